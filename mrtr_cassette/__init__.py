@@ -1,7 +1,4 @@
-"""Record and replay MCP conversations whose calls ask for input half-way.
-
-What is offered here is imported when it is first asked for, so that the import alone costs nothing.
-"""
+"""Record and replay MCP conversations whose calls ask for input half-way."""
 
 from __future__ import annotations
 
@@ -29,8 +26,7 @@ if TYPE_CHECKING:
     )
     from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UpstreamError, UsageError
     from mrtr_cassette.options import CallOptions, RecordOptions, ReplayOptions, VerifyOptions
-    from mrtr_cassette.shell.runs.views import Recording, Replay
-    from mrtr_cassette.testing.cassette import MrtrCassette
+    from mrtr_cassette.shell.runs.views import MrtrCassette, Recording, Replay
 
 __version__ = "0.2.0"
 __all__ = [
@@ -67,39 +63,25 @@ __all__ = [
     "replay",
     "verify",
 ]
-_ELSEWHERE = {
-    "CallOptions": "options",
-    "CallResult": "core.report.runs",
-    "CassetteComparison": "core.compare.conversations",
-    "Change": "core.compare.values",
-    "InteractionComparison": "core.compare.conversations",
-    "Stage": "core.compare.conversations",
-    "CassetteError": "errors",
-    "Interaction": "core.report.details",
-    "MissReport": "core.report.misses",
-    "MissesError": "core.report.misses",
-    "MrtrCassette": "testing.cassette",
-    "MrtrCassetteError": "errors",
-    "RecordOptions": "options",
-    "ReplayOptions": "options",
-    "Recording": "shell.runs.views",
-    "Replay": "shell.runs.views",
-    "Turn": "core.report.details",
-    "TurnChange": "core.drive.recorded_script",
-    "UnansweredError": "core.report.runs",
-    "UnplayedError": "core.report.runs",
-    "UnpublishedError": "core.report.runs",
-    "UpstreamError": "errors",
-    "UsageError": "errors",
-    "Verification": "core.report.comparison",
-    "VerifiedInteraction": "core.drive.verification",
-    "VerifyOptions": "options",
+_MODULES = {
+    "core.compare.conversations": ("CassetteComparison", "InteractionComparison", "Stage"),
+    "core.compare.values": ("Change",),
+    "core.drive.recorded_script": ("TurnChange",),
+    "core.drive.verification": ("VerifiedInteraction",),
+    "core.report.comparison": ("Verification",),
+    "core.report.details": ("Interaction", "Turn"),
+    "core.report.misses": ("MissReport", "MissesError"),
+    "core.report.runs": ("CallResult", "UnansweredError", "UnplayedError", "UnpublishedError"),
+    "errors": ("CassetteError", "MrtrCassetteError", "UpstreamError", "UsageError"),
+    "options": ("CallOptions", "RecordOptions", "ReplayOptions", "VerifyOptions"),
+    "shell.runs.views": ("MrtrCassette", "Recording", "Replay"),
 }
-"""The modules of the names that `api` does not define."""
+"""Where the names are defined that `api` does not define."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is used."""
+    """Import what is asked for, so that the import of the package alone costs nothing."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'api')}"), name)
+    module = next((each for each, names in _MODULES.items() if name in names), "api")
+    return getattr(import_module(f"{__name__}.{module}"), name)

@@ -1,38 +1,20 @@
-"""The errors that this package raises, each with what the user can do about it.
-
-```
-MrtrCassetteError
-├── UsageError                wrong option or combination                     exit 2
-├── CassetteError             the file: missing, existing, damaged, too new   exit 3
-├── BodyTooLargeError         a response is too large to keep                 exit 3
-├── UpstreamError             the real server can't be used                   exit 4
-├── UnpublishedError          a recording of errors only is no cassette       exit 4
-├── MissesError               a replay was asked what was not recorded        exit 1
-├── UnansweredError           nothing answers what a server asks              exit 5
-├── UnplayedError             a replay was to play all, and did not           exit 1
-└── NotJsonError              a peer's bytes; raised and caught inside the core
-```
-
-A subclass exists only where a caller acts differently.
-A miss is a value, see `mrtr_cassette.core.replay.diagnosis`; only the library raises an error for
-what a run came to, when it has ended (`mrtr_cassette.core.report.runs`).
-
-Rule: what is shown goes through `printable_lines`, or as JSON through `printable_json`.
-A text of the core or the shell never spells an option itself: it has a slot, such as
-`<<append>>`, that each front fills in its own terms.
-"""
+"""The errors that this package raises, each with what the user can do about it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from signal import Signals
+from traceback import walk_tb
 from typing import Final, Literal
 
 SHOWN_CHARS = 200
 
 Terms = Mapping[str, str]
-"""What a front writes in the place of each slot."""
+"""What a front writes in the place of each slot.
+
+A text of the core or the shell never spells an option: it has a slot, such as `<<append>>`.
+"""
 
 LIBRARY_TERMS: Final[Terms] = {
     "accept_gzip": 'headers={"Accept-Encoding": "gzip"}',
@@ -68,18 +50,12 @@ def counted(count: int, noun: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape what a terminal or a CI runner would obey and what UTF-8 can't hold; the rest stays.
-
-    For a part of a line: it can't end the line.
-    """
+    """Escape what a terminal or a CI runner would obey, line ends too, and what UTF-8 lacks."""
     return _escaped(text, _python_escape)
 
 
 def printable_lines(text: str) -> str:
-    """Escape the same in a text of whole lines, of which none begins with `::` then.
-
-    Whatever the parts of the text are, it steers neither a terminal nor a runner.
-    """
+    """Escape the same in a text of whole lines, of which none begins with `::` then."""
     if text.isprintable() and "::" not in text and "##" not in text:
         return text
     lines = [_escaped(line, _python_escape) for line in text.split("\n")]
@@ -93,14 +69,10 @@ def printable_json(text: str) -> str:
 
 
 def internal_error(error: BaseException) -> str:
-    """Say which error of our own it was, and where; its text may have what somebody sent."""
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
+    """Name an error of our own and its place; its text may have what somebody sent."""
     where = ""
-    if place is not None:
-        code = place.tb_frame.f_code
-        where = f" at line {place.tb_lineno} of {code.co_filename.rpartition('/')[2]}"
+    for frame, line in walk_tb(error.__traceback__):
+        where = f" at line {line} of {frame.f_code.co_filename.rpartition('/')[2]}"
     return f"INTERNAL ERROR, please report it: {type(error).__name__}{where}"
 
 
@@ -131,19 +103,12 @@ def _json_escape(char: str) -> str:
 
 
 class MrtrCassetteError(Exception):
-    """Base of all errors of this package.
-
-    Attributes:
-        exit_code: the exit code of the command line.
-    """
+    """Base of all errors of this package; `exit_code` is that of the command line."""
 
     exit_code = 1
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        """Hold the message, a lower-case sentence without a full stop, and the hint.
-
-        Both may have slots.
-        """
+        """Hold a message and a hint, which may have slots."""
         super().__init__(message)
         self._hint = hint
 
@@ -159,7 +124,7 @@ class MrtrCassetteError(Exception):
         return printable_lines(text)
 
     def __str__(self) -> str:
-        """Return the message and the hint as one text, in the terms of the library."""
+        """Return both in the terms of the library."""
         return self.in_terms(LIBRARY_TERMS)
 
 
@@ -190,7 +155,6 @@ class StoppedError(MrtrCassetteError):
     """A signal ended a run before it came to anything."""
 
     def __init__(self, number: Signals) -> None:
-        """Hold the signal; the exit code is that of a shell for it."""
         super().__init__(f"stopped by {number.name}")
         self.exit_code = 128 + number
 

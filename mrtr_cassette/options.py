@@ -1,8 +1,6 @@
-"""Each option once, for every front: its name, its kind, its help text, what it may be.
+"""Each option once, for every front: its name, its kind, its help text, what it may be."""
 
-Rule: every run of pytest imports this module, so it imports nothing large before there is a value
-to check. A new option is one field here, and one line in the keywords of `api`.
-"""
+# Every run of pytest imports this module: nothing large is imported before there is a value.
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
 
@@ -32,36 +30,26 @@ MEBIBYTE = 1024 * 1024
 
 
 class Option(NamedTuple):
-    """What the fronts have to know of one option.
-
-    Attributes:
-        help: what it does, as a sentence without its full stop.
-        flag: its flag on the command line; empty where it has none of its own.
-        flags: for a choice, the flags that stand for a value, each with its help text.
-        metavar: what stands for its value in a help text.
-        unit: how many bytes one is on the command line.
-        shell_default: the command line's default where that is another one.
-        in_suites: a test suite can set it. The mode says what becomes of a cassette that exists,
-            pytest selects what is verified, a miss fails its test, and a test has one process that
-            replays, which nobody watches from outside.
-    """
+    """What the fronts have to know of one option; its help text has no full stop."""
 
     kind: Kind
     help: str
-    flag: str = ""
+    in_shell: bool = True
+    """Its flag is its name with dashes, in the singular."""
     flags: Mapping[str, tuple[str, str]] | None = None
+    """For a choice, the flags that stand for a value, each with its help text."""
     metavar: str | None = None
     choices: tuple[str, ...] = ()
     smallest: int = 0
     largest: int | None = None
     unit: int = 1
+    """How many bytes one is on the command line."""
     shell_default: Any = None
     in_suites: bool = True
+    """A test suite can set it; the mode, pytest itself and the fixture decide on the others."""
 
 
-def option_field(
-    kind: Kind, text: str, flag: str = "", *, default: Any = None, **facts: Any
-) -> Any:
+def option_field(kind: Kind, text: str, *, default: Any = None, **facts: Any) -> Any:
     """Return a field that is an option; a list is empty by default, a choice its first value."""
     if kind in ("list", "headers"):
         default = ()
@@ -69,7 +57,7 @@ def option_field(
         default = False
     elif kind == "choice":
         default = facts["choices"][0]
-    return field(default=default, metadata={"option": Option(kind, text, flag, **facts)})
+    return field(default=default, metadata={"option": Option(kind, text, **facts)})
 
 
 def options_of(options: type[Any]) -> dict[str, Option]:
@@ -77,6 +65,14 @@ def options_of(options: type[Any]) -> dict[str, Option]:
     return {
         each.name: each.metadata["option"] for each in fields(options) if "option" in each.metadata
     }
+
+
+def flag_of(name: str, option: Option) -> str:
+    """Return the flag of an option on the command line; empty where it has none of its own."""
+    if option.flags is not None or not option.in_shell:
+        return ""
+    is_repeated = option.kind in ("list", "headers") and name not in ("ignore", "redact")
+    return f"--{name.removesuffix('s') if is_repeated else name}".replace("_", "-")
 
 
 def default_of(options: type[Any], name: str) -> Any:
@@ -155,7 +151,7 @@ def checked_headers(value: Any) -> Headers:
 
 
 def check_names(names: Iterable[str], known: Collection[str], owner: str) -> None:
-    """Refuse names that are none of the options of `owner`."""
+    """Refuse what is no option of `owner`, with the nearest name that is one."""
     import difflib
 
     for name in names:
@@ -170,23 +166,18 @@ def check_names(names: Iterable[str], known: Collection[str], owner: str) -> Non
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Options:
-    """What all have in common.
-
-    Attributes:
-        max_body: bytes of the largest body that is taken; only who calls an upstream can set it.
-        terms: how the front that made this value spells the options.
-
-    Raises:
-        UsageError: a value has the wrong type, or can't be meant.
-    """
+    """What all have in common; a value that can't be meant is a `UsageError`."""
 
     max_body: int = 256 * MEBIBYTE
+    """Bytes of the largest body that is taken; only who calls an upstream can set it."""
     log: Callable[[str], None] | None = option_field(
         "function",
         "Takes one line of text at a time, from the thread of the proxy: each recorded "
         "exchange, each miss, each problem",
+        in_shell=False,
     )
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS, repr=False)
+    """How the front that made this value spells the options."""
 
     def __post_init__(self) -> None:
         """Check every value, and make lists unchangeable."""
@@ -196,6 +187,15 @@ class Options:
                 object.__setattr__(self, name, checked(name, option, value))
 
 
+AnyOptions = TypeVar("AnyOptions", bound=Options)
+
+
+def options_from(kind: type[AnyOptions], given: Mapping[str, Any], owner: str) -> AnyOptions:
+    """Return the options that `owner` was given by name."""
+    check_names(given, options_of(kind), owner)
+    return kind(**given)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ProxyOptions(Options):
     """What the proxies have in common: where they listen, for whom, and what they play."""
@@ -203,13 +203,11 @@ class ProxyOptions(Options):
     host: str = option_field(
         "text",
         "Address to listen on; any but loopback opens the proxy to others",
-        "--host",
         default="127.0.0.1",
     )
     port: int = option_field(
         "number",
         "Port to listen on; 0 takes a free one",
-        "--port",
         largest=65535,
         shell_default=8722,
         default=0,
@@ -217,7 +215,6 @@ class ProxyOptions(Options):
     admin_port: int | None = option_field(
         "number",
         "Serve /livez, /readyz and /metrics on this port; 0 takes a free one",
-        "--admin-port",
         largest=65535,
         in_suites=False,
         default=None,
@@ -226,20 +223,17 @@ class ProxyOptions(Options):
         "list",
         "Let clients call the proxy by this name too, or pages of this origin, such as "
         "https://app.example",
-        "--allow-host",
         metavar="NAME|ORIGIN",
     )
     ignore: Collection[str] = option_field(
         "list",
         "Leave a value out of matching: a JSON Pointer into the params, such as "
         "/inputResponses/summary or /arguments/requestedAt",
-        "--ignore",
         metavar="POINTER",
     )
     repeat: Repeats = option_field(
         "choice",
         "Whether a call may be played more often than recorded; auto: where it only reads",
-        "--repeat",
         choices=("auto", "always", "never"),
     )
 
@@ -273,7 +267,6 @@ class UpstreamOptions(Options):
     max_body: int = option_field(
         "number",
         "Largest body that is taken and kept",
-        "--max-body",
         metavar="MIB",
         smallest=1,
         unit=MEBIBYTE,
@@ -282,17 +275,15 @@ class UpstreamOptions(Options):
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = option_field(
         "headers",
         "Add a header to every request to the upstream, in the place of one of that name",
-        "--header",
         metavar="'NAME: VALUE'",
     )
     ca_file: FilePath | None = option_field(
         "file",
         "Certificates (PEM) by which a TLS upstream is verified, besides the system's",
-        "--ca-file",
         metavar="FILE",
     )
     insecure: bool = option_field(
-        "switch", "Don't verify a TLS upstream: whoever answers is believed", "--insecure"
+        "switch", "Don't verify a TLS upstream: whoever answers is believed"
     )
 
     @cached_property
@@ -333,23 +324,20 @@ class ReplayOptions(ProxyOptions):
     pace: Pace = option_field(
         "choice",
         "Send event streams at once, or in the recorded rhythm",
-        "--pace",
         choices=("none", "recorded"),
     )
     stateless: bool = option_field(
         "switch",
         "Give every request the same reply whatever was played before, so that any of several "
         "processes may serve it",
-        "--stateless",
         in_suites=False,
     )
-    fail_on_unplayed: bool = option_field(
-        "switch", "Fail where not all of the cassette was played", "--fail-on-unplayed"
-    )
+    fail_on_unplayed: bool = option_field("switch", "Fail where not all of the cassette was played")
     on_miss: OnMiss = option_field(
         "choice",
         "raise: misses are an error when the block ends; report: they are only reported",
         choices=("raise", "report"),
+        in_shell=False,
         in_suites=False,
     )
 
@@ -370,41 +358,29 @@ class RecordOptions(WritingOptions, ProxyOptions):
     match_headers: Collection[str] = option_field(
         "list",
         "Keep this header of requests too, so that replay tells equal calls apart by it",
-        "--match-header",
         metavar="NAME",
     )
     request_state: RequestStates = option_field(
         "choice",
         "sealed: raw state tokens never reach the disk; verbatim: they are kept as they are",
-        "--request-state",
         choices=("sealed", "verbatim"),
     )
     redact: Collection[str] = option_field(
         "list",
         "Replace what this regular expression matches by a placeholder, besides the known "
         "shapes of secrets; with a group, group 1",
-        "--redact",
         metavar="REGEX",
     )
     redact_keys: Collection[str] = option_field(
-        "list",
-        "Replace values under this member name too, such as pin",
-        "--redact-key",
-        metavar="NAME",
+        "list", "Replace values under this member name too, such as pin", metavar="NAME"
     )
     no_redact: Collection[str] = option_field(
-        "list",
-        "Switch off a rule, such as jwt, or a member name, such as password",
-        "--no-redact",
-        metavar="NAME",
+        "list", "Switch off a rule, such as jwt, or a member name, such as password", metavar="NAME"
     )
-    seal_answers: bool = option_field(
-        "switch", "Keep only hashes of what the user answered", "--seal-answers"
-    )
+    seal_answers: bool = option_field("switch", "Keep only hashes of what the user answered")
     answers: FilePath | None = option_field(
         "file",
         "Answer what the server asks in the place of a client that can't, by an answers file",
-        "--answers",
         metavar="FILE",
         in_suites=False,
     )
@@ -412,6 +388,7 @@ class RecordOptions(WritingOptions, ProxyOptions):
         "switch",
         "Write the cassette even if the command failed, or every request got an error that is "
         "not MCP's",
+        in_shell=False,
     )
 
     def __post_init__(self) -> None:
@@ -464,7 +441,6 @@ class CallOptions(WritingOptions):
     timeout: int = option_field(
         "number",
         "Seconds that the whole call may take, with everything that is asked",
-        "--timeout",
         metavar="SECONDS",
         smallest=1,
         default=300,
@@ -479,7 +455,6 @@ class VerifyOptions(UpstreamOptions):
         "list",
         "Verify only calls whose method, name, both ('tools/call add') or number match this "
         "pattern",
-        "--only",
         metavar="PATTERN",
         in_suites=False,
     )
@@ -487,37 +462,27 @@ class VerifyOptions(UpstreamOptions):
         "list",
         "Leave a value out of the comparison: a JSON Pointer into the result, such as "
         "/structuredContent/at",
-        "--ignore",
         metavar="POINTER",
     )
     ignore_from: FilePath | None = option_field(
-        "file", "Leave out of the comparison what this file names", "--ignore-from", metavar="FILE"
+        "file", "Leave out of the comparison what this file names", metavar="FILE"
     )
     learn: FilePath | None = option_field(
         "file",
         "Ask twice what only reads, and add the pointers of what differs by itself to this file",
-        "--learn",
         metavar="FILE",
         in_suites=False,
     )
     allow_destructive: bool = option_field(
-        "switch",
-        "Also call tools of which the server says that they may destroy something",
-        "--allow-destructive",
+        "switch", "Also call tools of which the server says that they may destroy something"
     )
     fail_on: Collection[str] = option_field(
         "list",
         "Fail on this verdict only, such as question-changed; not-reached always fails",
-        "--fail-on",
         metavar="VERDICT",
     )
     timeout: int = option_field(
-        "number",
-        "Seconds that one response may take",
-        "--timeout",
-        metavar="SECONDS",
-        smallest=1,
-        default=60,
+        "number", "Seconds that one response may take", metavar="SECONDS", smallest=1, default=60
     )
 
     def __post_init__(self) -> None:
@@ -535,14 +500,9 @@ class VerifyOptions(UpstreamOptions):
                     )
 
 
-def _list_options(options: type[Any]) -> None:
-    """Say in the description of a class what each of its options does."""
-    lines = [
-        f"    {name}: {option.help}{', in bytes' if option.unit > 1 else ''}."
-        for name, option in options_of(options).items()
-    ]
-    options.__doc__ = "\n".join([f"{options.__doc__}\n\nArgs:", *lines])
-
-
 for _class in (ReplayOptions, RecordOptions, CallOptions, VerifyOptions):
-    _list_options(_class)
+    _lines = [
+        f"    {name}: {option.help}{', in bytes' if option.unit > 1 else ''}."
+        for name, option in options_of(_class).items()
+    ]
+    _class.__doc__ = "\n".join([f"{_class.__doc__}\n\nArgs:", *_lines])

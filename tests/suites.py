@@ -9,7 +9,7 @@ from mcp.server.mcpserver import MCPServer
 from processes import PEERS
 
 import mrtr_cassette.demo.server  # noqa: F401
-import mrtr_cassette.testing.failure_pages  # noqa: F401
+import mrtr_cassette.testing.uses  # noqa: F401
 
 # What it imports when it is made can't be imported twice by one process.
 MCPServer("loaded")

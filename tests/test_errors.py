@@ -47,13 +47,6 @@ def test_error_says_what_happened_and_what_to_do(
     assert error.exit_code == exit_code
 
 
-def test_cassette_error_knows_its_file() -> None:
-    """File and reason can be had apart."""
-    error = CassetteError("a.json", "is empty")
-
-    assert (error.path, error.reason, error.hint) == ("a.json", "is empty", None)
-
-
 @pytest.mark.parametrize(
     ("text", "limit", "shown"),
     [

@@ -49,9 +49,3 @@ def test_a_public_name_is_what_it_says(name):
     value = getattr(mrtr_cassette, name)
     assert value.__name__ == name
     assert value.__doc__
-
-
-def test_another_name_is_no_attribute():
-    """A misspelt name is the usual error."""
-    with pytest.raises(AttributeError, match="'mrtr_cassette' has no attribute 'recrod'"):
-        _ = mrtr_cassette.recrod

@@ -1,20 +1,19 @@
 from __future__ import annotations
 
 import re
-import typing
 from pathlib import Path
 
 import pytest
 
 import mrtr_cassette
-from mrtr_cassette.api import RecordKeywords, ReplayKeywords, VerifyKeywords
 from mrtr_cassette.cli import common
-from mrtr_cassette.errors import LIBRARY_TERMS, UsageError, in_terms
+from mrtr_cassette.errors import LIBRARY_TERMS, UsageError
 from mrtr_cassette.options import (
     RecordOptions,
     ReplayOptions,
     VerifyOptions,
     default_of,
+    flag_of,
     options_of,
 )
 from mrtr_cassette.testing import settings
@@ -22,20 +21,6 @@ from mrtr_cassette.testing import settings
 PACKAGE = Path(mrtr_cassette.__file__).parent
 EVERY_CLASS = (RecordOptions, ReplayOptions, VerifyOptions)
 EVERY_OPTION = {name for options in EVERY_CLASS for name in options_of(options)}
-
-
-@pytest.mark.parametrize(
-    ("keywords", "options"),
-    [
-        (RecordKeywords, RecordOptions),
-        (ReplayKeywords, ReplayOptions),
-        (VerifyKeywords, VerifyOptions),
-    ],
-)
-def test_keywords_are_the_fields(keywords, options):
-    """The keywords of the library have the names and the types of the fields."""
-    types = typing.get_type_hints(options)
-    assert typing.get_type_hints(keywords) == {name: types[name] for name in options_of(options)}
 
 
 @pytest.mark.parametrize("options", EVERY_CLASS)
@@ -60,7 +45,7 @@ def test_every_option_can_be_given_in_a_shell(options):
     """Each has one flag or several, but for what the exit code and `recover` do there."""
     programs = {"log", "on_miss", "publish_anyway"}
     for name, option in options_of(options).items():
-        assert bool(option.flag) + bool(option.flags) == (name not in programs), name
+        assert bool(flag_of(name, option)) + bool(option.flags) == (name not in programs), name
 
 
 def test_headers_are_a_mapping_or_pairs():
@@ -127,14 +112,6 @@ def test_every_front_has_a_term_for_every_slot(terms):
     assert slots - EVERY_OPTION <= terms.keys()
 
 
-def test_a_slot_is_filled_in_the_terms_of_a_front():
-    """What a front has no term for is the name itself."""
-    text = "use <<append>>, or another <<port>>"
-    assert in_terms(text) == 'use existing="append", or another port'
-    assert in_terms(text, common.TERMS) == "use --append, or another --port"
-    assert in_terms(text, settings.TERMS) == "use --mrtr-mode=append, or another port"
-
-
 def test_what_is_played_needs_something_to_play_from():
     """Matching is about the cassette that is added to."""
     with pytest.raises(UsageError) as caught:
@@ -157,9 +134,8 @@ def test_the_guide_lists_every_option_of_a_test_suite():
 
 def test_only_the_command_line_names_its_flags():
     """No text of the core, the library or pytest's side has a flag of the command line in it."""
-    flags = {option.flag for options in EVERY_CLASS for option in options_of(options).values()} - {
-        ""
-    }
+    flags = {flag_of(*each) for options in EVERY_CLASS for each in options_of(options).items()}
+    flags -= {""}
     flags |= {"--force", "--append", "--output", "--upstream"}
     pattern = re.compile(rf"({'|'.join(sorted(flags))})(?![a-z-])")
     ours = {

@@ -1,8 +1,4 @@
-"""The command line: options in, one call of the shell, an exit code out.
-
-Exit codes: 0 good; 1 misses or differences; 2 usage; 3 cassette or file; 4 upstream; with
-`-- COMMAND` the command's own code where it failed.
-"""
+"""The command line: options in, one call of the shell, an exit code out."""
 
 from __future__ import annotations
 
@@ -22,8 +18,7 @@ from mrtr_cassette.cli.files import (
     view,
     wrap,
 )
-from mrtr_cassette.cli.record import record
-from mrtr_cassette.cli.replay import replay
+from mrtr_cassette.cli.proxies import record, replay
 from mrtr_cassette.cli.verify import verify
 
 
@@ -45,21 +40,7 @@ def main() -> None:
     """  # noqa: D301  \b is click's mark for lines that stay as they are
 
 
-for command in (
-    record,
-    replay,
-    call,
-    answers,
-    verify,
-    inspect,
-    view,
-    diff,
-    merge,
-    recover,
-    check,
-    wrap,
-    unwrap,
-    schema,
-    demo,
-):
+for command in (record, replay, call, answers, verify, inspect, view, diff, merge, recover):
+    main.add_command(command)
+for command in (check, wrap, unwrap, schema, demo):
     main.add_command(command)

@@ -1,18 +1,16 @@
-"""What the commands have in common: errors, the log, and the options that the fronts share.
+"""What the commands have in common: errors, the log, and the options that the fronts share."""
 
-Rule: what is large is imported when a command runs, so that `--help` is quick.
-"""
+# What is large is imported when a command runs, so that `--help` is quick.
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
-import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
@@ -26,13 +24,14 @@ from mrtr_cassette.errors import (
     printable_lines,
 )
 from mrtr_cassette.options import (
+    AnyOptions,
     Option,
     Options,
-    ProxyOptions,
     RecordOptions,
     ReplayOptions,
     VerifyOptions,
     default_of,
+    flag_of,
     header_of,
     options_of,
 )
@@ -40,26 +39,18 @@ from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.stores import Location, location
 
 if TYPE_CHECKING:
-    import asyncio
-    import signal
-
     from mrtr_cassette.core.cassette.recorded import Cassette
-    from mrtr_cassette.core.report.events import Work
     from mrtr_cassette.core.secrets.rules import RedactionRules
-    from mrtr_cassette.shell.files.log import Clock, OnEvent, Progress
-    from mrtr_cassette.shell.runs.record_session import RecordSession
-    from mrtr_cassette.shell.runs.replaying import ReplaySession
-    from mrtr_cassette.shell.runs.running import CommandEnd
+    from mrtr_cassette.shell.files.log import OnEvent
 
-AnyOptions = TypeVar("AnyOptions", bound=Options)
 Decorator = Callable[[Any], Any]
 
 TERMS: Final[Terms] = {
     **{
-        name: option.flag
+        name: flag
         for options in (RecordOptions, ReplayOptions, VerifyOptions)
         for name, option in options_of(options).items()
-        if option.flag
+        if (flag := flag_of(name, option))
     },
     "accept_gzip": "--header 'Accept-Encoding: gzip'",
     "append": "--append",
@@ -78,7 +69,7 @@ class Group(click.Group):
     """A command group that shows errors as one line, with their exit code."""
 
     def main(self, *args: Any, **options: Any) -> Any:
-        """Run the program."""
+        """Run the program; what the system refuses is one line."""
         _open_closed_streams()
         try:
             return super().main(*args, **options)
@@ -169,33 +160,6 @@ def _show(text: str) -> None:
         sys.stderr = _nowhere()
 
 
-@contextmanager
-def progress_shown(work: Work, path: Location, clock: Clock | None = None) -> Iterator[Progress]:
-    """Give what shows on a terminal how far long work on a cassette has come, until it is done."""
-    from mrtr_cassette.core.report.events import progress_said
-    from mrtr_cassette.shell.files.log import CLOCK, Progress
-
-    is_shown = False
-
-    def show(done: int, total: int, left_s: float) -> None:
-        nonlocal is_shown
-        if sys.stderr.isatty():
-            is_shown = True
-            line = printable(progress_said(work, str(path), done, total, left_s)[1])
-            width = shutil.get_terminal_size().columns - 1
-            _show(f"{_WIPED}{line[:width]}")
-
-    try:
-        yield Progress(show, clock or CLOCK)
-    finally:
-        if is_shown:
-            _show(_WIPED)
-
-
-_WIPED: Final = "\r\x1b[K"
-"""What empties a terminal's line."""
-
-
 def has_colour(stream: TextIO) -> bool:
     """Tell whether a stream is a terminal whose user wants colour (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR")
@@ -221,15 +185,10 @@ _COLOURS: Final = {
 
 
 class Log:
-    """What stderr gets of a run: lines for people, or one JSON object for each event.
+    """What stderr gets of a run: lines for people, or one JSON object for each event."""
 
-    Attributes:
-        line: takes a line, where people read it; else None.
-        event: takes the facts of an event, where a program reads it; else None.
-    """
-
-    def __init__(self, log_format: str) -> None:
-        """Log in the format `text` or `json`."""
+    def __init__(self, log_format: str = "text") -> None:
+        """Log lines, or events as `json`; what takes the other is None."""
         is_text = log_format == "text"
         self.line: Callable[[str], None] | None = say if is_text else None
         self.event: OnEvent | None = None if is_text else _say_json
@@ -278,35 +237,27 @@ log_format = click.option(
     help="What stderr gets: lines for people, or one JSON object for each event.",
 )
 
-command_argument = click.argument(
-    "command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND ...]"
-)
-
 
 def shared_options(options: type[Options]) -> Decorator:
     """Return what gives a command the options of a class."""
-    decorators = [
-        decorator
-        for name, option in options_of(options).items()
-        for decorator in _click_options(name, option, default_of(options, name))
-    ]
 
     def decorate(command: Any) -> Any:
-        for decorator in reversed(decorators):
-            command = decorator(command)
+        for name, option in reversed(options_of(options).items()):
+            for decorator in reversed(_click_options(name, option, default_of(options, name))):
+                command = decorator(command)
         return command
 
     return decorate
 
 
 def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
-    """Return an option as those of click; there is none for what only programs can give."""
     if option.flags is not None:
         return [
             click.option(flag, f"{name}_{value}", is_flag=True, help=f"{text}.")
             for value, (flag, text) in option.flags.items()
         ]
-    if not option.flag:
+    flag = flag_of(name, option)
+    if not flag:
         return []
     facts: dict[str, Any] = {"metavar": option.metavar}
     end = "."
@@ -328,7 +279,7 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
                 default = option.shell_default or default // option.unit
         case "text":
             facts["show_default"] = True
-    return [click.option(option.flag, name, default=default, help=option.help + end, **facts)]
+    return [click.option(flag, name, default=default, help=option.help + end, **facts)]
 
 
 def read_options(options: type[AnyOptions], given: dict[str, Any], log: Log) -> AnyOptions:
@@ -336,36 +287,21 @@ def read_options(options: type[AnyOptions], given: dict[str, Any], log: Log) -> 
     values: dict[str, Any] = {"log": log.line, "terms": TERMS}
     for name, option in options_of(options).items():
         if option.flags is not None:
-            flags = [
-                (flag, value)
-                for value, (flag, _) in option.flags.items()
-                if given[f"{name}_{value}"]
-            ]
-            if len(flags) > 1:
-                raise UsageError(f"{flags[0][0]} and {flags[1][0]} don't go together")
-            if flags:
-                values[name] = flags[0][1]
+            chosen = [value for value in option.flags if given[f"{name}_{value}"]]
+            if len(chosen) > 1:
+                flags = [option.flags[value][0] for value in chosen]
+                raise UsageError(f"{' and '.join(flags)} don't go together")
+            for value in chosen:
+                values[name] = value
         elif option.kind == "headers":
             values[name] = [header_of(text) for text in given[name]]
         elif option.kind == "number" and given[name] is not None:
             values[name] = given[name] * option.unit
-        elif option.flag:
+        elif option.in_shell:
             values[name] = given[name]
-    read = options(**values)
     if values.get("insecure"):
         say("WARNING: --insecure: the server is not verified; anyone may be answering")
-    return read
-
-
-def warn_of_strangers(options: ProxyOptions) -> None:
-    """Warn where others than this machine can reach the proxy."""
-    from mrtr_cassette.shell.http.access import is_loopback
-
-    if not is_loopback(options.host):
-        say(
-            f"warning: listening on {options.host}: whoever reaches this machine can read what is "
-            "played, or call the upstream through this proxy"
-        )
+    return options(**values)
 
 
 def warn_of_path(
@@ -396,43 +332,6 @@ def warn_of_path(
         )
 
 
-def refuse_http_options(context: click.Context) -> None:
-    """Make sure that no option is given that means something over HTTP only."""
-    given = click.core.ParameterSource.COMMANDLINE
-    for option in context.command.params:
-        name = option.name or ""
-        if name in _HTTP_ONLY and context.get_parameter_source(name) is given:
-            raise UsageError(f"{option.opts[0]} and --stdio don't go together: pipes have no HTTP")
-
-
-_HTTP_ONLY: Final = frozenset(
-    {
-        *("admin_port", "allow_hosts", "answers", "ca_file", "headers", "host"),
-        *("insecure", "port", "stateless"),
-    }
-)
-
-
-@contextmanager
-def aside(log: Log) -> Iterator[Log]:
-    """Give a log for which nothing that is told ever waits, until the block ends."""
-    from mrtr_cassette.shell.files.log import Aside
-
-    beside = Log("text")
-    beside.line = line = None if log.line is None else Aside(log.line)
-    beside.event = event = None if log.event is None else Aside(log.event)
-    try:
-        yield beside
-    finally:
-        for each in (line, event):
-            if each is not None:
-                each.finish(_LOG_S)
-
-
-_LOG_S: Final = 0.3
-"""Seconds that a log has for what is still to be said when a run ends."""
-
-
 def tell_of_journal(cassette: Location, log: Log) -> None:
     """Say that a killed recording left something beside a cassette, which is whole all the same."""
     from mrtr_cassette.shell.files.cassettes import exists
@@ -448,26 +347,3 @@ def tell_unused(pointers: Iterable[str], log: Log) -> None:
     for pointer in pointers:
         text = f"note: --ignore {printable(pointer)} matched nothing"
         log.tell(text, {"event": "unused_ignore", "pointer": pointer})
-
-
-def tell_no_client(command: Sequence[str], log: Log) -> None:
-    """Say that a command has run and sent nothing to the proxy."""
-    from mrtr_cassette.shell.runs.running import URL_VARIABLE
-
-    text = f"error: no client came; does {command[0]!r} read {URL_VARIABLE}?"
-    log.tell(text, {"event": "no_client", "command": command[0]})
-
-
-async def until_stopped(
-    session: RecordSession | ReplaySession,
-    command: Sequence[str],
-    signals: asyncio.Queue[signal.Signals],
-) -> CommandEnd:
-    """Announce the address, and wait for the command's end or a signal."""
-    from mrtr_cassette.shell.runs.running import CommandEnd, run_command
-
-    click.echo(printable_lines(f"listening on {session.shown_url}"))
-    if command:
-        return await run_command(command, session.url, signals, say)
-    await signals.get()
-    return CommandEnd(0, was_stopped=True)

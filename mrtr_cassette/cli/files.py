@@ -15,7 +15,6 @@ from mrtr_cassette.cli.common import (
     has_colour,
     json_report,
     painted,
-    progress_shown,
     say,
     tell_of_journal,
     tell_unused,
@@ -50,9 +49,9 @@ def inspect(cassette: Location, *, as_json: bool, full: bool, markdown: bool) ->
 
     if markdown and (full or as_json):
         raise UsageError(f"--markdown and {'--full' if full else '--json'} don't go together")
-    tell_of_journal(cassette, Log("text"))
-    with without_collection(), progress_shown("reading", cassette) as progress:
-        details = details_of(load_cassette(cassette, progress))
+    tell_of_journal(cassette, Log())
+    with without_collection():
+        details = details_of(load_cassette(cassette))
         if markdown:
             shown = diagram(details)
         elif as_json:
@@ -109,7 +108,7 @@ def diff(
         shown = comparison_text(comparison, painted if has_colour(sys.stdout) else plain)
     click.echo(shown)
     if ignored:
-        tell_unused(unused_pointers(ignored, compared(recorded, received).changes), Log("text"))
+        tell_unused(unused_pointers(ignored, compared(recorded, received).changes), Log())
     context.exit(0 if comparison.is_same else 1)
 
 
@@ -130,8 +129,7 @@ def recover(cassette: Location) -> None:
         raise CassetteError(journal, "there is no journal to recover from")
     if is_locked(journal):
         raise CassetteError(journal, "its recorder is still at work", hint="stop that one first")
-    with progress_shown("writing", cassette) as progress:
-        recovered = recover_journal(cassette, progress)
+    recovered = recover_journal(cassette)
     if recovered is None:
         say(f"{cassette} has all that was recorded; {journal} was published before, and is removed")
         return
@@ -166,8 +164,7 @@ def merge(recordings: tuple[Location, ...], output: Location, *, force: bool) ->
     """
     from mrtr_cassette.shell.files.cassettes import merge_files
 
-    with progress_shown("writing", output) as progress:
-        merge = merge_files(recordings, output, replaces=force, progress=progress)
+    merge = merge_files(recordings, output, replaces=force)
     for note in merge.notes:
         say(f"note: {note}")
     interactions = counted(merge.interactions, "interaction")
@@ -213,8 +210,7 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
             f"{cassette}: {counted(accepted.edited, 'exchange')} edited, {accepted.moved} moved, "
             f"{accepted.removed} removed; accepted"
         )
-    with progress_shown("reading", cassette) as progress:
-        count, secrets = cassettes.check(cassette, progress)
+    count, secrets = cassettes.check(cassette)
     say(f"{cassette}: {counted(count, 'interaction')}, all as recorded")
     for number, place, side, rule in secrets:
         where = f"#{number}, {f'answer of turn {place.turn}, ' if place.turn else ''}{side}"
@@ -263,17 +259,16 @@ def view(
     shown = cassette if other is None else other
     page = output if output is not None else Path(f"{shown.stem}.html")
     check_place(page, PAGE)
-    tell_of_journal(shown, Log("text"))
-    with without_collection(), progress_shown("reading", shown) as progress:
-        recording = load_cassette(shown, progress)
+    tell_of_journal(shown, Log())
+    with without_collection():
+        recording = load_cassette(shown)
         details = details_of(recording)
         earlier = None
         if other is not None:
             first = load_cassette(cassette)
             earlier = Earlier(details_of(first), compared(first, recording))
         replay = None if report is None else _replay_report(report, len(details.interactions))
-    with without_collection(), progress_shown("writing", page) as progress:
-        write_page(page, View(details, replay, earlier), progress)
+        write_page(page, View(details, replay, earlier))
     say(f"wrote {page}")
 
 

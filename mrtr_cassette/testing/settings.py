@@ -1,15 +1,18 @@
-"""What a test says of its cassette, from the ini file to the marker of the test itself.
-
-Rule: the nearest place has the last word; lists and headers of all places add up.
-"""
+"""What a test says of its cassette: its options, from ini file to marker, and its file."""
 
 from __future__ import annotations
 
+import difflib
+import hashlib
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
+import pytest
+
+from mrtr_cassette.errors import LIBRARY_TERMS, MrtrCassetteError, Terms, UsageError
 from mrtr_cassette.options import (
     Option,
     RecordOptions,
@@ -20,6 +23,7 @@ from mrtr_cassette.options import (
     options_of,
 )
 from mrtr_cassette.shell.runs.plays import Settings
+from mrtr_cassette.shell.runs.shared_plays import Sharers
 
 TERMS: Final[Terms] = {
     **LIBRARY_TERMS,
@@ -32,7 +36,6 @@ TERMS: Final[Terms] = {
     "replace": "--mrtr-mode=all",
 }
 """What pytest's side writes where a text names an option."""
-
 
 OPTIONS: Final[Mapping[str, Option]] = {
     name: option
@@ -52,12 +55,7 @@ _NAMES = ("upstream", *OPTIONS, "answers")
 
 
 class Place(NamedTuple):
-    """One place that sets options.
-
-    Attributes:
-        name: how messages name it.
-        values: what it sets; `name` is the file.
-    """
+    """One place that sets options, and the name that messages have for it; `name` is the file."""
 
     name: str
     values: Mapping[str, Any]
@@ -77,49 +75,36 @@ def place_of_call(name: str, names: Sequence[Any], keywords: Mapping[str, Any]) 
 
 
 def settings_of(places: Sequence[Place]) -> Settings:
-    """Return what several places say together.
+    """Return what several places say together, from the farthest to the nearest.
 
-    Args:
-        places: from the farthest to the nearest.
+    The nearest has the last word; lists and headers of all places add up.
     """
     merged: dict[str, Any] = {}
     for place in places:
-        values = dict(place.values)
-        name = values.pop("name", None)
-        if name is not None:
-            merged["name"] = name
-        check_names(values, _NAMES, place.name)
-        for option, value in values.items():
+        check_names([name for name in place.values if name != "name"], _NAMES, place.name)
+        for option, value in place.values.items():
             merged[option] = _merged(place.name, option, merged.get(option), value)
-    name, upstream = merged.pop("name", None), merged.pop("upstream", None)
+    # Those of the marker are for calls without a client.
     answers = merged.pop("answers", None)
-    max_age = merged.pop("max_age", 0)
-    recorded, replayed = options_of(RecordOptions), options_of(ReplayOptions)
+    by_kind = {
+        kind: {name: merged[name] for name in options_of(kind) if name in merged}
+        for kind in (RecordOptions, ReplayOptions, VerifyOptions)
+    }
     return Settings(
-        name,
-        upstream,
-        RecordOptions(
-            **{key: value for key, value in merged.items() if key in recorded},
-            existing="append",
-            terms=TERMS,
-        ),
-        ReplayOptions(
-            **{key: value for key, value in merged.items() if key in replayed}, terms=TERMS
-        ),
-        max_age,
-        VerifyOptions(
-            **{key: value for key, value in merged.items() if key in options_of(VerifyOptions)}
-            | {"ignore": ()},
-            terms=TERMS,
-        ),
+        merged.get("name"),
+        merged.get("upstream"),
+        RecordOptions(**by_kind[RecordOptions], existing="append", terms=TERMS),
+        ReplayOptions(**by_kind[ReplayOptions], terms=TERMS),
+        VerifyOptions(**by_kind[VerifyOptions] | {"ignore": ()}, terms=TERMS),
+        merged.get("max_age", 0),
         answers,
     )
 
 
 def _merged(place: str, name: str, farther: Any, value: Any) -> Any:
     """Return what an option is, where a nearer place sets it too."""
-    if name in ("answers", "upstream"):
-        return value
+    if name not in OPTIONS:
+        return farther if value is None else value
     option = OPTIONS[name]
     try:
         value = checked(name, option, value)
@@ -133,3 +118,120 @@ def _merged(place: str, name: str, farther: Any, value: Any) -> Any:
         set_again = {name.lower() for name, _ in value}
         return (*(pair for pair in farther if pair[0].lower() not in set_again), *value)
     return value
+
+
+MARKER: Final = "mrtr_cassette"
+"""The marker that says of a test what its cassette is."""
+
+FIXTURES: Final[dict[str, Any]] = {
+    "mrtr_cassette": pytest.Function,
+    "mrtr_cassette_class": pytest.Class,
+    "mrtr_cassette_module": pytest.Module,
+}
+"""The fixtures that give a test its cassette, and what each one's cassette belongs to."""
+
+_LONGEST_NAME = 120
+"""Characters of a file name's readable part; file systems take 255 bytes."""
+
+
+def marked(node: pytest.Item | pytest.Collector) -> list[Place]:
+    """Return what the markers of a test, class or module set, from the farthest to the nearest."""
+    marks = reversed(list(node.iter_markers(MARKER)))
+    return [place_of_call(f"the marker {MARKER}", mark.args, mark.kwargs) for mark in marks]
+
+
+def paths_of(items: Iterable[pytest.Item]) -> set[Path]:
+    """Return the cassettes that tests have by their fixtures; not those that they open by name."""
+    return {path for item in items for path in _paths(item)}
+
+
+def _paths(item: pytest.Item) -> Iterator[Path]:
+    for fixture, kind in FIXTURES.items():
+        if fixture not in getattr(item, "fixturenames", ()):
+            continue
+        # Outside of a class its fixture belongs to the test.
+        node: Any = item.getparent(kind) or item
+        try:
+            given = [place.values.get("name") for place in marked(node)]
+        except MrtrCassetteError:
+            continue  # the test itself will say so
+        named = [name for name in given if name is not None]
+        yield cassette_path(node, named[-1] if named else None)
+
+
+def sharers_of(
+    collected: Iterable[pytest.Item], selected: Iterable[pytest.Item]
+) -> dict[Path, Sharers]:
+    """Return which tests have which cassette by their fixtures, those that run and the others."""
+    runs = {item.nodeid for item in selected}
+    tests: dict[Path, list[str]] = {}
+    for item in collected:
+        for path in _paths(item):
+            tests.setdefault(path, []).append(item.nodeid)
+    return {
+        path: Sharers(
+            tuple(test for test in each if test in runs),
+            tuple(test for test in each if test not in runs),
+        )
+        for path, each in tests.items()
+    }
+
+
+def hint_at_rename(path: Path, items: Iterable[pytest.Item]) -> str:
+    """Return a line about a cassette that may be that of a test which was renamed, or nothing."""
+    used = paths_of(items)
+    unused = {_own_name(each): each for each in path.parent.glob("*.json") if each not in used}
+    for name in difflib.get_close_matches(_own_name(path), unused, n=1):
+        old = unused[name]
+        return f"\nno test uses {old}; if this one was renamed: mv {old} {path}"
+    return ""
+
+
+def _own_name(path: Path) -> str:
+    return path.stem.removeprefix("test_")
+
+
+def cassette_path(node: Any, name: str | os.PathLike[str] | None) -> Path:
+    """Return the file of a test's, a class's or a module's cassette."""
+    folder = cassette_folder(node)
+    if name is not None:
+        path = folder / name
+        return path if path.suffix == ".json" else path.with_name(f"{path.name}.json")
+    module = _module(node)
+    if isinstance(node, pytest.Module):
+        return folder / f"{module}.json"
+    names = [part.name for part in node.listchain() if isinstance(part, pytest.Class)]
+    if not isinstance(node, pytest.Class):
+        names.append(node.name)
+    return folder / module / f"{file_name('.'.join(names))}.json"
+
+
+def cassette_folder(node: Any) -> Path:
+    """Return where the cassettes of a test file stand."""
+    one_for_all = node.config.getini("mrtr_cassette_dir")
+    if one_for_all:
+        return Path(node.config.rootpath / one_for_all)
+    return Path(node.path).parent / "cassettes"
+
+
+def _module(node: Any) -> Path:
+    """Return a test file as a part of its cassettes' path: two of one name are told apart."""
+    path, root = Path(node.path).with_suffix(""), node.config.rootpath
+    if node.config.getini("mrtr_cassette_dir") and path.is_relative_to(root):
+        return path.relative_to(root)
+    return Path(path.name)
+
+
+def file_name(name: str) -> str:
+    """Return the name of a test's own cassette, without `.json`.
+
+    `test_deploy[prod]` becomes `test_deploy-prod`. A hash follows where the readable part does not
+    tell tests apart on every file system: other characters than ASCII letters, digits, `_`, `-`
+    and `.`, capitals in a parameter, or a long name.
+    """
+    function, bracket, parameters = name.partition("[")
+    plain = f"{function}-{parameters.removesuffix(']')}" if bracket else function
+    safe = re.sub(r"[^A-Za-z0-9_.-]+", "-", plain)[:_LONGEST_NAME]
+    if safe == plain and parameters == parameters.lower():
+        return plain
+    return f"{safe}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:10]}"

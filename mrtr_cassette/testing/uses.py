@@ -1,40 +1,49 @@
-"""The cassettes that a test run uses, and which test fails for what.
-
-Rule: a cassette is concluded when all tests that use it are over, teardown included.
-"""
+"""The cassettes that a test run uses, which test fails for what, and the pages of those that do."""
 
 from __future__ import annotations
 
+import os
 import sys
 import unittest
 from collections import Counter
-from collections.abc import Callable, Generator
-from contextlib import nullcontext
-from functools import partial
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal, NoReturn
 
 import pytest
 from _pytest._code.code import ExceptionChainRepr, ReprEntryNative
 
-from mrtr_cassette.core.report.runs import unused_text
-from mrtr_cassette.shell.runs.plays import CassetteUse, Mode, Run
-from mrtr_cassette.testing.cassette import MrtrCassette
+from mrtr_cassette.core.report.comparison import verification_text
+from mrtr_cassette.core.report.details import details_of
+from mrtr_cassette.core.report.page import View
+from mrtr_cassette.core.report.runs import InteractionOutcome, Outcome, ReplayReport, unused_text
+from mrtr_cassette.errors import MrtrCassetteError, UsageError, printable
+from mrtr_cassette.shell.files.reports import write_page
+from mrtr_cassette.shell.runs.plays import CassetteUse, Run, Settings
+from mrtr_cassette.shell.runs.shared_plays import Sharers
+from mrtr_cassette.shell.runs.views import Mode, MrtrCassette
+from mrtr_cassette.testing.settings import (
+    TERMS,
+    Place,
+    cassette_path,
+    hint_at_rename,
+    marked,
+    place_of_call,
+    settings_of,
+    sharers_of,
+)
+from mrtr_cassette.testing.suite import verify_use
 
-if TYPE_CHECKING:
-    from mrtr_cassette.testing.failure_pages import FailurePages
-
-_USES: Final = pytest.StashKey["Uses"]()
 _NO_FAILURES: Final = (pytest.skip.Exception, pytest.xfail.Exception, unittest.SkipTest)
+_PAGES: Final = "mrtr-view"
+"""Where pages stand, from the root directory; a job hands it on as an artifact."""
+_PAGE_TITLE: Final = "mrtr-cassette: page"
 
 
 class MrtrCassetteWarning(pytest.PytestWarning):
     """A test recorded nothing, replays what is old, or has answers that nothing asked for."""
-
-
-def uses_of(config: pytest.Config) -> Uses | None:
-    """Return the cassettes that a run has used so far; None where it has used none."""
-    return config.stash.get(_USES, None)
 
 
 def _tell(config: pytest.Config, text: str) -> None:
@@ -44,43 +53,125 @@ def _tell(config: pytest.Config, text: str) -> None:
         print(f"mrtr-cassette: {text}", file=sys.stderr, flush=True)  # noqa: T201  not a log
 
 
-class Uses:
-    """Follows which cassettes a run uses; a plugin from the first one on.
+@contextmanager
+def _failing(hint: Callable[[], str] = str) -> Iterator[None]:
+    """Fail the test for an error; what the user can do about it is in its text."""
+    try:
+        yield
+    except MrtrCassetteError as error:
+        _fail(error, hint())
 
-    Attributes:
-        run: what the cassettes share.
-    """
+
+def _fail(error: MrtrCassetteError, hint: str = "") -> NoReturn:
+    raise pytest.fail.Exception(error.in_terms(TERMS) + hint, pytrace=False) from None
+
+
+class Uses:
+    """Opens the cassettes of a run and follows them; a plugin from the first one on."""
 
     def __init__(
         self,
         config: pytest.Config,
         mode: Mode,
+        *,
         folder: Callable[[], Path],
         counts: Counter[str],
+        collected: Sequence[pytest.Item],
+        ini: Mapping[str, Any],
     ) -> None:
         """Begin with none.
 
         Args:
-            config: that of the run, which has this plugin from now on.
             folder: makes the folder in which the run keeps what is recorded for shared cassettes.
             counts: takes what became of each cassette.
+            collected: all tests, also those that are deselected.
+            ini: the options that the ini file sets.
         """
-        self.run = Run(mode, config.rootpath, partial(_tell, config), folder)
-        self._uses: dict[CassetteUse, tuple[MrtrCassette, Any, str | None]] = {}
+        self._config = config
+        self._run = Run(mode, config.rootpath, partial(_tell, config), folder)
+        self._uses: dict[CassetteUse, tuple[Any, str | None]] = {}
         self._counts = counts
+        self._collected = collected
+        self._ini = Place("the ini file", ini)
+        self._selected: Sequence[pytest.Item] = ()
         self._plays_all: bool = config.getoption("mrtr_fail_on_unplayed")
-        self._pages: FailurePages | None = None
-        if config.getoption("mrtr_view"):
-            # A run that wants no pages has no use for all that they are made by.
-            from mrtr_cassette.testing.failure_pages import FailurePages
-
-            self._pages = FailurePages(config.rootpath)
-        config.stash[_USES] = self
+        self._pages: dict[str, list[str]] | None = {} if config.getoption("mrtr_view") else None
         config.pluginmanager.register(self, "mrtr-cassette-uses")
 
-    def add(self, use: CassetteUse, shown: MrtrCassette, node: Any, fixture: str | None) -> None:
-        """Take a use that has begun, with the test, class or module and the fixture that has it."""
-        self._uses[use] = (shown, node, fixture)
+    @cached_property
+    def _sharers(self) -> dict[Path, Sharers]:
+        return sharers_of(self._collected, self._selected)
+
+    # What the fixtures do
+
+    @contextmanager
+    def opened(self, request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
+        """Record or replay the cassette that the marker names, for the tests of a scope."""
+        with _failing():
+            settings = self._settings(request, marked(request.node))
+        use = self._begin(request, settings)
+        yield use.shown
+        use.stop()
+
+    @contextmanager
+    def opening(self, request: pytest.FixtureRequest) -> Iterator[Callable[..., MrtrCassette]]:
+        """Give what opens cassettes by name."""
+        uses: list[CassetteUse] = []
+
+        def opened(*name: Any, **options: Any) -> MrtrCassette:
+            with _failing():
+                if not name:
+                    raise UsageError("mrtr_cassettes needs the name of a file")
+                place = place_of_call("mrtr_cassettes", name, options)
+                settings = self._settings(request, [place])
+            uses.append(self._begin(request, settings))
+            return uses[-1].shown
+
+        yield opened
+        for use in reversed(uses):
+            use.stop()
+
+    def verify(self, request: pytest.FixtureRequest) -> None:
+        """Hold the upstream of a test to its cassette; the test fails where it differs."""
+        with _failing():
+            settings = self._settings(request, marked(request.node))
+            path = cassette_path(request.node, settings.name)
+            verification = verify_use(self._run, path, settings, _upstream_asked(request))
+        self._counts["the same" if verification.is_good else "different"] += 1
+        if not verification.is_good:
+            pytest.fail(verification_text(verification), pytrace=False)
+
+    def _settings(self, request: pytest.FixtureRequest, places: list[Place]) -> Settings:
+        """Return what the ini file, the suite's own fixture and nearer places say together."""
+        values = request.getfixturevalue("mrtr_cassette_config")
+        if not isinstance(values, dict):
+            raise UsageError(f"the fixture mrtr_cassette_config returns {values!r}, and not a dict")
+        suite = Place("the fixture mrtr_cassette_config", values)
+        return settings_of([self._ini, suite, *places])
+
+    def _begin(self, request: pytest.FixtureRequest, settings: Settings) -> CassetteUse:
+        path = cassette_path(request.node, settings.name)
+        self._selected = request.session.items
+        is_of_one = request.scope == "function"
+        is_shared = not is_of_one or settings.name is not None
+
+        def hint() -> str:
+            return "" if path.exists() else hint_at_rename(path, request.session.items)
+
+        with _failing(hint):
+            use = CassetteUse(
+                self._run,
+                path,
+                settings,
+                _upstream_asked(request),
+                lambda error: _fail(error, hint()),
+                sharers=self._sharers.get(path, Sharers()) if is_shared else None,
+                test=request.node.nodeid if is_of_one else None,
+            )
+        self._uses[use] = (request.node, request.fixturename)
+        return use
+
+    # What becomes of the tests
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -94,9 +185,10 @@ class Uses:
         is_skipped = call.excinfo is not None and isinstance(
             call.excinfo.value, pytest.skip.Exception
         )
-        if self._pages is not None and not is_skipped:
-            self._pages.write(item.nodeid, uses)
-            self._pages.tell(report)
+        if not is_skipped:
+            self._write_pages(item.nodeid, uses)
+            for text in dict.fromkeys((self._pages or {}).pop(item.nodeid, ())):
+                report.sections.append((_PAGE_TITLE, text))
         if not report.failed:
             self._give_up(item, "xfailed" if hasattr(report, "wasxfail") else "skipped")
         for use in uses:
@@ -116,7 +208,7 @@ class Uses:
         names = getattr(item, "fixturenames", ())
         return [
             use
-            for use, (_, node, fixture) in self._uses.items()
+            for use, (node, fixture) in self._uses.items()
             if node is item or (node in chain and fixture in names)
         ]
 
@@ -133,18 +225,17 @@ class Uses:
             error = raised
         misses = [use.unreported_misses() for use in self._uses]
         problems = [text for text in misses if text is not None]
-        if problems and self._pages is not None:
-            self._pages.write(item.nodeid, self._used_by(item))
-        if isinstance(error, _NO_FAILURES):
-            self._give_up(
-                item, "xfailed" if isinstance(error, pytest.xfail.Exception) else "skipped"
-            )
+        if problems:
+            self._write_pages(item.nodeid, self._used_by(item))
         is_failed = error is not None and not isinstance(error, _NO_FAILURES)
+        if error is not None and not is_failed:
+            is_xfail = isinstance(error, pytest.xfail.Exception)
+            self._give_up(item, "xfailed" if is_xfail else "skipped")
         objections, warnings = self._conclude(item, passed=not is_failed and not problems)
         problems += objections
         for warning in [] if problems else warnings:
             item.warn(MrtrCassetteWarning(warning))
-        if problems and (error is None or isinstance(error, _NO_FAILURES)):
+        if problems and not is_failed:
             pytest.fail("\n\n".join(problems), pytrace=False)
         if error is not None:
             for problem in problems:
@@ -162,7 +253,7 @@ class Uses:
         for use in self._uses:
             use.test_ended(item.nodeid)
         for use in [use for use in self._uses if use.is_stopped]:
-            shown, node, _ = self._uses.pop(use)
+            node, _ = self._uses.pop(use)
             # What tests share, the end of the run decides on: some may be run again.
             passes = node is not item or (passed and not use.failed)
             objections = use.conclude(passed=passes, plays_all=self._plays_all)
@@ -170,8 +261,8 @@ class Uses:
             self._count(use)
             if passes and not objections:
                 warnings += use.warnings
-                if shown.unused_answers and use.given_up is None:
-                    warnings.append(unused_text(shown.unused_answers))
+                if use.shown.unused_answers and use.given_up is None:
+                    warnings.append(unused_text(use.shown.unused_answers))
         return problems, warnings
 
     def _count(self, use: CassetteUse) -> None:
@@ -189,16 +280,29 @@ class Uses:
                 use.stop()
                 use.conclude(passed=False)
                 self._count(use)
-            self.run.applications.close()
+            self._run.applications.close()
+
+    def _write_pages(self, test: str, uses: Iterable[CassetteUse]) -> None:
+        """Write the pages of the cassettes that a test uses; one that can't be changes nothing."""
+        if self._pages is None:
+            return
+        for use in uses:
+            try:
+                text = _write_page(self._config.rootpath, use)
+            except (MrtrCassetteError, OSError) as error:
+                text = f"could not be written: {error}"
+            if text is not None:
+                self._pages.setdefault(test, []).append(text)
+
+
+def _upstream_asked(request: pytest.FixtureRequest) -> Callable[[], Any]:
+    return lambda: request.getfixturevalue("mrtr_upstream")
 
 
 def _with_misses_first(report: pytest.TestReport, text: str) -> None:
-    """Show misses before the traceback of a failed test, and their headline in the short summary.
+    """Show misses before the traceback of a failed test, and their first line in the summary.
 
     What the client made of its error comes below, as the traceback of a library is long.
-
-    Args:
-        text: what was missed; its first line is the headline.
     """
     shown = report.longrepr
     if not isinstance(shown, ExceptionChainRepr):
@@ -208,3 +312,60 @@ def _with_misses_first(report: pytest.TestReport, text: str) -> None:
     first.reprentries = [ReprEntryNative([f"{text}\n\n"]), *first.reprentries]
     if shown.reprcrash is not None:
         shown.reprcrash.message = text.partition("\n")[0]
+
+
+def _write_page(root: Path, use: CassetteUse) -> str | None:
+    """Write a page and return its path; None where there is nothing to show."""
+    recording = use.load_recorded()
+    if recording is None:
+        return None
+    inner = use.path.relative_to(root) if use.path.is_relative_to(root) else use.path.name
+    page = (root / _PAGES / inner).with_suffix(".html")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    # Nobody commits what every failing run writes.
+    (root / _PAGES / ".gitignore").write_text("*\n")
+    write_page(page, View(details_of(recording), _replay_of(use)))
+    return str(page.relative_to(root))
+
+
+def _replay_of(use: CassetteUse) -> ReplayReport | None:
+    """Return what a replay has come to so far; None where the test records."""
+    shown = use.shown
+    if shown.is_recording:
+        return None
+    unplayed = {each.number for each in shown.unplayed}
+    outcomes = (
+        InteractionOutcome(
+            each.number,
+            each.call,
+            Outcome.UNPLAYED if each.number in unplayed else Outcome.PLAYED,
+            int(each.number not in unplayed),
+        )
+        for each in shown.interactions
+    )
+    return ReplayReport(str(use.path), tuple(outcomes), shown.misses)
+
+
+def summarise_pages(reports: Iterable[pytest.TestReport]) -> None:
+    """Add to the summary of a job of GitHub Actions which pages failed tests have.
+
+    Source: docs.github.com, "Workflow commands", "Adding a job summary".
+    """
+    pages = [
+        f"| {_cell(report.nodeid)} | {_cell(text)} |"
+        for report in reports
+        for title, text in report.sections
+        if title == _PAGE_TITLE
+    ]
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if pages and summary:
+        head = ["### Cassettes of failed tests", "", "| test | page |", "| --- | --- |"]
+        end = ["", f"The pages are in the folder `{_PAGES}`.", ""]
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write("\n".join([*head, *pages, *end]))
+
+
+def _cell(text: str) -> str:
+    """Return a text as code in a cell of a Markdown table."""
+    shown = printable(text).replace("`", "'").replace("|", r"\|")
+    return f"`{shown}`"

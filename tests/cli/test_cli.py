@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import resource
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,8 +15,6 @@ from builders import without_digests
 from commands import (
     SUBCOMMANDS,
     UPSTREAM,
-    asking,
-    caller,
     pinged,
     recorded,
 )
@@ -30,13 +27,11 @@ from harness import (
     read,
     run,
     run_here,
-    taping,
 )
 from messages import JsonObject, compact, result, tool_call
 from standin import (
     JSON,
     answering,
-    json_response,
     response,
     upstream,
 )
@@ -82,62 +77,6 @@ def test_wrong_usage_is_2_and_said(tmp_path: Path, arguments: tuple[str, ...], s
     assert (ended.code, ended.out) == (2, "")
     assert said.lower() in ended.err.lower()
     assert list(tmp_path.iterdir()) == []
-
-
-@looped
-async def test_a_header_that_is_no_text_is_refused_or_sent(tmp_path: Path) -> None:
-    """A `--header` whose bytes are no UTF-8 is a usage error, or is sent; it is no 500."""
-    path = tmp_path / "c.json"
-    async with (
-        upstream(asking) as server,
-        command(
-            "record",
-            "--port",
-            0,
-            "--output",
-            path,
-            "--upstream",
-            server.url,
-            "--header",
-            b"X: \xff",
-        ) as process,
-    ):
-        assert process.process.stdout is not None
-        line = await process.process.stdout.readline()
-        if line:
-            url = line.decode().split()[-1]
-            assert (await post(url, tool_call("x"))).status == 200
-        else:
-            assert (await process.ended()).code == 2
-
-
-@looped
-async def test_a_pointer_is_checked_before_the_cassette(tmp_path: Path) -> None:
-    """A good pointer is taken, and leaves its value out of the comparison."""
-    path = tmp_path / "c.json"
-    async with taping(path, answering(json_response(result({"done": 1})))) as tape:
-        await post(tape.url, tool_call("x", arguments={"at": 1, "a~/b": 2}))
-    async with command(
-        "replay", path, "--port", 0, "--ignore", "/arguments/at", "--ignore", "/arguments/a~0~1b"
-    ) as process:
-        answer = await post(await process.listening(), tool_call("x", arguments={"at": 5}))
-        assert answer.json == result({"done": 1})
-        assert (await process.stopped()).code == 0
-
-
-@pytest.mark.parametrize("mode", ["record", "replay"])
-@looped
-async def test_a_port_in_use_is_2(tmp_path: Path, mode: str) -> None:
-    """A port that somebody has is named, in both modes, with what to do."""
-    cassette = await pinged(tmp_path / "c.json")
-    options = (*UPSTREAM, "--output", tmp_path / "new.json") if mode == "record" else (cassette,)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        ended = await run(mode, *options, "--port", port)
-    assert ended == Outcome(
-        2, "", f"error: port {port} on 127.0.0.1 is in use; choose another --port\n"
-    )
-    assert [one.name for one in tmp_path.iterdir()] == ["c.json"]
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)
@@ -253,15 +192,6 @@ async def test_a_cassette_with_a_withheld_body_is_never_played(tmp_path: Path, s
         raise AssertionError("unreachable because nothing is served")
 
 
-@looped
-async def test_a_header_that_breaks_http_is_damage(tmp_path: Path) -> None:
-    """A cassette whose header has a line's end is refused; no request meets it as a crash."""
-    path = await recorded(tmp_path / "c.json")
-    path.write_bytes(edited(lambda t: final(t)["headers"].update(X="a\r\nY: b"))(path.read_bytes()))
-    ended = await run("replay", path, "--port", 0, "--", *caller("ping"))
-    assert ended.code == 3
-
-
 @pytest.mark.parametrize("name", ["replay", "inspect", "recover"])
 @looped
 async def test_a_missing_cassette_is_3(tmp_path: Path, name: str) -> None:
@@ -319,16 +249,6 @@ async def test_a_secret_in_a_cassette_is_found(tmp_path: Path) -> None:
     assert f"{path}: #1, answer of turn 1, response: a secret by the rule 'github'\n" in ended.err
     assert ended.err.endswith("replace them by hand and accept that with --fix\n")
     assert token not in ended.err
-
-
-@looped
-async def test_several_cassettes_are_checked_at_once(tmp_path: Path) -> None:
-    """One that is missing does not hide what the next one is; the exit code is 3 all the same."""
-    path, missing = await recorded(tmp_path / "c.json"), tmp_path / "missing.json"
-    ended = await run("check", missing, path)
-    assert ended.code == 3
-    assert f"{missing}: there is no such cassette" in ended.err
-    assert ended.err.endswith(f"{path}: 2 interactions, all as recorded\n")
 
 
 # --- inspect and schema ---

@@ -75,23 +75,6 @@ def test_each_change_is_asked_about(
     assert "all" not in asked[2]
 
 
-def test_all_of_a_verdict_can_be_accepted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is asked again about that verdict; quitting keeps everything that comes after."""
-    words = [proposal(change("text-changed", f"/{at}")) for at in range(3)]
-    shape = proposal(change("shape-changed"), of=1)
-    assert reviewed(monkeypatch, [*words, shape], "an")[0] == [0, 1, 2]
-    assert reviewed(monkeypatch, [words[0], shape, words[1]], "yq")[0] == [0]
-
-
-def test_what_can_not_be_taken_is_not_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Branches that share a question are one question, and information goes with the rest."""
-    note = change("surface-changed")._replace(is_information=True)
-    shared = [proposal(change("text-changed"), note) for _ in range(2)]
-    broken = proposal(change("text-changed"), problem="pushed")
-    assert reviewed(monkeypatch, [*shared, broken], "y")[0] == [0, 1]
-    assert reviewed(monkeypatch, [proposal(note)], "y")[0] == [0]
-
-
 @pytest.mark.parametrize(
     ("verdicts", "reviews", "words"),
     [
@@ -108,16 +91,6 @@ def test_what_can_not_be_accepted_is_said(
     """Before anything is sent to the server."""
     with pytest.raises(UsageError, match=words):
         acceptance_of(verdicts, reviews=reviews)
-
-
-def test_verdicts_choose() -> None:
-    """`all` is all but errors and rounds."""
-    each = [proposal(change(name)) for name in ("text-changed", "surface-changed", "error-changed")]
-    for verdict, chosen in (("text-changed", 1), ("all", 2), ("surface-changed", 1)):
-        choose = acceptance_of([verdict], reviews=False)
-        assert choose is not None
-        assert len(choose(each)) == chosen
-    assert acceptance_of([], reviews=False) is None
 
 
 def saying(words: str) -> Any:

@@ -59,12 +59,6 @@ def test_merge_says_what_it_wrote_and_what_to_know(tmp_path: Path) -> None:
     assert invoke("merge", *paths, "-o", output, "--force").exit_code == 0
 
 
-def test_merge_without_files_is_a_usage_error() -> None:
-    """There has to be something to merge, and a place for it."""
-    assert invoke("merge", "-o", "c.json").exit_code == 2
-    assert invoke("merge", "a.json").exit_code == 2
-
-
 def test_journal_of_an_earlier_version_is_refused_by_name(tmp_path: Path) -> None:
     """`recover` and `merge` say which program can publish it, and leave it where it is."""
     output = tmp_path / "c.json"

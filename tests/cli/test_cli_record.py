@@ -81,27 +81,6 @@ async def test_a_signal_ends_a_recording_in_good_order(
     assert STATE not in ended.err + path.read_text()
 
 
-@looped
-async def test_open_streams_do_not_hold_up_the_end(tmp_path: Path) -> None:
-    """A recording with an open stream ends when it is told to, and keeps what the stream had."""
-    path = tmp_path / "c.json"
-
-    async def script(visit: Visit) -> None:
-        await visit.send(stream_head(), chunk(b": open\n\n"))
-        await visit.left()
-
-    async with (
-        upstream(script) as server,
-        command("record", "--port", 0, "--output", path, "--upstream", server.url) as process,
-        connected(await process.listening()) as client,
-    ):
-        _, body = await client.ask("GET", "/mcp")
-        assert await body.some() == b": open\n\n"
-        ended = await process.stopped()
-    assert ended.code == 0
-    assert read(path)["interactions"][0]["response"]["end"] == "open"
-
-
 def test_an_upstream_that_is_away_is_told_and_survived(tmp_path: Path) -> None:
     """A recording in which the upstream never answered says so, writes nothing and ends with 4."""
     program = [sys.executable, "-c", SWALLOWING]

@@ -10,7 +10,6 @@ import signal
 import ssl
 import sys
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 from builders import without_digests
@@ -40,14 +39,9 @@ from harness import (
 from messages import compact, message, result, tool_call
 from standin import (
     JSON,
-    Visit,
     answering,
-    chunk,
-    event,
-    event_stream,
     json_response,
     response,
-    stream_head,
     upstream,
 )
 
@@ -214,18 +208,6 @@ async def test_a_stateless_replica_finishes_what_has_begun(tmp_path: Path) -> No
     assert (ended.code, ended.err) == (0, "played 1 of 1 interactions, no misses\n")
 
 
-@looped
-async def test_a_report_in_xml_is_written_at_a_signal(tmp_path: Path) -> None:
-    """Where the name ends in `.xml` it is JUnit, and Ctrl-C doesn't lose it."""
-    path, report = await pinged(tmp_path / "c.json"), tmp_path / "report.XML"
-    report.touch()
-    for _ in range(2):
-        async with command("replay", path, "--port", 0, "--report", report) as process:
-            await process.listening()
-            assert (await process.stopped()).code == 0
-        assert [one.get("message") for one in ET.parse(report).iter("skipped")] == ["unplayed"]
-
-
 @pytest.mark.parametrize("value", ["true", "false"])
 @looped
 async def test_misses_are_annotations_in_github_actions(tmp_path: Path, value: str) -> None:
@@ -359,50 +341,3 @@ async def test_a_tls_upstream_is_verified(tmp_path: Path) -> None:
 
 
 # --- Peers that misbehave ---
-
-
-@looped
-async def test_a_broken_stream_stays_broken_between_processes(tmp_path: Path) -> None:
-    """On whatever event loop the program runs, a stream that breaks off has no clean end."""
-    path = tmp_path / "c.json"
-    gate = asyncio.Event()
-
-    async def script(visit: Visit) -> None:
-        await visit.send(stream_head(), chunk(b"data: 1\n\n"))
-        await gate.wait()
-        visit.reset()
-
-    async with (
-        upstream(script) as server,
-        command("record", "--port", 0, "--output", path, "--upstream", server.url) as process,
-        connected(await process.listening()) as client,
-    ):
-        _, body = await client.ask("POST", "/mcp", JSON, body=compact(message("ping")))
-        assert await body.some() == b"data: 1\n\n"
-        gate.set()
-        assert (await body.rest(), body.is_whole) == (b"", False)
-        assert (await process.stopped()).code == 0
-    async with command("replay", path, "--port", 0) as process:
-        answer = await post(await process.listening(), message("ping"))
-        assert (answer.body, answer.is_whole) == (b"data: 1\n\n", False)
-        assert (await process.stopped()).code == 0
-
-
-@looped
-async def test_a_terminal_that_is_gone_breaks_no_call(tmp_path: Path) -> None:
-    """With stderr closed at its other end, as after `2>&1 | head`, calls and cassette are whole."""
-    path = tmp_path / "c.json"
-    reading, writing = os.pipe()
-    async with (
-        upstream(answering(event_stream(result({})))) as server,
-        command(
-            "record", "--port", 0, "--output", path, "--upstream", server.url, stderr=writing
-        ) as process,
-    ):
-        os.close(writing)
-        os.close(reading)
-        answer = await post(await process.listening(), message("ping"))
-        assert (answer.body, answer.is_whole) == (event(result({})), True)
-        process.kill(signal.SIGINT)
-        await process.process.wait()
-    assert len(read(path)["interactions"]) == 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 from pathlib import Path
 
@@ -60,15 +58,6 @@ async def test_full_disk_behind_stdout_is_one_line(tmp_path: Path) -> None:
 
 
 @looped
-async def test_few_files_are_one_line(tmp_path: Path) -> None:
-    """What the system refuses is told with its reason, wherever it comes."""
-    program = shell('ulimit -n 8; exec "$@"')
-    upstream = ("--upstream", "http://127.0.0.1:9/mcp")
-    ended = await run("record", "--output", tmp_path / "c.json", *upstream, program=program)
-    assert_one_line(ended, 3, "too many open files")
-
-
-@looped
 async def test_long_name_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
     """A cassette whose name no journal can have is read, and a name that nothing can have told."""
     path = await pinged(tmp_path / "c.json")
@@ -87,21 +76,6 @@ async def test_long_name_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
         ("view", long, "-o", longer),
     ):
         assert_one_line(await run(*arguments), 3, "file name too long")
-
-
-@looped
-async def test_name_that_is_no_utf_8_is_reported(tmp_path: Path) -> None:
-    """As an escape that JSON has, which is read back as the same name."""
-    path = await pinged(tmp_path / "c.json")
-    odd = os.fsencode(tmp_path) + b"/n\xff.json"
-    path.rename(os.fsdecode(odd))
-    report = tmp_path / "r.json"
-    ended = await run("replay", odd, "--port", 0, "--report", report, "--", *caller("ping"))
-    assert ended.code == 0
-    assert os.fsencode(json.loads(report.read_bytes())["cassette"]) == odd
-    for words in (("inspect", odd, "--json"), ("diff", odd, odd, "--json")):
-        ended = await run(*words)
-        assert (ended.code, ended.out.isascii()) == (0, True)
 
 
 @looped

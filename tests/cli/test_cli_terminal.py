@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
-from mrtr_cassette.cli.common import progress_shown, say
-from mrtr_cassette.shell.files.log import Clock
+from mrtr_cassette.cli.common import say
 
 
 class Stream(io.StringIO):
@@ -23,43 +20,6 @@ class Stream(io.StringIO):
 
     def isatty(self) -> bool:
         return self.is_terminal
-
-
-def written(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool, columns: int = 80) -> str:
-    """Return what is written to stderr while a cassette is read, a thousand items a second."""
-    stream = Stream(is_terminal=is_terminal)
-    monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setenv("COLUMNS", str(columns))
-    now = 0.0
-    clock = Clock(lambda: now, asyncio.sleep)
-    with progress_shown("reading", Path("a\x1b[2Jb.json"), clock) as progress:
-        for done in range(500, 3001, 500):
-            now = done / 1000
-            progress(done, 3000)
-    return stream.getvalue()
-
-
-def test_terminal_shows_progress_in_one_line_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each second the line is written anew, its control characters escaped; in the end it is gone."""
-    lines = written(monkeypatch, is_terminal=True).split("\r\x1b[K")
-    assert lines == [
-        "",
-        r"reading a\x1b[2Jb.json: 1,000 of 3,000 interactions, 2 s left",
-        r"reading a\x1b[2Jb.json: 2,000 of 3,000 interactions, 1 s left",
-        r"reading a\x1b[2Jb.json: 3,000 of 3,000 interactions, 0 s left",
-        "",
-    ]
-
-
-def test_line_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that wrapped could not be wiped."""
-    lines = written(monkeypatch, is_terminal=True, columns=40).split("\r\x1b[K")
-    assert {len(line) for line in lines} == {0, 39}
-
-
-def test_pipe_gets_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a program reads has no line that comes and goes."""
-    assert written(monkeypatch, is_terminal=False) == ""
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner, Result
-from contract import Contract
-from harness import looped, post, run, taping
-from messages import CAPABLE, message, tool_call
-from standin import upstream
+from harness import looped, post, taping
+from messages import CAPABLE, tool_call
 
 from mrtr_cassette.cli import main
 
@@ -62,15 +60,6 @@ def project(tmp_path: Path) -> Path:
 def server(project: Path, said: str) -> tuple[str, ...]:
     """Return the command line's end that starts the server."""
     return "--", sys.executable, str(project / "server.py"), said
-
-
-def test_what_was_ignored_in_vain_is_told(project: Path) -> None:
-    """A pointer below which nothing differed, in no cassette, is told once, at the end."""
-    said = tuple(word for pointer in ("/content", "/contents") for word in ("--ignore", pointer))
-    done = invoke(project / "cassettes", *said, *server(project, "two"))
-    assert done.exit_code == 0, done.output
-    assert done.output.count("matched nothing") == 1
-    assert done.output.splitlines()[-1] == "note: --ignore /contents matched nothing"
 
 
 def test_folder_is_verified_and_reported(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,22 +135,6 @@ def test_server_that_serves_on_a_port_is_started_and_stopped(project: Path) -> N
     cassette = project / "cassettes/a.json"
     ended = invoke(cassette, "--ignore", "/#headers", "--", sys.executable, program, "{port}")
     assert ended.exit_code == 0, ended.output
-
-
-@looped
-async def test_process_tells_what_differs(tmp_path: Path) -> None:
-    """A real process against a server of this one."""
-    path = tmp_path / "c.json"
-    async with taping(path, Contract()) as tape:
-        await post(tape.url, message("tools/list", {"_meta": CAPABLE}))
-
-    def less(reply: Any) -> None:
-        reply.result["tools"].pop()
-
-    async with upstream(Contract(tools_list=less)) as changed:
-        ended = await run("verify", str(path), "--upstream", changed.url)
-    assert ended.code == 1
-    assert "response /tools/2: surface-changed" in ended.err
 
 
 DEAF = """

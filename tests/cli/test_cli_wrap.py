@@ -53,18 +53,6 @@ def test_wrapped_server_is_recorded_then_replayed_then_itself(config: Path) -> N
     assert config.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_was_there_before_stands_beside_it(config: Path) -> None:
-    """A backup with the same mode is kept, and the program says where."""
-    before = config.read_bytes()
-
-    done = run([*PROGRAM, "wrap", str(config), "lines", "--record", "c.json"])
-
-    backup = config.with_name("config.json.mrtr-backup")
-    assert backup.read_bytes() == before
-    assert backup.stat().st_mode & 0o777 == 0o600
-    assert str(backup) in done.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "reason"),
     [
@@ -85,11 +73,3 @@ def test_wrong_use_changes_nothing(
     assert reason in done.stderr
     assert config.read_bytes() == before
     assert len(list(config.parent.iterdir())) == 1
-
-
-def test_missing_file_is_named(tmp_path: Path) -> None:
-    """A configuration that does not exist is an error that names it."""
-    done = run([*PROGRAM, "unwrap", str(tmp_path / "none.json"), "a"])
-
-    assert done.code == 3
-    assert "none.json: no such file" in done.stderr

@@ -118,20 +118,6 @@ async def test_call_asks_its_rounds_and_ends(
         assert answer.result["isError"] is (tool == "tag-release")
 
 
-@looped
-async def test_prompts_and_resources_ask_too() -> None:
-    """What they ask for decides on their text."""
-    async with demo_server() as url:
-        prompt: JsonObject = {"name": "release-notes", "arguments": {"version": "2"}}
-        assert (await sent(url, "prompts/get", **prompt)).result["inputRequests"]
-        answers = {"inputResponses": accepted(audience="all")}
-        (said,) = (await sent(url, "prompts/get", **prompt, **answers)).result["messages"]
-        assert said["content"]["text"] == "Notes on 2 for all"
-        resource: JsonObject = {"uri": "config://deployment", "inputResponses": YES}
-        (shown,) = (await sent(url, "resources/read", **resource)).result["contents"]
-        assert (shown["uri"], shown["text"]) == ("config://deployment", "replicas: 3")
-
-
 @pytest.mark.parametrize("token", [3, "t-1", None])
 @looped
 async def test_progress_is_streamed_to_the_callers_token(token: int | str | None) -> None:
@@ -163,15 +149,6 @@ async def test_states_are_of_one_call_and_never_the_same() -> None:
             assert (refused.status, refused.error) == (400, INVALID_STATE)
         # Answers without the state of their questions answer nothing.
         assert (await call(url, "wipe-cache", {}, inputResponses=YES)).result["inputRequests"]
-
-
-@looped
-async def test_states_expire() -> None:
-    """After its lifetime a state is refused."""
-    async with demo_server(lifetime_s=0.0) as url:
-        first = await call(url, "wipe-cache", {})
-        late = await call(url, "wipe-cache", {}, inputResponses=YES, requestState=first.state)
-        assert late.error == INVALID_STATE
 
 
 @pytest.mark.parametrize(

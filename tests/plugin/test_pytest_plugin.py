@@ -6,7 +6,7 @@ import json
 import sys
 
 import pytest
-from processes import PEERS, lasting_part, listening, peer
+from processes import PEERS, lasting_part
 from suites import ONE_TEST
 
 pytest_plugins = ["pytester"]
@@ -195,15 +195,6 @@ def test_a_mode_that_does_not_exist_is_refused(suite, monkeypatch):
 
 
 # --- Upstreams ---
-
-
-def test_a_url_is_an_upstream(suite):
-    """A server that runs already is recorded under its own name."""
-    with listening((*peer("server", "python"), "--port", "0")) as server:
-        suite.write("test_one.py", ONE_TEST.replace("APPLICATION)", f"{server.url!r})"))
-        suite.run()
-    suite.run()
-    assert suite.cassette("test_one/test_deploy.json")["upstream"] == server.url
 
 
 APPLICATIONS = """
@@ -396,30 +387,6 @@ def test_a_miss_on_a_shared_cassette_fails_the_test_that_had_it(suite):
     result.stdout.fnmatch_lines(["ERROR test_shared.py::test_second*"])
 
 
-def test_a_run_that_ends_early_writes_no_shared_cassette(suite):
-    """With -x a module's recording lacks what the other tests would have asked."""
-    suite.write(
-        "test_shared.py",
-        """
-        import pytest
-        from agent import APPLICATION, deploy
-
-        pytestmark = pytest.mark.mrtr_cassette(upstream=APPLICATION)
-
-        def test_first(mrtr_cassette_module):
-            deploy(mrtr_cassette_module.url)
-
-        def test_fails():
-            assert False
-
-        def test_second(mrtr_cassette_module):
-            deploy(mrtr_cassette_module.url)
-        """,
-    )
-    suite.run("-x", passed=1, failed=1)
-    assert suite.cassettes() == []
-
-
 def test_several_cassettes_in_one_test(suite):
     """`mrtr_cassettes` opens further cassettes by name, each with its own upstream."""
     text = """
@@ -534,25 +501,6 @@ def test_a_miss_is_shown_with_the_failure_that_it_caused(suite, recorded):
         )
 
 
-def test_a_failure_of_another_form_has_the_miss_as_a_section(suite, recorded):
-    """A traceback that is Python's own stays as it is."""
-    suite.write(
-        "test_miss.py",
-        f"""
-        import pytest
-        from agent import swallowed
-
-        @pytest.mark.mrtr_cassette({str(recorded)!r})
-        def test_declines(mrtr_cassette):
-            swallowed(mrtr_cassette.url, action="decline")
-            raise ValueError("as said")
-        """,
-    )
-    suite.run("--tb=native", failed=1).stdout.fnmatch_lines(
-        ["ValueError: as said", "*mrtr-cassette: misses*", "miss: answers-differ: *"]
-    )
-
-
 @pytest.mark.parametrize(
     ("ending", "told"),
     [
@@ -586,44 +534,6 @@ def test_no_teardown_hides_a_miss(suite, recorded, ending, told, scope):
     )
     result = suite.run(passed=1, errors=1)
     result.stdout.fnmatch_lines([*told, "*miss: answers-differ: *", "ERROR test_miss.py::*"])
-
-
-def test_a_miss_of_a_client_that_closes_late_is_seen(suite, recorded):
-    """What a client asks while its fixture is torn down counts as well."""
-    suite.write(
-        "test_miss.py",
-        f"""
-        import pytest
-        from agent import swallowed
-
-        @pytest.fixture
-        def client(mrtr_cassette):
-            yield
-            swallowed(mrtr_cassette.url, env="elsewhere")
-
-        @pytest.mark.mrtr_cassette({str(recorded)!r})
-        def test_declines(client):
-            pass
-        """,
-    )
-    suite.run(passed=1, errors=1).stdout.fnmatch_lines(["miss: arguments-differ*"])
-
-
-@pytest.mark.parametrize("body", ["assert False", "request.addfinalizer(lambda: 1 / 0)"])
-def test_a_test_that_does_not_pass_keeps_the_old_cassette(suite, body):
-    """Neither a first nor a new recording is published, and no journal is left."""
-    text = ONE_TEST.replace("(mrtr_cassette)", "(mrtr_cassette, request)")
-    failing = f"{text}        {body}\n"
-    for mode in ("once", "all"):
-        suite.write("test_one.py", failing)
-        suite.pytester.runpytest("-p", "no:cacheprovider", f"--mrtr-mode={mode}")
-        if mode == "once":
-            assert suite.cassettes() == []
-            suite.write("test_one.py", ONE_TEST)
-            suite.run()
-            before = (suite.path / "cassettes/test_one/test_deploy.json").read_bytes()
-    assert suite.cassettes() == ["cassettes/test_one/test_deploy.json"]
-    assert (suite.path / "cassettes/test_one/test_deploy.json").read_bytes() == before
 
 
 def test_an_interrupted_run_publishes_nothing(suite):

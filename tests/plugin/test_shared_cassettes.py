@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-
 import pytest
 from processes import lasting_part
 
@@ -60,18 +57,6 @@ def fails(function):
 
 
 # --- Shared by a class or a module ---
-
-
-def test_failure_on_one_worker_keeps_the_whole_of_a_shared_cassette(suite):
-    """With workers too, what the tests of a module record replaces the old file in whole or not."""
-    write(suite, PAIR)
-    suite.run(passed=2)
-    before = (suite.path / "cassettes/test_it.json").read_bytes()
-    write(suite, fails(PAIR))
-    for workers in ("0", "2"):
-        result = suite.run("--mrtr-mode=all", "-n", workers, passed=1, failed=1)
-        result.stdout.fnmatch_lines(["mrtr-cassette: 1 discarded (test failed)"])
-        assert (suite.path / "cassettes/test_it.json").read_bytes() == before
 
 
 def test_module_recorded_by_workers_is_as_one_process_records_it(suite):
@@ -132,27 +117,6 @@ def test_skip_does_not_take_from_a_cassette_what_it_has(suite):
         ]
     )
     assert (suite.path / "cassettes/test_it.json").read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    "body",
-    ["    @pytest.mark.xfail(strict=True)\n    def", "    @pytest.mark.usefixtures()\n    def"],
-    ids=["unexpected pass", "fixture by its name"],
-)
-def test_report_and_not_the_exception_says_whether_a_test_failed(suite, body):
-    """A strict unexpected pass is a failure, as is that of a test that got its fixture by name."""
-    failing = PAIR.replace("    def", body, 1)
-    if "usefixtures" in body:
-        failing = failing.replace("(mrtr_cassette_module)", "(request)").replace(
-            "        deploy(",
-            "        mrtr_cassette_module = request.getfixturevalue('mrtr_cassette_module')\n        deploy(",
-        )
-        failing = fails(failing)
-    for fixture in ("mrtr_cassette_module", "mrtr_cassette"):
-        write(suite, failing.replace("mrtr_cassette_module", fixture))
-        suite.run("-k", "test_a or test_b", passed=1, failed=1)
-        kept = "test_it.json" if fixture == "mrtr_cassette_module" else "failed.json"
-        assert f"cassettes/{kept}" not in suite.cassettes()
 
 
 # --- Named by several tests ---
@@ -216,17 +180,6 @@ def test_discarded_recording_is_told_with_the_test_and_the_reason(suite, outcome
         ]
     )
     assert suite.cassettes() == ["cassettes/test_it/test_a.json"]
-
-
-def test_file_of_the_future_is_not_of_this_run(suite):
-    """In mode all each test records, whatever the time of the file says."""
-    write(suite, NAMED)
-    suite.run(passed=2)
-    path = suite.path / "cassettes/test_it/test_a.json"
-    tree = json.loads(path.read_bytes())
-    os.utime(path, (2**32, 2**32))
-    suite.run("--mrtr-mode=all", passed=2).stdout.fnmatch_lines(["mrtr-cassette: 2 recorded"])
-    assert json.loads(path.read_bytes())["recording"] != tree["recording"]
 
 
 def test_name_without_a_suffix_gets_it(suite):

@@ -4,7 +4,6 @@ import pytest
 
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.testing.settings import (
-    OPTIONS,
     Place,
     place_of_call,
     settings_of,
@@ -44,41 +43,6 @@ def test_headers_of_all_places_add_up():
         ]
     )
     assert settings.record.added_headers == (("X-Env", "test"), ("authorization", "near"))
-
-
-def test_every_option_but_what_becomes_of_a_cassette_can_be_set():
-    """What `record` and `replay` take, a test can set; the mode says what `existing` would."""
-    settings = settings_of(
-        [
-            Place(
-                "test",
-                {
-                    "host": "127.0.0.2",
-                    "allow_hosts": ["proxy", "https://a.example"],
-                    "max_body": 100,
-                    "redact": ["pin=(.*)"],
-                    "redact_keys": ["pin"],
-                    "no_redact": ["jwt"],
-                    "seal_answers": True,
-                    "ca_file": "ca.pem",
-                    "insecure": True,
-                    "pace": "recorded",
-                    "log": print,
-                },
-            )
-        ]
-    )
-    assert settings.record.redaction.keys == ("pin",)
-    assert settings.record.max_body == settings.verify.max_body == 100
-    assert settings.replay.pace == "recorded"
-    assert "existing" not in OPTIONS
-
-
-def test_nothing_set_is_all_defaults():
-    """Without a place there is neither a file nor an upstream."""
-    settings = settings_of([])
-    assert (settings.name, settings.upstream) == (None, None)
-    assert (settings.record.existing, settings.record.ignore) == ("append", ())
 
 
 @pytest.mark.parametrize(

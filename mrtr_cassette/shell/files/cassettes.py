@@ -177,9 +177,9 @@ def is_cassette(path: Path) -> bool:
         return False
 
 
-def check(path: Location, progress: Progress) -> tuple[int, list[ExposedSecret]]:
+def check(path: Location) -> tuple[int, list[ExposedSecret]]:
     """Return how many interactions a cassette has, all of them as recorded, and secrets in it."""
-    cassette = load_cassette(path, progress)
+    cassette = load_cassette(path)
     return len(cassette.interactions), list(exposed_secrets(cassette))
 
 

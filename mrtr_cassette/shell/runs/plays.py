@@ -1,14 +1,10 @@
-"""A cassette as the tests of a suite use it: recorded or replayed, and what became of it.
-
-Rule: a test passes only on what was recorded, and its own cassette is written only if it passed;
-what tests share is only kept here, for the end of the run (`shared_plays`).
-"""
+"""A cassette as the tests of a suite use it: recorded or replayed, and what became of it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -46,61 +42,48 @@ from mrtr_cassette.shell.runs.upstreams import (
     is_on_pipes,
     start_upstream,
 )
-from mrtr_cassette.shell.runs.views import Recording, Replay
+from mrtr_cassette.shell.runs.views import Mode, MrtrCassette, Recording, Replay
 
-Mode = Literal["none", "once", "append", "all", "verify"]
 _PATIENCE_S = 300.0
 """Seconds to wait while another process records the same cassette."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a test says of its cassette.
-
-    Attributes:
-        name: the file, or None for the test's own.
-        upstream: what is recorded: a URL, a command, an application; None: the fixture
-            `mrtr_upstream` says.
-        record: the options of recording, for a cassette that is added to.
-        max_age: days after which the cassette is old; 0: never.
-        answers: who answers calls that the test makes without a client: by name, or a file.
-    """
+    """What a test says of its cassette."""
 
     name: str | os.PathLike[str] | None
+    """The file, or None for the test's own."""
     upstream: Any
+    """A URL, a command, an application; None: the fixture `mrtr_upstream` says."""
     record: RecordOptions
+    """Those for a cassette that is added to."""
     replay: ReplayOptions
-    max_age: int
     verify: VerifyOptions
+    max_age: int = 0
+    """Days after which the cassette is old; 0: never."""
     answers: Any = None
+    """Who answers calls that the test makes without a client: by name, or a file."""
 
 
 @dataclass(slots=True)
 class Run:
-    """What the cassettes of one test run share.
-
-    Attributes:
-        cwd: where commands run.
-        tell: takes a line that can't wait for the end of the run.
-        folder: makes the folder in which the run keeps what is recorded for shared cassettes.
-        recorded: the cassettes that this process is recording.
-    """
+    """What the cassettes of one test run share."""
 
     mode: Mode
     cwd: Path
+    """Where commands run."""
     tell: Callable[[str], None]
+    """Takes a line that can't wait for the end of the run."""
     folder: Callable[[], Path]
+    """Makes the folder in which the run keeps what is recorded for shared cassettes."""
     applications: Applications = field(default_factory=Applications)
     recorded: set[Path] = field(default_factory=set)
+    """The cassettes that this process is recording."""
 
 
 def upstream_of(settings: Settings, ask_upstream: Callable[[], Any], purpose: str) -> Any:
-    """Return the upstream of a test's cassette: a URL, a command or an application.
-
-    Args:
-        ask_upstream: gives the upstream where the settings have none.
-        purpose: what it is needed for, as the error says it.
-    """
+    """Return the upstream of a test's cassette; the error says for what `purpose` it is needed."""
     upstream = ask_upstream() if settings.upstream is None else settings.upstream
     if upstream is None:
         raise UsageError(
@@ -125,14 +108,9 @@ def check_spelling(path: Path) -> None:
 
 
 class _NoCassette:
-    """Stands for the replay of a cassette that is missing, as a test may skip before it needs it.
-
-    Attributes:
-        is_needed: something but its misses was asked for.
-    """
+    """Stands for the replay of a cassette that is missing: a test may skip before it needs it."""
 
     misses = ()
-    played = 0
 
     def __init__(self, error: CassetteError, fail: Callable[[MrtrCassetteError], NoReturn]) -> None:
         self.error = error
@@ -147,14 +125,13 @@ class _NoCassette:
 class CassetteUse:
     """One recording or replay of a cassette, for as long as a test, class or module uses it.
 
-    Its life has three parts: it is made, which starts the proxy; `stop` stops it; `conclude`,
-    when it is known whether the tests passed, publishes the cassette or forgets the recording.
+    Making it starts the proxy, `stop` stops it, and `conclude`, when it is known whether the tests
+    passed, publishes the cassette or forgets the recording.
 
     Attributes:
         shown: what tests see.
         failed: a test that used it failed.
         given_up: its only test was skipped, or failed as expected.
-        is_stopped: the proxy has been stopped.
         outcome: what became of the cassette, as the run's summary counts it; None where the end of
             the run decides.
     """
@@ -173,7 +150,7 @@ class CassetteUse:
         """Start the proxy.
 
         Args:
-            ask_upstream: gives the upstream where the settings have none, and is called only then.
+            ask_upstream: gives the upstream where the settings have none.
             fail: fails the test that needs a cassette which is missing.
             sharers: the tests that share the cassette; None where it is one test's own.
             test: the only test of this use; None where its class or module has more.
@@ -200,7 +177,7 @@ class CassetteUse:
             undone.callback(self._claimed.close)
             undone.callback(self._running.close)
             check_spelling(self.path)
-            self.shown = self._record() if self._records() else self._replay()
+            self.shown: MrtrCassette = self._record() if self._records() else self._replay()
             undone.pop_all()
 
     def _records(self) -> bool:
@@ -249,6 +226,7 @@ class CassetteUse:
         return age if age >= self._settings.max_age else None
 
     def _replay(self) -> Replay:
+        shown = (self._run.mode, self.path, self._settings.answers)
         if not self.path.exists() and not journals.journal_path(self.path).exists():
             error = CassetteError(
                 self.path,
@@ -257,14 +235,10 @@ class CassetteUse:
                 "it (mode none is the default under CI)",
             )
             self._missing = _NoCassette(error, self._fail)
-            return Replay(cast("Any", self._missing))
-        options = self._settings.replay
-        if self._was_on_pipes():
-            if options.stateless:
-                raise UsageError("stdio and stateless don't go together: a pipe has one process")
-            manager = replayed_by_client(self.path, options)
-            return Replay(self._running.enter_context(in_thread(manager)))
-        return Replay(self._running.enter_context(in_thread(replaying(self.path, options))))
+            return Replay(cast("Any", self._missing), *shown)
+        opened = replayed_by_client if self._was_on_pipes() else replaying
+        manager: AbstractAsyncContextManager[Any] = opened(self.path, self._settings.replay)
+        return Replay(self._running.enter_context(in_thread(manager)), *shown)
 
     def _was_on_pipes(self) -> bool:
         """Tell whether the cassette was recorded over pipes; one that can't be read was not."""
@@ -276,31 +250,28 @@ class CassetteUse:
 
     def _record(self) -> Recording:
         upstream = upstream_of(self._settings, self._ask_upstream, f"record {self.path} from")
+        manager: Any
         if is_on_pipes(upstream):
-            return self._record_on_pipes(upstream)
-        started = start_upstream(upstream, self._run.applications, self._run.cwd, self._running)
-        self._command = started.command
-        place = self._place()
-        manager = recording(
-            *(started.url, place, self._record_options()),
-            started=started.arguments,
-            kept_for=self.path,
-        )
-        self._recording = self._running.enter_context(in_thread(manager))
-        return Recording(self._recording)
-
-    def _record_on_pipes(self, upstream: Sequence[str]) -> Recording:
-        """Record what a client starts; it becomes the cassette if all is well."""
-        folder = Path(mkdtemp(prefix="mrtr-cassette-"))
-        self._claimed.callback(self._remove, folder)
-        self._place()
-        manager = recorded_by_client(
-            *(upstream, folder / self.path.name, self._record_options(), self._run.cwd),
-            copied_from=self.path if self._share is None else self._share.base,
-            named=self.path,
-        )
-        self._recording = self._running.enter_context(in_thread(manager))
-        return Recording(self._recording)
+            # It becomes the cassette if all is well.
+            folder = Path(mkdtemp(prefix="mrtr-cassette-"))
+            self._claimed.callback(self._remove, folder)
+            self._place()
+            manager = recorded_by_client(
+                *(upstream, folder / self.path.name, self._record_options(), self._run.cwd),
+                copied_from=self.path if self._share is None else self._share.base,
+                named=self.path,
+            )
+        else:
+            started = start_upstream(upstream, self._run.applications, self._run.cwd, self._running)
+            self._command = started.command
+            manager = recording(
+                *(started.url, self._place(), self._record_options()),
+                started=started.arguments,
+                kept_for=self.path,
+            )
+        session = self._running.enter_context(in_thread(manager))
+        self._recording = session
+        return Recording(session, self._run.mode, self.path, self._settings.answers)
 
     def _remove(self, folder: Path) -> None:
         """Remove where processes recorded, unless one still does."""
@@ -320,7 +291,6 @@ class CassetteUse:
         return self._share.place
 
     def _existing(self) -> Existing:
-        """Return what becomes of a cassette that exists in this mode."""
         if self._run.mode == "append":
             return "append"
         return "replace" if self._run.mode == "all" or self.age_days is not None else "keep"
@@ -351,12 +321,7 @@ class CassetteUse:
             self._share.test_ended_with(test, session.recorded())
 
     def conclude(self, *, passed: bool, plays_all: bool = False) -> list[str]:
-        """Keep what was recorded if all is well; return what is not, in words.
-
-        Args:
-            passed: of the tests that used the cassette, none is known to have failed.
-            plays_all: something recorded that was not played is a problem in every test.
-        """
+        """Keep what was recorded if all is well; return what is not, in words."""
         plays_all = plays_all or self._settings.replay.fail_on_unplayed
         problems: list[str] = []
         try:
@@ -368,15 +333,13 @@ class CassetteUse:
                 problems.append(
                     f"{unplayed}\nmake these calls too, or record anew with --mrtr-mode=all"
                 )
-            if isinstance(self.shown, Replay):
-                if not (self.shown.played or self.shown.misses):
-                    self.outcome = "not used"
-                return [*self.shown.problems, *problems]
             if self._recording is not None:
                 problems = self._conclude_recording(self._recording, problems, passed=passed)
                 is_good = passed and not problems
                 self.outcome = self._outcome_of(self._recording, passed=is_good)
-            return problems
+            elif isinstance(self.shown, Replay) and not (self.shown.played or self.shown.misses):
+                self.outcome = "not used"
+            return [*self.shown.problems, *problems]
         finally:
             self._claimed.close()
 
@@ -437,11 +400,10 @@ class CassetteUse:
     @property
     def warnings(self) -> list[str]:
         """What is hardly meant, though no test fails for it."""
-        if self.given_up is not None and (self.outcome or "").startswith("discarded"):
-            text = f"{self.path} was not written: the test was {self.given_up}"
-            return [f"{text}, and a test's own cassette is written when it passes"]
         if self.given_up is not None:
-            return []
+            text = f"{self.path} was not written: the test was {self.given_up}"
+            is_discarded = (self.outcome or "").startswith("discarded")
+            return [f"{text}, and a test's own cassette is written when it passes"] * is_discarded
         told = []
         if self.outcome == "not used":
             told.append(f"{self.path} was not played: no client sent it a request")
@@ -467,9 +429,8 @@ class CassetteUse:
 
     def unreported_misses(self) -> str | None:
         """Return what had no recorded answer and was not reported before, as one text, or None."""
-        misses = self.shown.misses if isinstance(self.shown, Replay) else ()
-        unrecorded = self.shown.unrecorded if isinstance(self.shown, Recording) else ()
-        texts = [*(miss.text for miss in misses), *unrecorded]
+        misses = self.shown.misses
+        texts = [*(miss.text for miss in misses), *self.shown.unrecorded]
         first, self._reported = self._reported, len(texts)
         unreported = texts[first:]
         if not unreported:

@@ -1,25 +1,66 @@
-"""What users see of a recording and of a replay, over HTTP and on pipes alike."""
+"""What users see of a recording, of a replay, and of a call without a client."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
-from mrtr_cassette.core.cassette.recorded import Cassette
+import orjson
+
+from mrtr_cassette.core.answers.fulfilment import Sources
+from mrtr_cassette.core.answers.given import GivenAnswers, Wanted, WrittenPair
+from mrtr_cassette.core.protocol.calls import NAMED_BY
 from mrtr_cassette.core.report.details import Interaction, details_of
 from mrtr_cassette.core.report.misses import MissReport
+from mrtr_cassette.core.report.runs import CallResult, UnansweredError
+from mrtr_cassette.core.wire.jsonbytes import parse
+from mrtr_cassette.errors import UsageError
+from mrtr_cassette.options import CallOptions, FilePath
+from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.files.stores import location, path_of
+from mrtr_cassette.shell.runs.answerers import load_answers
+from mrtr_cassette.shell.runs.background import result_in_thread
+from mrtr_cassette.shell.runs.calling import call as call_server
 from mrtr_cassette.shell.runs.client_starts import PipedRecording, PipedReplay
 from mrtr_cassette.shell.runs.record_session import RecordSession
 from mrtr_cassette.shell.runs.replaying import ReplaySession
 
+Answers = Mapping[str, Any] | FilePath | None
+"""By the name of a field or the key of a question; or an answers file."""
+Mode = Literal["none", "once", "append", "all", "verify"]
 
-@dataclass(frozen=True, slots=True)
-class _ShownRun:
-    """What a recording and a replay have in common."""
 
-    _session: RecordSession | PipedRecording | ReplaySession | PipedReplay
+class MrtrCassette:
+    """A cassette in use: where the client connects to, and what was said.
+
+    Attributes:
+        mode: the record mode of a test: `none`, `once`, `append` or `all`.
+        is_recording: whether requests go to an upstream, in mode append what the cassette lacks;
+            else all answers come from the cassette.
+    """
+
+    def __init__(
+        self,
+        session: RecordSession | PipedRecording | ReplaySession | PipedReplay,
+        mode: Mode | None = None,
+        path: Path | None = None,
+        answers: Answers = None,
+    ) -> None:
+        """Show a session.
+
+        Args:
+            path: what will be its cassette, where the session has another place.
+            answers: who answers calls without a client, unless a call says so itself.
+        """
+        self._session = session
+        self._path = path
+        self._answers = answers
+        self._unused: set[str] = set()
+        self._unused_of_all: set[str] | None = None
+        self.is_recording = isinstance(session, RecordSession | PipedRecording)
+        self.mode: Mode = mode or ("once" if self.is_recording else "none")
 
     @property
     def url(self) -> str:
@@ -29,47 +70,104 @@ class _ShownRun:
     @property
     def admin_url(self) -> str | None:
         """Where /livez, /readyz and /metrics are served; None without `admin_port`."""
-        session = self._session
-        return session.admin_url if isinstance(session, RecordSession | ReplaySession) else None
+        return getattr(self._session, "admin_url", None)
 
     @property
     def command(self) -> list[str]:
-        """What the client starts as its server, where that is on pipes."""
+        """What a client of a server on pipes starts, as often as it likes."""
         return self._session.command
 
     @property
     def path(self) -> Path:
-        """The cassette; a recording writes it when the block ends."""
-        return path_of(location(self.place))
+        """The cassette's file; what is recorded is written when the block, test or run ends."""
+        return self._path or path_of(location(self.place))
 
     @property
     def place(self) -> str:
         """The same as text: its path, or its URL in a store without the credentials in it."""
         return str(self._session.path)
 
-
-@dataclass(frozen=True, slots=True)
-class Recording(_ShownRun):
-    """A recording under way, or done."""
-
-    _session: RecordSession | PipedRecording
-
     @property
     def interactions(self) -> tuple[Interaction, ...]:
-        """What has been recorded so far, with what was on a cassette that is added to."""
-        cassette = self._session.recorded()
+        """What is on the cassette; while recording: what has been recorded so far."""
+        session = self._session
+        if isinstance(session, RecordSession | PipedRecording):
+            cassette = session.recorded()
+        else:
+            cassette = session.cassette
         return () if cassette is None else details_of(cassette).interactions
 
     @property
     def unplayed(self) -> tuple[Interaction, ...]:
-        """What is on a cassette that is added to and was not, or not wholly, played so far."""
+        """What is on the cassette, or on one that is added to, and was not wholly played so far."""
         session = self._session
-        return () if session.earlier is None else _numbered(session.earlier, session.unplayed)
+        if isinstance(session, RecordSession | PipedRecording):
+            cassette = session.earlier
+        else:
+            cassette = session.cassette
+        if cassette is None:
+            return ()
+        unplayed = set(session.unplayed)
+        return tuple(each for each in details_of(cassette).interactions if each.number in unplayed)
+
+    @property
+    def misses(self) -> tuple[MissReport, ...]:
+        """What was asked so far and had not been recorded; a test fails if there is any."""
+        session = self._session
+        return () if isinstance(session, RecordSession | PipedRecording) else session.misses
 
     @property
     def unrecorded(self) -> tuple[str, ...]:
         """Why retries were not recorded: the live server no longer asks what was recorded."""
-        return self._session.unrecorded_texts
+        session = self._session
+        if isinstance(session, RecordSession | PipedRecording):
+            return session.unrecorded_texts
+        return ()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why processes that the client of a replay started as its server came to nothing."""
+        session = self._session
+        return tuple(session.problems) if isinstance(session, PipedReplay) else ()
+
+    @property
+    def unused_answers(self) -> list[str]:
+        """The names of answers that nothing asked for: of a call, or of the marker in all calls."""
+        return sorted(self._unused | (self._unused_of_all or set()))
+
+    def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        method: str = "tools/call",
+        answers: Answers = None,
+    ) -> CallResult:
+        """Make one call without a client, and answer what the server asks.
+
+        Args:
+            name: the tool's or prompt's name, or the resource's URI.
+            method: `tools/call`, `prompts/get` or `resources/read`.
+            answers: by the name of a field or the key of a question, or an answers file; None
+                takes those of the marker.
+        """
+        is_piped = isinstance(self._session, PipedRecording | PipedReplay)
+        upstream = self.command if is_piped else self.url
+        own = self._answers if answers is None else answers
+        result = answered_call(upstream, name, arguments, method, own)
+        if answers is not None:
+            self._unused.update(result.unused)
+        elif self._unused_of_all is None:
+            self._unused_of_all = set(result.unused)
+        else:
+            self._unused_of_all.intersection_update(result.unused)
+        return result
+
+
+class Recording(MrtrCassette):
+    """A recording under way, or done."""
+
+    _session: RecordSession | PipedRecording
 
     @property
     def problem(self) -> str | None:
@@ -87,39 +185,64 @@ class Recording(_ShownRun):
         return self._session.unreachable
 
 
-@dataclass(frozen=True, slots=True)
-class Replay(_ShownRun):
+class Replay(MrtrCassette):
     """A replay under way, or done."""
 
     _session: ReplaySession | PipedReplay
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """Why processes that the client started as its server came to nothing."""
-        session = self._session
-        return tuple(session.problems) if isinstance(session, PipedReplay) else ()
-
-    @property
-    def interactions(self) -> tuple[Interaction, ...]:
-        """What is on the cassette."""
-        return details_of(self._session.cassette).interactions
 
     @property
     def played(self) -> int:
         """How many requests got a recorded reply so far."""
         return self._session.played
 
-    @property
-    def misses(self) -> tuple[MissReport, ...]:
-        """What was asked so far and had not been recorded."""
-        return self._session.misses
 
-    @property
-    def unplayed(self) -> tuple[Interaction, ...]:
-        """What is on the cassette and was not, or not wholly, played so far."""
-        return _numbered(self._session.cassette, self._session.unplayed)
+def answered_call(
+    upstream: str | Sequence[str],
+    name: str,
+    arguments: Mapping[str, Any] | None,
+    method: str,
+    answers: Answers,
+    *,
+    path: FilePath | None = None,
+    options: CallOptions | None = None,
+) -> CallResult:
+    """Make one call without a client.
+
+    Raises:
+        UsageError: an answer or an argument is wrong, or the tool is unknown.
+        UnansweredError: nothing answers a question of the server.
+    """
+    options = options or CallOptions()
+    if method not in NAMED_BY:
+        raise UsageError(f"the method {method!r} is not one of {', '.join(NAMED_BY)}")
+    wanted = Wanted(method, name, _pairs_of(arguments or {}, "arguments"))
+    cassette = None if path is None else location(path)
+    announcer = Announcer(options.log)
+    calling = call_server(
+        upstream, wanted, _sources_of(answers), options, announcer, cassette=cassette
+    )
+    result = result_in_thread(calling)
+    if result.unanswered is not None:
+        raise UnansweredError(result)
+    return result
 
 
-def _numbered(cassette: Cassette, numbers: Collection[int]) -> tuple[Interaction, ...]:
-    wanted = set(numbers)
-    return tuple(each for each in details_of(cassette).interactions if each.number in wanted)
+def _sources_of(answers: Answers) -> Sources:
+    if answers is None:
+        return Sources()
+    if isinstance(answers, str | os.PathLike):
+        return Sources(file=load_answers(Path(answers)))
+    return Sources(GivenAnswers(_pairs_of(answers, "answers")))
+
+
+def _pairs_of(values: Any, what: str) -> tuple[WrittenPair, ...]:
+    """Return what a program gives by name, as JSON values."""
+    if not isinstance(values, Mapping):
+        raise UsageError(f"{what} is {values!r}, and not a mapping of names to values")
+    pairs = []
+    for name, value in values.items():
+        try:
+            pairs.append(WrittenPair(name, parse(orjson.dumps(value)), is_json=True))
+        except TypeError:
+            raise UsageError(f"{what}: {name!r} has no value that JSON can carry") from None
+    return tuple(pairs)

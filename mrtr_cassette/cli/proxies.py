@@ -1,0 +1,378 @@
+"""The commands `record` and `replay`: until a command or a signal ends them."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import click
+
+from mrtr_cassette.cli.common import (
+    CASSETTE,
+    Log,
+    json_report,
+    log_format,
+    read_options,
+    say,
+    shared_options,
+    tell_of_journal,
+    tell_unused,
+    warn_of_path,
+)
+from mrtr_cassette.errors import UpstreamError, UsageError, printable_lines
+from mrtr_cassette.options import AnyOptions, ProxyOptions, RecordOptions, ReplayOptions
+from mrtr_cassette.shell.files.stores import Location
+
+if TYPE_CHECKING:
+    import asyncio
+    import signal
+
+    from mrtr_cassette.core.report.runs import ReplayReport
+    from mrtr_cassette.shell.runs.record_session import RecordSession
+    from mrtr_cassette.shell.runs.replaying import ReplaySession
+    from mrtr_cassette.shell.runs.running import CommandEnd
+
+_DRAIN_S: Final = 10.0
+"""Seconds that requests under way have to end when a stateless replay does."""
+_LOG_S: Final = 0.3
+"""Seconds that a log has for what is still to be said when a run on pipes ends."""
+_HTTP_ONLY: Final = frozenset(
+    {
+        *("admin_port", "allow_hosts", "answers", "ca_file", "headers", "host"),
+        *("insecure", "port", "stateless"),
+    }
+)
+_command = click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND ...]")
+
+
+@click.command()
+@click.option(
+    "--upstream",
+    metavar="URL|COMMAND",
+    help="The real server, as the client would name it; or what starts one on pipes, such as "
+    "'python server.py', which clients call over HTTP.",
+)
+@click.option(
+    "--stdio",
+    is_flag=True,
+    help="Record between the own stdin and stdout and a server, which -- COMMAND starts.",
+)
+@click.option(
+    "--output",
+    default="cassette.json",
+    show_default=True,
+    type=CASSETTE,
+    help="The cassette to write: a file, or an object in a store such as s3://bucket/name.json.",
+)
+@shared_options(RecordOptions)
+@log_format
+@_command
+@click.pass_context
+def record(
+    context: click.Context,
+    /,
+    upstream: str | None,
+    output: Location,
+    log_format: str,
+    command: tuple[str, ...],
+    *,
+    stdio: bool,
+    **given: Any,
+) -> None:
+    """Record what passes between client and server.
+
+    Point the client at the address that is printed, do what is to be recorded, and stop with
+    Ctrl-C: the cassette is written then. With -- COMMAND it stops when the command ends; the
+    command finds the address in the environment variable MRTR_CASSETTE_URL. A command that failed
+    leaves no cassette, and neither do requests that got only errors such as 404. With --append the
+    upstream is called only for what the cassette lacks; --ignore and --repeat say what that is.
+
+    With --stdio it takes the place of a server that a client starts: -- COMMAND is the server, and
+    the cassette is written when it ends. The exit code is the server's.
+    """
+    log = Log(log_format)
+    options = read_options(RecordOptions, given, log)
+    if stdio:
+        if not command or upstream is not None:
+            raise UsageError(
+                "--stdio needs a command that starts the server, and no URL",
+                hint="mrtr-cassette record --stdio --output FILE -- SERVER ARGS",
+            )
+        _run_on_pipes(context, options, log, partial(_record_pipe, command, output))
+    server, command = _server_and_client(upstream, command)
+    if options.answers is not None:
+        say("note: this proxy answers in its client's place, and is not transparent")
+    warn_of_path(server, [output] if options.existing == "append" else [], options.redaction)
+    _run_on_http(options, _record(server, output, options, log, command))
+
+
+def _server_and_client(
+    upstream: str | None, command: tuple[str, ...]
+) -> tuple[str | list[str], tuple[str, ...]]:
+    """Return the URL or the command of the server, and the command that is its client."""
+    if upstream is None and command and command[0].startswith(("http://", "https://")):
+        return command[0], command[1:]
+    if not upstream or not upstream.strip():
+        raise click.UsageError("Missing option '--upstream' or '--stdio'.")
+    if "://" in upstream:
+        return upstream, command
+    try:
+        server = shlex.split(upstream)
+    except ValueError as error:
+        raise UsageError(f"--upstream {upstream!r}: {str(error).lower()}") from None
+    if shutil.which(server[0]) is None:
+        raise UsageError(
+            f"the upstream {upstream!r} is no HTTP URL, and there is no such program",
+            hint="a URL begins with http:// or https://",
+        )
+    return server, command
+
+
+async def _record(
+    upstream: str | list[str],
+    output: Location,
+    options: RecordOptions,
+    log: Log,
+    command: tuple[str, ...],
+) -> int:
+    from mrtr_cassette.shell.runs.recording import recording
+    from mrtr_cassette.shell.runs.running import stop_signals
+
+    async with stop_signals() as signals:
+        async with recording(upstream, output, options, on_event=log.event) as session:
+            end = await _until_stopped(session, command, signals)
+            if end.code and not end.was_stopped:
+                session.failure = f"{command[0]!r} ended with {end.code}"
+        _conclude_recording(session, log)
+        is_unused = bool(command) and end.has_run and session.is_unused
+        if is_unused:
+            _tell_no_client(command, log)
+    return end.code or _code_of(session, log) or int(is_unused)
+
+
+async def _record_pipe(
+    command: tuple[str, ...], output: Location, options: RecordOptions, log: Log
+) -> int:
+    from mrtr_cassette.shell.pipes.processes import client_sha256
+    from mrtr_cassette.shell.runs.piped import record_pipe
+
+    session, code = await record_pipe(command, output, options, log.event, client=client_sha256())
+    _conclude_recording(session, log)
+    return code or _code_of(session, log)
+
+
+def _code_of(session: RecordSession, log: Log) -> int:
+    """Return the exit code of a recording, and say why it is not whole."""
+    if session.problem is not None:
+        text = f"error: the recording is not whole: {session.problem}"
+        log.tell(text, {"event": "concluded", "problem": session.problem})
+        return 3
+    if session.objection is not None or (session.unreachable and not session.exchanges):
+        return UpstreamError.exit_code
+    return 1 if session.unrecorded else 0
+
+
+def _conclude_recording(session: RecordSession, log: Log) -> None:
+    """Say what a recording came to."""
+    from mrtr_cassette.core.report.runs import recording_event, recording_text
+
+    report = session.report
+    log.tell(recording_text(report), recording_event(report))
+    tell_unused(session.unused_ignores, log)
+
+
+@click.command()
+@click.argument("cassette", type=CASSETTE)
+@shared_options(ReplayOptions)
+@log_format
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write what was played, missed and unplayed: JSON, or JUnit XML where the name ends "
+    "in .xml.",
+)
+@click.option("--stdio", is_flag=True, help="Serve the own stdin and stdout instead of HTTP.")
+@_command
+@click.pass_context
+def replay(
+    context: click.Context,
+    /,
+    cassette: Location,
+    log_format: str,
+    report: Path | None,
+    command: tuple[str, ...],
+    *,
+    stdio: bool,
+    **given: Any,
+) -> None:
+    """Serve CASSETTE as if it were the server.
+
+    Nothing else is needed, no network either. Point the client at the address that is printed
+    and stop with Ctrl-C, or give -- COMMAND: it finds the address in the environment variable
+    MRTR_CASSETTE_URL. A request that was not recorded gets an error that says why, and the exit
+    code is 1, as where the command sent no request at all.
+
+    With --stdio it is the server that a client starts; -- COMMAND may say in whose place it stands,
+    and is not started.
+    """
+    log = Log(log_format)
+    options = read_options(ReplayOptions, given, log)
+    if report is not None:
+        from mrtr_cassette.shell.files.reports import REPORT, check_place
+
+        check_place(report, REPORT)
+    tell_of_journal(cassette, log)
+    if stdio:
+        _run_on_pipes(context, options, log, partial(_replay_pipe, cassette, report, command))
+    _run_on_http(options, _replay(cassette, options, log, report, command))
+
+
+async def _replay(
+    cassette: Location,
+    options: ReplayOptions,
+    log: Log,
+    report: Path | None,
+    command: tuple[str, ...],
+) -> int:
+    from mrtr_cassette.shell.runs.replaying import replaying
+    from mrtr_cassette.shell.runs.running import stop_signals
+
+    # What a load balancer has sent here is answered before this process ends.
+    drain_s = _DRAIN_S if options.stateless else 0.0
+    async with stop_signals() as signals:
+        async with replaying(cassette, options, on_event=log.event, drain_s=drain_s) as session:
+            end = await _until_stopped(session, command, signals)
+        summary = session.report
+        fails = _conclude(summary, options, log, report)
+        tell_unused(session.unused_ignores, log)
+        is_played = any(each.plays for each in summary.interactions)
+        is_unused = bool(command) and end.has_run and not is_played and not summary.misses
+        if is_unused:
+            _tell_no_client(command, log)
+    return end.code or int(fails or is_unused)
+
+
+async def _replay_pipe(
+    cassette: Location,
+    report: Path | None,
+    command: tuple[str, ...],
+    options: ReplayOptions,
+    log: Log,
+) -> int:
+    from mrtr_cassette.shell.runs.piped import replay_pipe
+
+    session = await replay_pipe(cassette, options, log.event, server_command=command)
+    fails = _conclude(session.report, options, log, report)
+    tell_unused(session.unused_ignores, log)
+    return int(fails)
+
+
+def _conclude(summary: ReplayReport, options: ReplayOptions, log: Log, report: Path | None) -> bool:
+    """Say what a replay came to; return whether it fails."""
+    from mrtr_cassette.core.report.runs import summary_event, summary_text
+
+    log.tell(summary_text(summary), summary_event(summary))
+    _report(summary, report)
+    return bool(summary.misses or (options.fail_on_unplayed and summary.incomplete))
+
+
+def _report(summary: ReplayReport, path: Path | None) -> None:
+    """Write the report, and print misses as annotations under GitHub Actions."""
+    from mrtr_cassette.core.report.junit import junit
+    from mrtr_cassette.core.report.misses import annotation
+    from mrtr_cassette.core.report.runs import summary_data
+    from mrtr_cassette.shell.files.reports import REPORT, write_own
+
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        # Standard error has one JSON object a line, if asked for; the runner reads both streams.
+        for miss in summary.misses:
+            click.echo(annotation(miss))
+    if path is None:
+        return
+    is_xml = path.suffix.lower() == ".xml"
+    data = junit(summary) if is_xml else f"{json_report(summary_data(summary))}\n".encode()
+    write_own(path, REPORT, [data])
+
+
+# What both do
+
+
+def _run_on_http(options: ProxyOptions, main: Coroutine[Any, Any, int]) -> NoReturn:
+    from mrtr_cassette.shell.http.access import is_loopback
+    from mrtr_cassette.shell.runs.running import allow_many_files, run
+
+    if not is_loopback(options.host):
+        say(
+            f"warning: listening on {options.host}: whoever reaches this machine can read what is "
+            "played, or call the upstream through this proxy"
+        )
+    allow_many_files()
+    sys.exit(run(main))
+
+
+def _run_on_pipes(
+    context: click.Context,
+    options: AnyOptions,
+    log: Log,
+    main: Callable[[AnyOptions, Log], Coroutine[Any, Any, int]],
+) -> NoReturn:
+    from mrtr_cassette.shell.runs.running import run
+
+    given = click.core.ParameterSource.COMMANDLINE
+    for option in context.command.params:
+        name = option.name or ""
+        if name in _HTTP_ONLY and context.get_parameter_source(name) is given:
+            raise UsageError(f"{option.opts[0]} and --stdio don't go together: pipes have no HTTP")
+    with _aside(log) as beside:
+        sys.exit(run(main(replace(options, log=beside.line), beside)))
+
+
+@contextmanager
+def _aside(log: Log) -> Iterator[Log]:
+    """Give a log for which nothing that is told ever waits, until the block ends."""
+    from mrtr_cassette.shell.files.log import Aside
+
+    beside = Log()
+    beside.line = line = None if log.line is None else Aside(log.line)
+    beside.event = event = None if log.event is None else Aside(log.event)
+    try:
+        yield beside
+    finally:
+        for each in (line, event):
+            if each is not None:
+                each.finish(_LOG_S)
+
+
+def _tell_no_client(command: Sequence[str], log: Log) -> None:
+    """Say that a command has run and sent nothing to the proxy."""
+    from mrtr_cassette.shell.runs.running import URL_VARIABLE
+
+    text = f"error: no client came; does {command[0]!r} read {URL_VARIABLE}?"
+    log.tell(text, {"event": "no_client", "command": command[0]})
+
+
+async def _until_stopped(
+    session: RecordSession | ReplaySession,
+    command: Sequence[str],
+    signals: asyncio.Queue[signal.Signals],
+) -> CommandEnd:
+    """Announce the address, and wait for the command's end or a signal."""
+    from mrtr_cassette.shell.runs.running import CommandEnd, run_command
+
+    # What is imported and loaded stays: the collector need not look at it again and again.
+    gc.freeze()
+    click.echo(printable_lines(f"listening on {session.shown_url}"))
+    if command:
+        return await run_command(command, session.url, signals, say)
+    await signals.get()
+    return CommandEnd(0, was_stopped=True)
