@@ -22,9 +22,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 34_847,
-    "modules of the package": 142,
-    "lines of tests": 52_641,
+    "lines of the package": 34_206,
+    "modules of the package": 137,
+    "lines of tests": 51_671,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
