@@ -423,22 +423,6 @@ async def test_pushed_requests_and_their_answers_are_told_as_they_pass(tmp_path:
 
 
 @looped
-async def test_a_failing_log_never_breaks_the_call(tmp_path: Path) -> None:
-    """When nobody reads the log any more, as after `2>&1 | head`, the client gets every byte."""
-
-    def broken(_: str) -> None:
-        raise BrokenPipeError
-
-    async with (
-        upstream(answering(event_stream(result({})))) as server,
-        recording(server.url, tmp_path / "c.json", RecordOptions(log=broken)) as session,
-    ):
-        answer = await post(session.url, message("ping"))
-        assert (answer.body, answer.is_whole) == (event(result({})), True)
-    assert len(read(tmp_path / "c.json")["interactions"]) == 1
-
-
-@looped
 async def test_a_line_that_was_cut_short_costs_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,15 +37,6 @@ def last(exchange: int) -> Placed[int]:
     return Placed(exchange, is_over=True)
 
 
-def test_request_and_its_response_are_an_exchange() -> None:
-    """A request begins an exchange, and the response with its id ends it."""
-    pipe, requests = channel()
-
-    assert pipe.client_line(ADD + b"\n") == part(1)
-    assert pipe.server_line(answer(ADD, {}) + b"\n") == last(1)
-    assert [request.body for request in requests] == [b"", ADD]
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -63,25 +54,17 @@ def test_what_gets_no_response_is_an_exchange_of_its_own(line: bytes) -> None:
     assert pipe.client_line(line + b"\n") == last(1)
 
 
-def test_responses_come_in_any_order() -> None:
-    """Of several calls each gets the response with its id, where `1` is not `"1"`."""
-    pipe, _ = channel()
+def test_response_ends_the_oldest_request_with_its_id() -> None:
+    """Responses come in any order, and `1` is not `"1"`; one to nothing is the channel's."""
+    pipe, requests = channel()
     other = with_id(ADD, "1")
 
-    pipe.client_line(ADD)
-    pipe.client_line(other)
-
-    assert pipe.server_line(answer(other, {})) == last(2)
-    assert pipe.server_line(answer(ADD, {})) == last(1)
-
-
-def test_id_that_is_used_twice_is_answered_in_order() -> None:
-    """Of requests with the same id the oldest gets the first response."""
-    pipe, _ = channel()
-    pipe.client_line(ADD)
-    pipe.client_line(ADD)
-
-    assert [pipe.server_line(answer(ADD, {})) for _ in "ab"] == [last(1), last(2)]
+    assert [pipe.client_line(line + b"\n") for line in (ADD, other, ADD)] == [
+        part(number) for number in (1, 2, 3)
+    ]
+    assert pipe.server_line(answer(other, {}) + b"\n") == last(2)
+    assert [pipe.server_line(answer(ADD, {})) for _ in "abc"] == [last(1), last(3), part(LISTENING)]
+    assert [request.body for request in requests] == [b"", ADD, other, ADD]
 
 
 def test_progress_belongs_to_the_call_with_its_token() -> None:
@@ -136,13 +119,6 @@ def test_cancelled_call_is_not_pending_any_more() -> None:
     assert pipe.client_line(notification("notifications/cancelled", requestId=1)) == last(2)
     assert pipe.server_line(b"noise") == part(LISTENING)
     assert pipe.server_line(answer(ADD, {})) == last(1)
-
-
-def test_response_to_nothing_is_the_channels() -> None:
-    """A response whose id no request has is said by the server of its own accord."""
-    pipe, _ = channel()
-
-    assert pipe.server_line(answer(ADD, {})) == part(LISTENING)
 
 
 def test_end_leaves_what_is_pending() -> None:

@@ -248,14 +248,6 @@ def test_answer_links_where_both_clocks_contradict_it() -> None:
     assert note.startswith("2.journal: its clock was at least 3,599.996 s behind")
 
 
-def test_clocks_that_contradict_nothing_are_believed() -> None:
-    """What is only late may have been late."""
-    talk = Conversation()
-    three_rounds(talk, book("A"), "server")
-
-    assert merged(journals(talk, 1, 1, 2, r2=3_600_000)).notes == ()
-
-
 def test_clocks_that_ran_unlike_each_other_leave_the_causes() -> None:
     """Where no correction fits, causes are kept all the same."""
     talk = Conversation()
@@ -355,21 +347,6 @@ def test_secrets_of_two_recorders_are_two_unless_a_call_shows_more() -> None:
     assert content(together) == content(alone(talk.exchanges))
 
 
-def test_retry_with_another_secret_is_another_call() -> None:
-    """Two secrets of one recorder never become one."""
-    talk = Conversation(redacts=True)
-    other = SECRET[:-1] + "9"
-    first = book("A", token=SECRET, other=other)
-    second = book("A", token=other, other=other)
-    talk.response(talk.request(first), asks("ok", state="a state that says nothing at all"))
-    again = retry(second, {"ok": YES}, state="a state that says nothing at all")
-    talk.response(talk.request(again), text("done"))
-
-    whole = merged(journals(talk, 1, 2))
-
-    assert [each.is_orphan for each in assemble(whole.exchanges)] == [False, True]
-
-
 @pytest.mark.parametrize(
     ("header", "message"),
     [
@@ -447,18 +424,6 @@ def test_longer_copy_of_a_stream_counts() -> None:
     )
 
     assert content(published(merged([part, whole]))) == content(alone(talk.exchanges))
-
-
-def test_merged_cassettes_merge_again() -> None:
-    """What was merged can be merged with what has come since."""
-    talk = busy(Random(3))
-    numbers = [each.number or 0 for each in talk.exchanges]
-    sources = share(talk.exchanges, {number: number % 3 for number in numbers})
-    first = published(merged(sources[:2]))
-
-    again = published(merged([*source_of(first), sources[2]]))
-
-    assert content(again) == content(published(merged(sources)))
 
 
 # What a cassette gives for a journal

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,27 +47,22 @@ class Log:
         return [self.facts[number].text for number in self.order()]
 
 
-def test_calls_that_follow_one_another_stay_as_they_arrived() -> None:
-    """What was over before something else began stands before it."""
-    assert Log().add("c", 1).add("b", 2).add("a", 3).texts() == ["c", "b", "a"]
+@pytest.mark.parametrize(
+    ("calls", "texts"),
+    [
+        pytest.param(["c1", "b2", "a3"], "cba", id="what was over stands first"),
+        pytest.param(["c3", "a3", "b3", "04"], "abc0", id="content decides of what overlaps"),
+        pytest.param(["m9", "z2", "b3", "y4"], "mzby", id="a long call turns nothing around"),
+        pytest.param(["x9", "c2", "b3"], "cbx", id="and stands where it may"),
+    ],
+)
+def test_calls_stand_by_time_and_content(calls: list[str], texts: str) -> None:
+    """Each call has one letter, and is over when so many requests had arrived."""
+    log = Log()
+    for text, end in calls:
+        log.add(text, int(end))
 
-
-def test_calls_that_overlap_stand_by_content() -> None:
-    """The order in which calls of the same moment arrive is chance."""
-    for texts in (["c", "a", "b"], ["b", "c", "a"]):
-        log = Log()
-        for text in texts:
-            log.add(text, 3)
-
-        assert log.add("0", 4).texts() == ["a", "b", "c", "0"]
-
-
-def test_long_call_stands_where_it_may_among_those_beside_it() -> None:
-    """A call that takes long doesn't turn those around that follow one another meanwhile."""
-    log = Log().add("m", 9).add("z", 2).add("b", 3).add("y", 4)
-
-    assert log.texts() == ["m", "z", "b", "y"]
-    assert Log().add("x", 9).add("c", 2).add("b", 3).texts() == ["c", "b", "x"]
+    assert "".join(log.texts()) == texts
 
 
 def test_equal_calls_stand_by_the_rest_of_their_content() -> None:

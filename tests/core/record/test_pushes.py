@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from builders import answer, get, loaded, notification, post, rpc, tool, with_id
 from hypothesis import given, settings
@@ -26,18 +24,6 @@ def pushed_to(session: PushingSession, stream: int) -> list[tuple[int, str]]:
 def answered(session: PushingSession, number: int) -> OpenPush | None:
     """Return what a request answers."""
     return session.talk.observation(number).answered
-
-
-def test_push_in_a_calls_own_stream_belongs_to_the_call() -> None:
-    """Whatever else is pending, a call is asked on its own stream."""
-    session = PushingSession()
-    first, second = session.open(CALL), session.open(OTHER)
-    session.say(second, elicit(1))
-    session.say(first, elicit(2))
-
-    assert pushed_to(session, first) == [(first, "elicitation-1")]
-    assert pushed_to(session, second) == [(second, "elicitation-1")]
-    assert pushed_to(session, second) == []
 
 
 @pytest.mark.parametrize(("calls", "asked"), [((), 1), ((CALL,), 2), ((CALL, OTHER), 1)])
@@ -129,29 +115,6 @@ def test_turn_begins_when_all_before_it_is_answered() -> None:
     assert [key for _, key in pushed_to(session, call)] == ["elicitation-1"]
 
 
-def test_request_that_is_no_calls_is_a_turn_of_its_own() -> None:
-    """Where several calls share a stream, nothing tells whether they asked together."""
-    session = PushingSession()
-    stream = session.listen()
-    session.post(CALL)
-    session.post(OTHER)
-    session.say(stream, elicit(1), elicit(2))
-
-    assert pushed_to(session, stream) == [(stream, "elicitation-1"), (stream, "elicitation-1")]
-    push = answered(session, session.post(posted(elicit(1), YES)))
-    assert push is not None
-
-
-def test_answer_after_the_end_of_the_call_still_answers() -> None:
-    """A server may end a call before it has all the answers."""
-    session = PushingSession()
-    call = session.open(CALL)
-    session.say(call, elicit())
-    session.end(call, answer(CALL, text("done")))
-
-    assert answered(session, session.post(posted(elicit(), YES))) is not None
-
-
 @pytest.mark.parametrize("url", ["/messages?session=5", "http://localhost:8000/messages?session=5"])
 def test_session_of_http_with_sse_is_the_url_that_its_stream_names(url: str) -> None:
     """The first event names the URL to post to, and what is posted there belongs to the stream."""
@@ -193,16 +156,6 @@ def test_subscription_is_no_call_that_is_asked() -> None:
     session.say(stream, elicit())
 
     assert pushed_to(session, stream) == [(call, "elicitation-1")]
-
-
-def test_body_that_is_no_message_is_no_answer() -> None:
-    """Nothing opaque answers a pushed request."""
-    session = PushingSession()
-    call = session.open(CALL)
-    session.say(call, elicit())
-    bodies: list[Any] = [b"opaque", notification("n")]
-
-    assert [answered(session, session.post(body)) for body in bodies] == [None, None]
 
 
 def test_answers_stand_in_the_order_of_their_requests() -> None:

@@ -97,20 +97,10 @@ def test_response_of_known_length_is_due_with_its_last_byte() -> None:
     )
 
 
-def test_response_of_unknown_length_is_due_at_its_end() -> None:
-    """Only the end tells that it is whole."""
-    Transcript(JSON_HEADERS).passes(DONE).ends(End.COMPLETE).writes(DONE).done()
-
-
 @pytest.mark.parametrize("end", [End.OPEN, End.BROKEN])
 def test_response_that_is_cut_short_is_due_as_far_as_it_came(end: End) -> None:
     """What came is written with how it ended."""
     Transcript(length(DONE)).passes(DONE[:5]).ends(end).writes(DONE[:5], end).done()
-
-
-def test_response_without_a_body_is_due_at_its_end() -> None:
-    """A response of which no byte comes is written once."""
-    Transcript(JSON_HEADERS).ends(End.COMPLETE).writes(b"").done()
 
 
 def test_stream_is_due_with_the_event_that_answers() -> None:
@@ -123,12 +113,6 @@ def test_stream_is_due_with_the_event_that_answers() -> None:
         .ends(End.OPEN)
         .done()
     )
-
-
-def test_event_that_comes_in_parts_is_due_with_the_part_that_ends_it() -> None:
-    """Half an event is no response yet."""
-    event = sse(DONE)
-    Transcript(STREAM_HEADERS).passes(event[:9]).passes(event[9:]).writes(event).done()
 
 
 def test_what_comes_after_the_answer_is_due_once_at_the_end() -> None:
@@ -200,14 +184,6 @@ def test_compressed_listening_stream_is_due_at_its_end() -> None:
     headers = (*STREAM_HEADERS, ("Content-Encoding", "gzip"))
     raw = compress(NOTE)
     Transcript(headers, request=get("/mcp")).passes(raw).ends(End.OPEN).writes(NOTE, End.OPEN)
-
-
-def test_ask_is_told_the_first_time_that_it_is_due() -> None:
-    """Whoever follows the asks of a server hears of each once."""
-    talk = Transcript(STREAM_HEADERS)
-    talk.passes(sse(ASK)).writes(sse(ASK)).passes(NOTE).ends(End.COMPLETE).writes(sse(ASK) + NOTE)
-
-    assert talk.asked == [True, True]
 
 
 def test_request_without_a_response_is_due_when_its_client_leaves() -> None:
