@@ -666,7 +666,7 @@ async def recovered(this: Round) -> str:
     """
     if not this.is_sample:
         return publish_journal(this.cassette)[1] or ""
-    ended = await run("recover", this.cassette)
+    ended = await run("recover", this.cassette, env=dict(os.environ))  # as a process
     if ended.code:
         raise UnexpectedError(f"recover ended with {ended.code}: {ended.err}")
     return ended.err
@@ -728,7 +728,7 @@ async def killed_publishing(this: Round) -> Tally:
         await process.process.wait()
     before = this.cassette.read_bytes() if this.cassette.exists() else None
     if has_journal:
-        ended = await run("recover", this.cassette)
+        ended = await run("recover", this.cassette, env=dict(os.environ))  # as a process
         if ended.code or (before is not None and before != this.cassette.read_bytes()):
             raise UnexpectedError(f"recover ended with {ended.code}: {ended.err}")
     if list(this.folder.glob(".*")):
