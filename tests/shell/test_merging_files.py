@@ -7,7 +7,7 @@ from pathlib import Path
 
 import fsspec
 import pytest
-from builders import JOURNAL_HEADER, answer, converse, retry, tool
+from builders import JOURNAL_HEADER, converse, retry, tool
 from messages import Json, asks, text
 
 import mrtr_cassette
@@ -126,19 +126,6 @@ def test_journal_and_its_own_cassette_are_one(tmp_path: Path) -> None:
     )
 
 
-def test_copies_of_one_journal_have_to_agree(tmp_path: Path) -> None:
-    """One that was copied earlier is the beginning of the other."""
-    whole = journal(tmp_path / "whole.journal", 1, FIRST, SECOND)
-    part = journal(tmp_path / "part.journal", 1, FIRST)
-    other = journal(tmp_path / "other.journal", 1, SECOND)
-
-    assert merge_files([part, whole], tmp_path / "c.json").interactions == 1
-    with pytest.raises(
-        CassetteError, match=r"exchange 1 of its recorder, .*, is not as in .*whole.journal"
-    ):
-        merge_files([whole, other], tmp_path / "d.json")
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -166,14 +153,3 @@ def test_nothing_is_no_recording(tmp_path: Path) -> None:
     """There has to be a file."""
     with pytest.raises(UsageError, match="nothing to merge"):
         merge_files([], tmp_path / "c.json")
-
-
-def test_answer_in_a_cassette_links_with_a_journal(two: list[Path], tmp_path: Path) -> None:
-    """A cassette keeps the hash of the state that its ask issued."""
-    path = tmp_path / "one.json"
-    publish_journal(path)
-
-    merge = merge_files([two[1], path], tmp_path / "whole.json")
-
-    assert merge.interactions == 1
-    assert answer(CALL, {}) not in path.read_bytes()

@@ -196,18 +196,6 @@ async def test_a_file_that_somebody_changed_meanwhile_is_left_alone(cassette: Pa
     assert len(cassette.read_text().splitlines()) == 1
 
 
-@looped
-async def test_an_unchanged_server_changes_nothing(cassette: Path) -> None:
-    """Nothing is proposed, and nobody is asked."""
-
-    def never(proposed: Sequence[Proposal]) -> list[Proposal]:
-        raise AssertionError(proposed)
-
-    update = await updated(cassette, Contract(), never)
-    assert (update.accepted, update.left, update.written) == ((), (), None)
-    assert update.verification.is_good
-
-
 def repeating(words: str, *, earlier: bool = False) -> Script:
     """Say in a result which request it is for, in several spellings, or for which one it is not."""
     identities: list[JsonObject] = []

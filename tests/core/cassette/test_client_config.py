@@ -35,12 +35,6 @@ WITH_COMMENTS = b"""\xef\xbb\xbf{
 """
 
 
-def server_of(data: bytes, name: str) -> dict[str, object]:
-    """Return a server of a configuration without comments."""
-    servers: dict[str, dict[str, object]] = json.loads(data)["mcpServers"]
-    return servers[name]
-
-
 @pytest.mark.parametrize("ours", [RECORD, REPLAY])
 @pytest.mark.parametrize("server", ["weather", "plain", "empty", "sérver"])
 def test_wrapping_and_unwrapping_gives_back_every_byte(server: str, ours: Sequence[str]) -> None:
@@ -63,30 +57,6 @@ def test_wrapping_changes_the_server_alone() -> None:
     ]
 
 
-@pytest.mark.parametrize("key", ["mcpServers", "servers"])
-def test_own_command_stands_behind_ours(key: str) -> None:
-    """The recorder is given the server's command and arguments after two dashes."""
-    config = {key: {"a": {"type": "stdio", "command": "node", "args": ["a b", "--c"]}}}
-
-    tree = json.loads(wrapped(json.dumps(config).encode(), "f", "a", RECORD))
-
-    assert tree[key]["a"] == {
-        "type": "stdio",
-        "command": RECORD[0],
-        "args": [*RECORD[1:], "--", "node", "a b", "--c"],
-    }
-
-
-def test_server_without_arguments_gets_some() -> None:
-    """Where there are no arguments, they are added beside the command."""
-    data = b'{"mcpServers": {"a": {"command": "run"}}}'
-
-    changed = wrapped(data, "f", "a", RECORD)
-
-    assert server_of(changed, "a") == {"command": RECORD[0], "args": [*RECORD[1:], "--", "run"]}
-    assert unwrapped(changed, "f", "a") == data
-
-
 an_argument = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 
 
@@ -96,6 +66,7 @@ an_argument = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
     st.sampled_from([None, 0, 2, "\t"]),
     st.sampled_from([json.dumps, lambda tree, **how: json.dumps(tree, ensure_ascii=False, **how)]),
     an_argument,
+    st.sampled_from(["mcpServers", "servers"]),
 )
 def test_any_server_comes_back(
     command: str,
@@ -103,19 +74,20 @@ def test_any_server_comes_back(
     indent: int | str | None,
     dumps: Callable[..., str],
     name: str,
+    key: str,
 ) -> None:
-    """Whatever a server is called and started with, unwrapping gives back what was wrapped."""
+    """Its own command stands behind ours and two dashes, and unwrapping gives back the file."""
     entry = {"command": command} | ({} if args is None else {"args": args})
-    config = {"other": 1, "mcpServers": {name: entry, f"{name}2": {"command": "x"}}}
+    config = {"other": 1, key: {name: entry, f"{name}2": {"command": "x"}}}
     data = dumps(config, indent=indent).encode()
 
     changed = wrapped(data, "f", name, REPLAY)
 
-    assert server_of(changed, name) == {
+    assert json.loads(changed)[key][name] == {
         "command": REPLAY[0],
         "args": [*REPLAY[1:], "--", command, *(args or [])],
     }
-    assert json.loads(unwrapped(changed, "f", name)) == config
+    assert unwrapped(changed, "f", name) == data
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -11,20 +10,15 @@ from builders import (
     STREAM_HEADERS,
     Answer,
     answer,
-    exchange,
     get,
     post,
-    progress,
-    refusal,
     response_of,
-    retry,
     rpc,
-    stream,
     tool,
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import NO, YES, Json, asks, text
+from messages import NO, YES, asks, text
 from pushed_cassettes import branched
 from pushing import PushingSession, asked_once, cassette_with, elicit, roots, sample
 
@@ -37,13 +31,12 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.cassette.sessions import (
     EndpointPassing,
-    endpoint_in,
     listens,
     opened_session,
 )
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.wire.http import End, Headers, Request
+from mrtr_cassette.core.wire.http import Headers, Request
 
 CALL = tool("deploy", env="prod")
 
@@ -60,54 +53,6 @@ def test_exchanges_are_equal_only_to_themselves() -> None:
     assert one == one  # noqa: PLR0124  what it is about
     assert one != other
     assert len({one, other}) == 2
-
-
-STATE = "s" * 24
-ELSEWHERE = b'{"jsonrpc":"2.0","id":2,"result":{"resultType":"input_required","requestState":"s"}}'
-
-
-@pytest.mark.parametrize(
-    ("response", "state", "keys"),
-    [
-        (asks("a", state=STATE), STATE, ["a"]),
-        (stream(answer(CALL, asks("a"))), None, ["a"]),
-        (text("done"), None, None),
-        (ELSEWHERE, None, None),
-        (Answer((), status=0, end=End.OPEN), None, None),
-    ],
-)
-def test_exchange_reads_its_ask(response: Json, state: str | None, keys: list[str] | None) -> None:
-    """It asks where the response to its own request requires input, in a body or in a stream."""
-    ask = exchange(CALL, response, seals=False).ask
-
-    assert (None if ask is None else list(ask.input_requests)) == keys
-    assert ask is None or ask.request_state == state
-
-
-DONE = answer(CALL, text("done"))
-
-
-@pytest.mark.parametrize(
-    ("response", "said", "piece"),
-    [
-        (DONE, DONE, 0),
-        (stream(progress(1), DONE), DONE, 1),
-        (refusal(CALL), refusal(CALL), 0),
-        (stream(progress(1), end=End.OPEN), None, None),
-        (answer(retry(CALL, number=2), text("done")), None, None),
-        (Answer((), status=0, end=End.OPEN), None, None),
-    ],
-)
-def test_exchange_reads_the_response_to_its_request(
-    response: Json, said: bytes | None, piece: int | None
-) -> None:
-    """It is found in a body or behind other messages of a stream, and an error is one too."""
-    found = exchange(CALL, response)
-
-    assert found.rpc_members == ({} if said is None else json.loads(said))
-    assert (found.rpc_response is None) is (said is None)
-    located = found.located_response
-    assert (None if located is None else located.piece) == piece
 
 
 def test_places_count_the_turns_of_both_kinds() -> None:
@@ -207,12 +152,6 @@ def test_session_is_opened_by_a_header_or_by_the_url_to_post_to() -> None:
     assert opened_session(response_of(Answer((b": hello\n\n",), STREAM_HEADERS))) == ""
     assert opened_session(response_of(Answer((b"{}",)))) == ""
     assert opened_session(None) == ""
-
-
-def test_endpoint_is_the_data_of_its_event() -> None:
-    """Any other event has none."""
-    assert endpoint_in(ENDPOINT) == b"/messages?session_id=mrtr-session%3A7"
-    assert endpoint_in(b"event: message\ndata: /messages\n\n") is None
 
 
 @pytest.mark.parametrize(
