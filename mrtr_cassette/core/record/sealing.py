@@ -39,7 +39,6 @@ from mrtr_cassette.core.wire.http import (
     Response,
     content_coding,
     header_value,
-    is_plain_ascii,
     kept_request_headers,
     kept_response_headers,
     why_unread,
@@ -91,7 +90,15 @@ class Sealer:
         received, response = call.request, seen.response or NOTHING
         headers = _kept_of_request(received.headers, self.kept_headers)
         request, body = replace(received, headers=headers), response.body
-        unread = _unread_bodies(received, response, body)
+        raw = received.body + body
+        unread: Sequence[Unread] = ()
+        if (
+            b"\0" in raw
+            or not raw.isascii()
+            or content_coding(received.headers)
+            or content_coding(response.headers)
+        ):
+            unread = _unread_bodies(received, response)
         if b"id:" in body:
             response = _with_sealed_event_ids(response)
         is_retry = call.message is not None and not _OF_RETRIES.isdisjoint(call.message.params)
@@ -101,7 +108,7 @@ class Sealer:
         result = located.message.tree.get("result") if located is not None else None
         issued = result.get(REQUEST_STATE) if isinstance(result, dict) else None
         # Most exchanges have no state: one look at both bodies says so.
-        if self.seals and (len(self.known) or may_have_states(request.body + body)):
+        if self.seals and (len(self.known) or may_have_states(raw)):
             request, response, states = _seal_states(request, response, self.known)
             if located is None and states:
                 # What was not understood, such as an ask that broke off, may issue one too.
@@ -260,9 +267,6 @@ def _changed(response: Response, headers: Headers, change: Callable[[bytes], byt
     return Response(response.status, headers, pieces, response.end)
 
 
-def _unread_bodies(request: Request, response: Response, body: bytes) -> list[Unread]:
-    is_coded = content_coding(request.headers) or content_coding(response.headers)
-    if not is_coded and is_plain_ascii(request.body) and is_plain_ascii(body):
-        return []
+def _unread_bodies(request: Request, response: Response) -> list[Unread]:
     unread = [Unread("request", why_unread(request)), Unread("response", why_unread(response))]
     return [each for each in unread if each.reason]

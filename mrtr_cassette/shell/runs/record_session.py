@@ -115,7 +115,7 @@ class RecordSession:
             self.outcomes[exchange.number] = outcome
 
     def find_objection(self) -> str | None:
-        """Return why what was recorded is hardly what was meant, and keep it; None if it may be."""
+        """Return, and keep, why what was recorded is hardly what was meant."""
         if self.exchanges:
             self.objection = why_not_publish(self.outcomes, self.failure, self.terms)
         return self.objection
@@ -161,7 +161,7 @@ class RecordSession:
         return recorded_so_far(self.path) or self.earlier
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Watcher:
     """Watches all exchanges of one recording; its failure never breaks what passes."""
 
@@ -176,7 +176,13 @@ class Watcher:
     """Told of each ask of the upstream."""
     under_way: set[asyncio.Task[None]] = field(default_factory=set)
     """What is read on although its client has left."""
+    is_told: bool = field(init=False)
+    """Somebody wants to know what happens."""
     _warned_of: set[Unread] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Look once who wants to know: exchanges are many."""
+        self.is_told = self.announcer.log is not None or self.announcer.on_event is not None
 
     def go_on(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do some work that nobody has to wait for before the recording ends."""
@@ -228,13 +234,13 @@ class ExchangeRecording:
     """
 
     def __init__(self, watcher: Watcher, request: Request) -> None:
-        """Begin with the request."""
         self._watcher = watcher
         self.observation: Observation | None = None
         try:
-            observation = watcher.recorder.request_received(request, self._now_ms())
-            self.observation = observation
-            watcher.announcer.tell(request_event, observation)
+            now_ms = (watcher.clock.now() - watcher.started) * 1000
+            self.observation = watcher.recorder.request_received(request, now_ms)
+            if watcher.is_told:
+                watcher.announcer.tell(request_event, self.observation)
         except Exception as error:  # noqa: BLE001  the recorder is a spectator
             self._failed(error)
 
@@ -244,52 +250,43 @@ class ExchangeRecording:
 
     def response_started(self, status: int, headers: Headers) -> None:
         """Show the response's head."""
-        observation = self.observation
-        if observation is not None:
-            try:
-                due = observation.response_started(status, headers, self._now_ms())
-                if due is not None:
-                    self._write(due, observation)
-            except Exception as error:  # noqa: BLE001
-                self._failed(error)
+        self._show(Observation.response_started, status, headers)
 
     def response_bytes(self, chunk: bytes) -> None:
         """Show bytes that will be passed on."""
-        observation = self.observation
-        if observation is not None:
-            try:
-                due = observation.response_bytes(chunk, self._now_ms())
-                if due is not None:
-                    self._write(due, observation)
-                if observation.pushed:
-                    for push in observation.take_pushed():
-                        self._watcher.announcer.say(pushed_said, observation, push)
-            except Exception as error:  # noqa: BLE001
-                self._failed(error)
+        self._show(Observation.response_bytes, chunk)
 
     def response_ended(self, end: End) -> None:
         """Show the end."""
-        observation, watcher = self.observation, self._watcher
-        if observation is not None:
-            try:
-                now = self._now_ms()
-                due = observation.response_ended(now, end)
-                if due is not None:
-                    self._write(due, observation)
-                watcher.session.exchanges += 1
-                watcher.announcer.say(response_said, observation, end, now)
-            except Exception as error:  # noqa: BLE001
-                self._failed(error)
+        self._show(Observation.response_ended, end=end)
 
-    def _now_ms(self) -> float:
-        return (self._watcher.clock.now() - self._watcher.started) * 1000
+    def _show(self, take: Callable[..., Due | None], *args: Any, end: End | None = None) -> None:
+        """Have the observation take something, and write what is due before it passes."""
+        observation, watcher = self.observation, self._watcher
+        if observation is None:
+            return
+        now_ms = (watcher.clock.now() - watcher.started) * 1000
+        try:
+            if end is None:
+                due = take(observation, *args, now_ms)
+            else:
+                due = take(observation, now_ms, end)
+            if due is not None:
+                self._write(due, observation)
+            for push in observation.take_pushed() if observation.pushed else ():
+                watcher.announcer.say(pushed_said, observation, push)
+            if end is not None:
+                watcher.session.exchanges += 1
+                if watcher.is_told:
+                    watcher.announcer.say(response_said, observation, end, now_ms)
+        except Exception as error:  # noqa: BLE001
+            self._failed(error)
 
     def _failed(self, error: Exception) -> None:
         self.observation = None
         self._watcher.failed(error)
 
     def _write(self, due: Due, observation: Observation) -> None:
-        """Write what is due to the journal."""
         watcher = self._watcher
         exchange, ask, unread = watcher.recorder.seal(due.exchange, due.call)
         if ask is not None and observation.ask is None and watcher.on_ask is not None:
@@ -303,11 +300,7 @@ class ExchangeRecording:
 
 
 def check_output(output: Location, options: RecordOptions) -> Cassette | None:
-    """Make sure, before anything is recorded, that the cassette can be written.
-
-    Returns:
-        the cassette that is added to, or None.
-    """
+    """Make sure that the cassette can be written; return the one that is added to, or None."""
     cassettes.check_replaceable(output)
     cassettes.tidy(output)
     if not cassettes.exists(output) or options.existing == "replace":
@@ -315,21 +308,26 @@ def check_output(output: Location, options: RecordOptions) -> Cassette | None:
     if options.existing == "keep":
         raise cassettes.cassette_exists(output)
     earlier = cassettes.load_cassette(output)
-    if earlier.request_state != options.request_state:
-        raise UsageError(
-            f"{output} has its request states {earlier.request_state}, "
-            f"and this recording would have them {options.request_state}",
-            hint="choose another <<cassette>>, or the same <<request_state>>",
-        )
-    if earlier.seals_answers != options.seal_answers:
-        before, after = (
-            "sealed" if seals else "readable"
-            for seals in (earlier.seals_answers, options.seal_answers)
-        )
-        raise UsageError(
-            f"{output} has its answers {before}, and this recording would have them {after}",
-            hint="choose another <<cassette>>, or <<seal_answers>> as it was recorded",
-        )
+    answers = {True: "sealed", False: "readable"}
+    for what, before, now, way_out in (
+        (
+            "request states",
+            earlier.request_state,
+            options.request_state,
+            "the same <<request_state>>",
+        ),
+        (
+            "answers",
+            answers[earlier.seals_answers],
+            answers[options.seal_answers],
+            "<<seal_answers>> as it was recorded",
+        ),
+    ):
+        if before != now:
+            raise UsageError(
+                f"{output} has its {what} {before}, and this recording would have them {now}",
+                hint=f"choose another <<cassette>>, or {way_out}",
+            )
     return earlier
 
 
@@ -381,9 +379,8 @@ def journaling(
 ) -> Iterator[Watcher]:
     """Keep what is shown to the watcher, until the block ends.
 
-    Args:
-        publishes: when the block ends, the journal becomes the cassette, unless something speaks
-            against it; else it stays.
+    Then the journal becomes the cassette, unless something speaks against it; without `publishes`
+    it stays.
 
     Raises:
         CassetteError: the journal can't be written, or the cassette not be published.
