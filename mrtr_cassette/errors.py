@@ -168,7 +168,7 @@ class BodyTooLargeError(MrtrCassetteError):
         self,
         call: str,
         limit: int,
-        unit: Literal["bytes", "events", "lines", "times its size"] = "bytes",
+        unit: Literal["bytes", "times its size"] = "bytes",
     ) -> None:
         exceeded = f"has more than {limit:,} {unit}"
         if unit == "times its size":

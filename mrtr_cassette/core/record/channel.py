@@ -9,7 +9,7 @@ Source: docs/cassette-format.md, "Over pipes"; MCP 2026-07-28, basic, "Transport
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from mrtr_cassette.core.cassette.sessions import listens
@@ -45,29 +45,25 @@ class _Unanswered(Generic[E]):
     token: str | None
 
 
-@dataclass(slots=True)
 class Channel(Generic[E]):
-    """One run of a server on a pipe."""
+    """One run of a server on a pipe.
 
-    begin: Callable[[Request], E]
-    """Begins an exchange with its request."""
-    session: str = ""
-    """Which start of the server it is; empty for the first one."""
-    _listening: E = field(init=False)
-    _has_spoken: bool = field(default=False, init=False)
-    _pending: dict[str, list[_Unanswered[E]]] = field(default_factory=dict, init=False)
-    _by_token: dict[str, _Unanswered[E]] = field(default_factory=dict, init=False)
-    _calling: dict[_Unanswered[E], None] = field(default_factory=dict, init=False)
+    `begin` begins an exchange with its request. `session` is empty for the server's first start.
+    """
 
-    def __post_init__(self) -> None:
-        """Begin with the exchange that has what the server says of its own accord."""
-        self._listening = self.begin(channel_request(self.session))
+    def __init__(self, begin: Callable[[Request], E], session: str = "") -> None:
+        self._begin, self._session = begin, session
+        self._listening = begin(channel_request(session))
+        self._has_spoken = False
+        self._pending: dict[str, list[_Unanswered[E]]] = {}
+        self._by_token: dict[str, _Unanswered[E]] = {}
+        self._calling: dict[_Unanswered[E], None] = {}
 
     def client_line(self, line: bytes) -> Placed[E]:
         """Begin the exchange of a client's line."""
-        request = line_request(line, self.session)
+        request = line_request(line, self._session)
         call = read_call(request)
-        exchange = self.begin(request)
+        exchange = self._begin(request)
         message = call.message
         if message is None or message.kind is not Kind.REQUEST or message.id is None:
             if message is not None and message.method == "notifications/cancelled":
@@ -99,7 +95,6 @@ class Channel(Generic[E]):
         return identity in self._pending
 
     def _answered(self, identity: str) -> E:
-        """Take the oldest request with an id from those that are pending."""
         same = self._pending[identity]
         pending = same.pop(0)
         if not same:
@@ -115,7 +110,6 @@ class Channel(Generic[E]):
             self._calling.pop(pending, None)
 
     def _named_by(self, message: Message) -> _Unanswered[E] | None:
-        """Return the request that a notification or a request of the server names."""
         token = message.params.get("progressToken")
         if token is not None:
             return self._by_token.get(canonical(token))

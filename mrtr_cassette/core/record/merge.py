@@ -44,7 +44,6 @@ class Source:
     """What one file has of one recorder."""
 
     name: str
-    """The file's, as shown in messages."""
     header: JournalHeader
     exchanges: Mapping[int, RecordedExchange]
     """By number at the recorder."""

@@ -64,8 +64,6 @@ class Recorder(Sealer):
 
     largest_body: int = LARGEST_BODY
     """Bytes up to which a response is kept."""
-    most_events: int = 100_000
-    """Events up to which one is kept; each costs memory of its own, however small."""
     arrived: int = 0
     pushes: PushTurns[OpenPush] = field(default_factory=PushTurns)
 
@@ -97,7 +95,7 @@ class Recorder(Sealer):
         return self.pushes.is_open(channel, message.id)
 
     def was_given(self, given: Given) -> None:
-        """Look for the credentials in what the user gives for the server from now on."""
+        """Look for the credentials in what the user gives for the server."""
         if self.credentials is not None:
             self.credentials.was_given(given)
 
@@ -225,7 +223,7 @@ class Observation:
         """Take the next bytes of the response's body, before they are passed on.
 
         Raises:
-            BodyTooLargeError: the body is larger, or has more events, than what is kept.
+            BodyTooLargeError: the body is larger than what is kept.
         """
         recorder, decoder = self.recorder, self._decoder
         self.size += len(chunk)
@@ -321,10 +319,6 @@ class Observation:
         recorder, pieces = self.recorder, self._pieces
         if not messages:
             return
-        if len(pieces) + len(messages) > recorder.most_events:
-            raise BodyTooLargeError(
-                self.label, recorder.most_events, "lines" if self._is_line else "events"
-            )
         # A stream that no message began may begin with an event that says where to post.
         may_lead = not pieces and self.call.message is None
         pieces += map(_PIECE, zip(messages, repeat(at_ms), repeat(recorder.arrived)))
