@@ -260,7 +260,7 @@ def _changed(response: Response, headers: Headers, change: Callable[[bytes], byt
     changed = change(body)
     if changed == body:
         return response if headers == response.headers else replace(response, headers=headers)
-    if response.is_framed:
+    if len(pieces) > 1 and response.is_framed:
         pieces = tuple([piece._replace(raw=change(piece.raw)) for piece in pieces])
     else:
         pieces = (pieces[-1]._replace(raw=changed),)

@@ -27,7 +27,6 @@ _LINES_IN_STRINGS = tuple(
     for count in (8, 4, 2, 1)
     for letter, char in (("n", "\n"), ("r", "\r"), ("t", "\t"))
 )
-_DATA = re.compile(r"(?<=[\r\n])data: ?|\Adata: ?")
 _LONGEST_BASE64 = 256 * 1024
 _AS_STANDARD = str.maketrans("-_", "+/")
 _AS_STANDARD_BYTES = bytes.maketrans(b"-_", b"+/")
@@ -95,7 +94,11 @@ def flattened(text: str) -> str:
 
 def without_framing(stream: str) -> str:
     """Return an event stream of the same length in which the names of data fields are blank."""
-    return _DATA.sub(lambda match: " " * len(match[0]), stream)
+    stream = f"\n{stream}"
+    for end in "\n\r":
+        for name in ("data: ", "data:"):
+            stream = stream.replace(end + name, end + " " * len(name))
+    return stream[1:]
 
 
 def string_end(text: str, start: int, backslashes: int) -> int:

@@ -13,10 +13,9 @@ from dataclasses import replace
 from functools import lru_cache
 
 from mrtr_cassette.core.secrets.decode import spell_in_url
-from mrtr_cassette.core.secrets.named import Kind
 from mrtr_cassette.core.secrets.rules import ActiveRules, RedactionRules, by_ending
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, placeholder
-from mrtr_cassette.core.secrets.search import Search
+from mrtr_cassette.core.secrets.search import Kind, Search
 from mrtr_cassette.core.wire.http import EVENT_STREAM, Headers, Request, decoded_header
 
 _FORM = "application/x-www-form-urlencoded"
@@ -62,6 +61,7 @@ class Redactor:
         self._rules = _active(rules)
         self._search = Search(self._rules)
         # A value that comes again is not searched again.
+        self.placeholder = lru_cache(maxsize=_REPEATED)(self._placeholder)
         self.header = lru_cache(maxsize=_REPEATED)(self._redacted_header)
         self.headers = lru_cache(maxsize=_REPEATED)(self._redacted_headers)
         self.text = lru_cache(maxsize=_REPEATED)(self._redacted_text)
@@ -72,7 +72,7 @@ class Redactor:
         _, rule, ambiguous = self._rules.name(name)
         return rule or (ambiguous.rule if ambiguous is not None and by_ending(name) else "")
 
-    def placeholder(self, rule: str, secret: str) -> str:
+    def _placeholder(self, rule: str, secret: str) -> str:
         """Return what stands for a secret."""
         return placeholder(rule, self._token(rule, secret))
 

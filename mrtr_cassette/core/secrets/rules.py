@@ -263,6 +263,7 @@ _BASE64 = r"(?:^|[^A-Za-z0-9+/_-])[C-Za-fw-z0-9][A-Za-z0-9+/_-]{10}"
 PLACEHOLDER_MARKER = r"(?:<|%3[cC]|u003[cC])[a-z0-9-]+(?::|%3[aA])"
 _LONGEST_NAME = 64
 """Characters of a name that is remembered."""
+_QUOTE = r"\\{0,15}[\"']"
 RULE_NAMES: Final = {rule.name for rule in RULES} | set(NAMES.values()) | {CREDENTIALS, CUSTOM_KEY}
 
 
@@ -386,14 +387,26 @@ class ActiveRules:
 
     @cached_property
     def named(self) -> Any:
-        """Finds what may be the end of a secret's name, and what gives it a value.
+        """Finds the end of a name (group 1), the quote after it, and the sign before its value."""
+        return compiled(rf"(?i)({self._stems})({_QUOTE})?\s{{0,64}}(=>|[:=])")
 
-        Groups are the name's end, the quote after it, and the sign that gives it a value.
-        """
-        closing = r"(\\{0,15}[\"'])?"
+    @cached_property
+    def beside(self) -> Any:
+        """Finds a name (group 2) that is a value, up to where another value begins (3: of JSON)."""
         return compiled(
-            rf"(?i)({self._stems})"
-            rf"(?:{closing}\s{{0,64}}(=>|[:=])|{closing}\s{{0,64}}[,}}|;]| ?[\t\r\n])"
+            rf"\b(?:name|id|key)(?:{_QUOTE})?\s{{0,8}}[:=]\s{{0,8}}({_QUOTE})?[\w.-]*"
+            rf"((?i:{self._stems}))(?:\\{{0,15}}\"[^{{}}]*?(\")value\\{{0,15}}\"\s{{0,8}}:"
+            r"|[\"']?[ \t\r]*\n\s{0,64}value[ \t]*[:=][ \t]*)"
+        )
+
+    @cached_property
+    def heading(self) -> Any:
+        """Finds a line of names, one of them a secret's: of CSV (group 1) or of Markdown (2)."""
+        name, q, to = rf"[\w.-]*(?i:{self._stems})", r"[\"'\\]*", r"(?:[,;]|\t *)"
+        csv = rf"(?:{q}[A-Za-z_][\w.-]*{q}{to})*{q}{name}{q}(?:{to}{q}[A-Za-z_][\w.-]*{q})*"
+        markdown = rf"(?:[^|\n\"]*\|)*[ `*]*(?:[\w.-]+ )?{name}[ `*]*(?:\|[^|\n\"]*)*"
+        return compiled(
+            rf"(?:^|[\n\"]) *(?:({csv}) *\r? *\n|({markdown})\n[|: \r-]*-[|: \r-]*(?:\n|$))"
         )
 
     @property

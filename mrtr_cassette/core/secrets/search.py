@@ -1,12 +1,11 @@
-"""Find secrets in any text: RE2 finds names and shapes, and what stands around each is judged."""
+"""Find secrets in any text: by their shapes, before the hosts of URLs, and as values of names."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final, Literal, NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, ISSUED_STATE_PATH
 from mrtr_cassette.core.protocol.jsonrpc import (
@@ -24,6 +23,7 @@ from mrtr_cassette.core.secrets.decode import (
     flattened,
     long_words,
     may_be_text,
+    string_end,
     undo_json,
     undo_percent,
     without_ascii_escapes,
@@ -32,120 +32,452 @@ from mrtr_cassette.core.secrets.decode import (
     without_percent,
     words_of,
 )
-from mrtr_cassette.core.secrets.named import (
-    BARE_QUOTE,
-    END_OF_JSON,
-    Find,
-    Kind,
-    NamedValues,
-    Searched,
-    in_named,
-    is_in_url,
-)
 from mrtr_cassette.core.secrets.rules import (
     CREDENTIALS,
     CUSTOM_KEY,
+    REFERENCE,
     ActiveRules,
+    AmbiguousName,
     Mark,
-    looks_random,
+    Name,
+    fold,
+    is_encoded,
+    is_strong,
 )
-from mrtr_cassette.core.secrets.sealed import PLACEHOLDER
+from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, rule_of_number
+from mrtr_cassette.core.secrets.urls import credentials_in
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span, find_spans
 from mrtr_cassette.errors import NotJsonError
 
-_LONGEST_USERINFO = 1024
-_REST = re.compile(r"[^\s\"'<>\\]*")
-_AUTHORITY = re.compile(r"[^/?#]*")
-_HOST = r"(?:[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,}|localhost|[0-9]+(?:\.[0-9]+){3}|[\w.-]+(?=:[0-9]))"
-_UP_TO_HOST = re.compile(rf"[/?#][^@]{{1,256}}?(?:@[^@/?#]{{1,64}})??(?=@{_HOST}(?![\w.-]))")
-_UP_TO_SECOND_HOST = re.compile(rf"/[^@/?#=&]{{1,256}}?(?=@{_HOST}(?![\w.-]))")
-_WORD = re.compile(r"(?!localhost\Z)[\w-]+")
-_TEMPLATE = re.compile(r"[$%]?\{")
-_PORT = re.compile(r"[0-9]{1,5}/")
-_DATABASE = re.compile(r"(?i)(?:postgres|sql|mariadb|mongodb|srv|rediss?|amqps?)\Z")
-_TOKEN = re.compile(
-    r"[A-Za-z0-9]{24,}|(?=.{20})(?=[\w-]*[0-9])(?=[\w-]*[A-Za-z])[\w-]*|(?=.{10})(?:[A-Za-z]*[0-9]+(?=[A-Za-z])){2}[A-Za-z0-9]*"
-)
-_BEFORE_QUERY = re.compile(r"[?#]")
-_RANDOM_HEX = re.compile(r"(?=.*[0-9])(?=.*[A-Fa-f])[0-9A-Fa-f-]{16,}")
-_KINDS = ("[0-9a-f]", "[0-9a-f-]", "[0-9A-Za-z]", "[0-9A-Za-z_-]", "[^/?#]")
-_NO_PASSWORDS = frozenset({"", "x-oauth-basic"})
-"""What stands in the place of a password where the user's name is a token."""
-
-
-def patterns_of_path(url: str) -> list[str]:
-    """Return patterns that find what looks random in the path of a URL, each as its group 1."""
-    patterns = []
-    # What stands before the first segment is the host, which a request's target doesn't have.
-    segments = ["", *_BEFORE_QUERY.split(url)[0].split("/")[3:]]
-    for before, segment in pairwise(segments):
-        if looks_random(segment) or _RANDOM_HEX.fullmatch(segment):
-            kind = next(kind for kind in _KINDS if re.fullmatch(f"{kind}+", segment))
-            beside = f"{before}/" if _WORD.fullmatch(before) else ""
-            patterns.append(f"/{beside}({kind}{{{len(segment)}}})")
-    return patterns
-
-
-def credentials_in(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the spans of passwords before the hosts of URLs, and of tokens in their place."""
-    at = text.find("://")
-    while at >= 0:
-        start = at + 3
-        at = text.find("://", start)
-        end = min(len(text) if at < 0 else at, start + _LONGEST_USERINFO)
-        if text.find("@", start, end) >= 0:
-            rest = _REST.match(text, start, end)
-            is_of_database = _DATABASE.search(text[max(0, start - 16) : start - 3]) is not None
-            before_host = _of_database if is_of_database else _before_host
-            for first, last in before_host(rest[0] if rest else ""):
-                yield start + first, start + last
-
-
-def _of_database(rest: str) -> Iterator[tuple[int, int]]:
-    """Yield the password of a database's URL, whose path has no `@`."""
-    path, _, _ = rest.partition("?")
-    userinfo, has_host, _ = (path if "@" in path else rest).rpartition("@")
-    user, colon, password = userinfo.partition(":")
-    if "@" not in path and _PORT.match(password):
-        return
-    if has_host and colon and password and "/" not in user and not _TEMPLATE.match(password):
-        yield len(user) + 1, len(userinfo)
-
-
-def _before_host(rest: str) -> Iterator[tuple[int, int]]:
-    """Yield what is secret in that part of a URL that follows the scheme."""
-    authority = _AUTHORITY.match(rest)
-    end = authority.end() if authority else 0
-    userinfo, has_host, host = rest[:end].rpartition("@")
-    user, colon, password = (userinfo if has_host else host).partition(":")
-    if has_host:
-        # What has been taken for a host may be the middle of a password.
-        more = _UP_TO_SECOND_HOST.match(rest, end) if _WORD.fullmatch(host) else None
-        last = len(userinfo) if more is None else more.end()
-        if host.startswith("sha256:"):
-            return
-        if (not colon or password in _NO_PASSWORDS) and _is_token(user):
-            yield 0, len(user)
-            return
-    else:
-        # What looks like a port is one.
-        is_port = not password or password.isdigit() or user.startswith("[")
-        more = None if is_port else _UP_TO_HOST.match(rest, end)
-        last = 0 if more is None else more.end()
-    first = len(user) + 1
-    if colon and first < last and not _TEMPLATE.match(rest, first):
-        yield first, last
-
-
-def _is_token(user: str) -> bool:
-    """Tell whether what stands in the place of a user's name is none."""
-    return looks_random(user) or _TOKEN.fullmatch(user) is not None
-
-
+Kind = Literal["text", "url", "form"]
 DEEPEST: Final = 5
 """Escapes of URLs within one another, and base64 in base64, that are undone."""
+
+
+class Find(NamedTuple):
+    """A secret, or a value that may be one, by its offsets in a text."""
+
+    start: int
+    end: int
+    rule: str
+    plain: str
+    """The secret with all escapes undone."""
+    quote: str = ""
+    """What a placeholder needs around it, where a number of JSON stood."""
+    in_url: bool = False
+
+
+_WINDOW = 1024
+"""Characters around a find that are looked at."""
+_LONGEST_NAME = 64
+_LONGEST_VALUE = 2048
+_NAME_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+
+_AROUND_NAMES = frozenset(" \"'\n&?")
+
+# Values of JSON
+
+BARE_QUOTE = re.compile(r"(?<!\\)(?:\\\\)*\"")
+_END_OF_JSON = re.compile(r"\\*\"\s*(?:[,:}\]]|\Z)", re.ASCII)
+_OPENING = re.compile(r"\s*+(\\{0,15}[\"'])", re.ASCII)
+_NUMBER = re.compile(r"\s*+(-?\d[\d.eE+-]*)", re.ASCII)
+_SPACES = re.compile(r"[\s,]*+", re.ASCII)
+_VALUE_IN_OBJECT = re.compile(r"\{[^{}]{0,1024}?(?<!\\)(\\*)\"value\1\"\s*:", re.ASCII)
+_NESTED = re.compile(r"\{[^{}]*+\}")
+_BRACE = re.compile(r"[{}]")
+_MEMBERS = re.compile(r"\"([\w-]{2,40})\\*\"\s*:", re.ASCII)
+_OF_SCHEMA = re.compile(r"\"(?:dependentRequired|dependencies)\\*\"\s*:\s*\Z", re.ASCII)
+
+# Values in other text
+
+_NO_VALUE = re.compile(
+    r"(?i)(?:bearer|basic|token|digest|negotiate|none|null|nil|true|false|undefined|required"
+    r"|optional|string|str|u?int[0-9]*|utf-?8|sha-?[0-9]+|base64|argon2\w*|\W*)",
+    re.ASCII,
+)
+_TEMPLATE = re.compile(rf"{REFERENCE}|<|\{{\{{|%[({{]|\*\*\*|\.\*")
+_ESCAPED = r"\\+u(?!00[01])[0-9a-fA-F]{4}|\\\\(?!\\*[\"'])"
+_BARE = re.compile(rf"(?:[^\s\"'<>&;,(){{}}\[\]`|\\]|{_ESCAPED})*+", re.ASCII)
+_AFTER_BARE = re.compile(r"[\s&;\"'\\]|\Z|</|<br")
+_BEFORE_LINE = frozenset(["", "\r", "\n", '"'])
+_WORD = re.compile(r"[\w-]+", re.ASCII)
+_REST_OF_LINE = re.compile(
+    rf"(?:[^\s\"'\\]++|{_ESCAPED})++"
+    r"(?=[ \t]*(?:[\r\n]|\\*\Z|[ \t]#|\\*\"\s*(?:[,}\])]|\Z)))",
+    re.ASCII,
+)
+_CODE = re.compile(
+    r"\A[|>&*!{\[(]|\\|[;,&]\w+="
+    # A call or an item of a known one, but no password with brackets: `Hunter2(horse9)`.
+    r"|\A(?![A-Za-z]+[0-9]+[(\[{][A-Za-z]+[0-9]+[)\]}])[A-Za-z_][\w.]*[(\[{].*[)\]}]\Z"
+    r"|\A(?i:sha[0-9]+|md5|b(?:ase)?64|argon2)\w*\("
+    r"|\A[A-Za-z_.]*[0-9]*[,;]\Z|\W[,;]\Z",
+    re.ASCII,
+)
+"""What stands behind a name in code, and in a list of names and values, and not in settings."""
+_SPACES_OF_LINE = re.compile(r"[ \t]{0,4}(?![ \t])")
+_URL_CHARS = r"[^\s\"'<>\\^`{|}]"
+_SCHEME_BEFORE = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]{{0,30}}://{_URL_CHARS}*\Z", re.ASCII)
+_IN_URL = re.compile(rf"{_URL_CHARS}*+", re.ASCII)
+_PARAMETER = {
+    "text": re.compile(r"[^&#\s\"'<>\\^`{|}]*", re.ASCII),
+    "url": re.compile(r"[^&#]*"),
+    "form": re.compile(r"[^&]*"),
+}
+_URL_END = ".,;:!?)]"
+_PARAMETERS = re.compile(r"(?:\A|[?&#])([\w-]{2,40})=", re.ASCII)
+
+# Tables
+
+_ROW = re.compile(r" *([^\r\n]*)\r? *(?:\n|\Z)")
+_CELL = re.compile(r"[\s\"'`*]*+(?:\\+[\"'])?(.{0,512}?)(?:\\+[\"'])?[\s\"'`*]*", re.ASCII)
+
+_SCHEME = re.compile(r"(?i)(bearer|basic|token|apikey|api-key|digest|negotiate|ssws)[ \t]+(?=\S)")
+_NOT_SECRET = re.compile(
+    r"sha256:[0-9a-f]{64}|mrtr-(?:state|session|answer):[0-9a-f:]+|[*.\u2022\u2026]+|"
+)
+"""What sealing has put in the place of a value, and what hides one."""
+
+
+def in_named(rule: str, value: str, disabled: Collection[str]) -> Find | None:
+    """Return what is secret in a value that its name makes one; a credential's scheme stays."""
+    start = 0
+    if rule == "authorization" and (scheme := _SCHEME.match(value)):
+        start, named = scheme.end(), scheme[1].lower()
+        if named in ("basic", "bearer") and named not in disabled:
+            rule = named
+    secret = value[start:]
+    return None if _NOT_SECRET.fullmatch(secret) else Find(start, len(value), rule, secret)
+
+
+def _has_companion(known: AmbiguousName, names: Sequence[str], *, in_query: bool) -> bool:
+    companions = known.companions | known.in_query_only if in_query else known.companions
+    return not companions.isdisjoint(map(fold, set(names)))
+
+
+class _Layer:
+    """A text in which the finds of RE2 are judged by what stands around them."""
+
+    def __init__(self, rules: ActiveRules, text: str, kind: Kind) -> None:
+        self._rules, self._text, self._kind = rules, text, kind
+        self._flat = flattened(text)
+        self._shapes: dict[tuple[int, int], str] = {}
+        self._bare_end = 0
+
+    def finds(self, marks: Collection[int]) -> Iterator[Find]:
+        """Yield what is secret, in no order."""
+        flat = self._flat.encode("latin-1")
+        for rule in self._rules.likely(marks):
+            for start, end in rule.spans(flat):
+                self._shapes.setdefault((start, end), rule.name)
+                yield self._shaped(start, end, rule.name)
+        if Mark.CREDENTIALS in marks:
+            for start, end in credentials_in(self._flat):
+                yield self._shaped(start, end, CREDENTIALS)
+        if Mark.NAME in marks:
+            yield from self._given_by_sign(flat)
+            yield from self._given_beside(flat)
+            yield from self._columns(flat)
+
+    def _shaped(self, start: int, end: int, rule: str) -> Find:
+        if outer := _END_OF_JSON.search(self._flat, start, end):
+            end = outer.start()
+        plain = self._text[start:end]
+        in_url = self._is_in_url(start, end)
+        plain = undo_percent(plain, is_form=self._kind == "form") if in_url else undo_json(plain)
+        return Find(start, end, rule, as_text(plain), in_url=in_url)
+
+    def _is_in_url(self, start: int, end: int) -> bool:
+        if self._kind != "text":
+            return True
+        before = self._flat[max(0, start - _WINDOW) : start]
+        at = before.rfind("://")
+        return (
+            at >= 0
+            and _SCHEME_BEFORE.search(before, max(0, at - 31)) is not None
+            and _IN_URL.fullmatch(self._flat, start, end) is not None
+        )
+
+    def _name_at(self, start: int, end: int, *, has_spaces: bool) -> tuple[Name, int]:
+        """Return what the whole name tells of which RE2 found the end, and where it begins."""
+        if has_spaces or self._flat[start - 1 : start] not in _AROUND_NAMES:
+            chunk = self._flat[max(0, start - _LONGEST_NAME) : start]
+            before = chunk.rstrip(_NAME_CHARS + " " if has_spaces else _NAME_CHARS)
+            start -= len(chunk[len(before) :].lstrip(" "))
+        spelled = self._flat[start:end].rpartition(".")[2]
+        if not spelled.isascii() or "\\" in spelled:
+            spelled = as_text(undo_json(spelled))
+        return self._rules.name(spelled), start
+
+    # A name, a sign and a value
+
+    def _given_by_sign(self, raw: bytes) -> Iterator[Find]:
+        """Yield what names are given in JSON, settings, headers, parameters and code."""
+        flat, at = self._flat, 0
+        for match in self._rules.named.finditer(raw):
+            (start, end), after = match.span(1), match.end()
+            closing = "" if after == end + 1 else flat[slice(*match.span(2))]
+            name, start = self._name_at(start, end, has_spaces=bool(closing))
+            if start < at or name.tells_nothing:
+                continue
+            opening = flat[max(0, start - len(closing)) : start] if closing else ""
+            is_member = closing[-1:] == '"' and opening == closing
+            if is_member and flat[start - len(closing) - 1 : start - len(closing)] != "\\":
+                found = self._member(name, start, after, len(closing) - 1)
+            else:
+                found = self._assigned(name, start, end, after, closing)
+            for find in found:
+                yield find
+                at = max(at, find.end)
+
+    def _member(self, name: Name, start: int, at: int, depth: int) -> Iterator[Find]:
+        """Yield the secrets in the value of a member of JSON in so many strings."""
+        flat = self._flat
+        if value := self._scalar(at, depth):
+            yield from self._decided(name, value, start)
+            return
+        at = _SPACES.match(flat, at).end()  # type: ignore[union-attr]
+        if inner := _VALUE_IN_OBJECT.match(flat, at):
+            if len(inner[1]) == depth and (value := self._scalar(inner.end(), depth)):
+                yield from self._decided(name, value, start)
+        elif flat.startswith("[", at):
+            opening = flat.rfind("{", max(0, start - _WINDOW), start)
+            if opening >= 0 and _OF_SCHEMA.search(flat[max(0, opening - 64) : opening]):
+                return
+            at += 1
+            while value := self._scalar(_SPACES.match(flat, at).end(), depth):  # type: ignore[union-attr]
+                at = value.end + (0 if value.quote else depth + 1)
+                if not value.quote:
+                    yield from self._decided(name, value, None)
+
+    def _scalar(self, at: int, depth: int) -> Find | None:
+        """Return the string or the number of JSON that stands at an offset."""
+        if number := _NUMBER.match(self._flat, at):
+            return Find(*number.span(1), "", number[1], "\\" * depth + '"')
+        opened = _OPENING.match(self._flat, at)
+        if opened is None or opened[1] != "\\" * depth + '"':
+            return None
+        start, end = opened.end(), string_end(self._text, opened.end(), depth)
+        times = (depth + 1).bit_length()
+        return Find(start, end, "", as_text(undo_json(self._text[start:end], times)))
+
+    def _decided(self, name: Name, value: Find, start: int | None) -> Iterator[Find]:
+        """Yield a value of JSON if its name, and what stands beside it, say that it is a secret.
+
+        `start` is where the name stands; beside an item of an array stands nothing.
+        """
+        rule, known = name.rule, name.ambiguous
+        if not rule and known is not None:
+            if known.alone(value.plain) and (not value.quote or known.takes_numbers):
+                rule = known.rule
+            elif start is not None and known.beside(value.plain):
+                members = _MEMBERS.findall(self._object_around(start, value.end))
+                rule = known.rule if _has_companion(known, members, in_query=False) else ""
+        yield from self._secret(rule, value)
+
+    def _object_around(self, start: int, end: int) -> str:
+        """Return what stands around in the same object, without what is nested in it."""
+        before, after = self._flat[max(0, start - _WINDOW) : start], self._flat[end : end + _WINDOW]
+        while (fewer := _NESTED.sub("", before)) != before:
+            before = fewer
+        while (fewer := _NESTED.sub("", after)) != after:
+            after = fewer
+        return _BRACE.split(before)[-1] + _BRACE.split(after, maxsplit=1)[0]
+
+    def _secret(self, rule: str, value: Find) -> Iterator[Find]:
+        """Yield what is secret of a value under a name with a rule."""
+        named = in_named(rule, value.plain, self._rules.disabled) if rule and value.plain else None
+        if named is not None:
+            start = value.start + named.start
+            rule = named.rule
+            if rule != CUSTOM_KEY:
+                # The same secret has the same placeholder under a name and in other text.
+                rule = self._shapes.get((start, value.end), rule)
+            rule = rule_of_number(rule) if value.quote else rule
+            yield Find(start, value.end, rule, named.plain, value.quote, value.in_url)
+
+    def _assigned(self, name: Name, start: int, end: int, at: int, closing: str) -> Iterator[Find]:
+        """Yield the secret that text outside JSON gives to a name."""
+        flat = self._flat
+        sign = "=>" if flat.startswith("=>", at - 2) else flat[at - 1]
+        before = flat[start - 1 : start] if start else ""
+        is_parameter = before in ("?", "&", "#") or (self._kind == "form" and not before)
+        if sign == "=" and is_parameter and not closing and self._is_in_url(start, start):
+            yield from self._parameter(name, start, at)
+            return
+        gap = flat[end + len(closing) : at - len(sign)]
+        spaces = _SPACES_OF_LINE.match(flat, at)
+        if spaces is None or len(gap) > 4 or "\n" in gap or "\r" in gap:
+            return
+        is_spaced, at = spaces.end() > at, spaces.end()
+        value = self._on_line_of_its_own(name, start, at, sign, is_spaced=is_spaced)
+        if value is None:
+            value = self._value_after(at)
+            sign = "" if gap or is_spaced else sign
+            if value is None or not _is_meant(value, at, sign, closing, is_spaced=is_spaced):
+                return
+        rule = name.rule
+        if name.ambiguous is not None:
+            counts = name.ambiguous.in_query if is_parameter else name.ambiguous.alone
+            rule = name.ambiguous.rule if counts(value.plain) else ""
+        if rule:
+            in_url = self._is_in_url(value.start, value.end)
+            yield from self._secret(rule, value._replace(in_url=True) if in_url else value)
+
+    def _parameter(self, name: Name, start: int, at: int) -> Iterator[Find]:
+        """Yield the value of a parameter of a URL or a form."""
+        flat, kind = self._flat, self._kind
+        text = flat if kind == "text" else self._text
+        end = _PARAMETER[kind].match(text, at).end()  # type: ignore[union-attr]
+        if kind == "text" and flat[end : end + 1] not in ("&", "#"):
+            end = at + len(flat[at:end].rstrip(_URL_END))
+        plain = as_text(undo_percent(self._text[at:end], is_form=kind == "form"))
+        rule, known = name.rule, name.ambiguous
+        if not rule and known is not None:
+            if known.in_query(plain):
+                rule = known.rule
+            elif known.beside(plain):
+                around = flat[max(0, start - _WINDOW) : start].split()[-1:]
+                around += flat[end : end + _WINDOW].split()[:1]
+                names = [name for text in around for name in _PARAMETERS.findall(text)]
+                rule = known.rule if _has_companion(known, names, in_query=True) else ""
+        yield from self._secret(rule, Find(at, end, "", plain, in_url=True))
+
+    def _on_line_of_its_own(
+        self, name: Name, start: int, at: int, sign: str, *, is_spaced: bool
+    ) -> Find | None:
+        """Return a value that is all that follows in a line, as in YAML and ini files, or None."""
+        before = self._flat[max(0, start - 64) : start].removesuffix("export ").removesuffix("- ")
+        if before.rstrip(" \t")[-1:] not in _BEFORE_LINE:
+            return None
+        match = _REST_OF_LINE.match(self._flat, at)
+        given = "" if match is None else match[0]
+        if not 4 <= len(given) <= _LONGEST_VALUE or not _counts(given):
+            return None
+        if not _WORD.fullmatch(given) and _CODE.search(given):
+            return None
+        given = given.rstrip(",;")
+        is_setting = self._flat[start:at].rstrip(" \t:=").isupper()
+        if not is_setting and sign != "=" and name.ambiguous is None:
+            is_password = name.rule == "password"
+            is_pin = is_password and given.isdigit()
+            if not (is_pin or is_strong(given) or is_encoded(given)):
+                return None
+            if not is_spaced and not is_password:
+                return None
+        return Find(at, at + len(given), "", as_text(undo_json(given)))
+
+    def _value_after(self, at: int) -> Find | None:
+        """Return the value that begins at an offset: in quotes, or up to a delimiter."""
+        flat = self._flat
+        opened = _OPENING.match(flat, at)
+        if opened is not None and opened.start(1) == at:
+            return self._quoted(opened)
+        if at >= self._bare_end:
+            self._bare_end = _BARE.match(flat, at).end()  # type: ignore[union-attr]
+        end = self._bare_end
+        if not 0 < end - at <= _LONGEST_VALUE or not _AFTER_BARE.match(flat, end):
+            return None
+        return Find(at, end, "", as_text(undo_json(self._text[at:end])))
+
+    def _quoted(self, opened: re.Match[str]) -> Find | None:
+        start, depth, flat = opened.end(), len(opened[1]) - 1, self._flat
+        stop = min(len(flat), start + _LONGEST_VALUE + 16)
+        if opened[1][-1] == "'":
+            end = flat.find("'", start, stop)
+            end = stop if end < 0 and stop == len(flat) else end
+            end = start + len(flat[start:end].rstrip("\\"))
+        else:
+            end = string_end(self._text, start, depth)
+        # What ends a string of JSON that the text stands in ends the value too.
+        if outer := _END_OF_JSON.search(flat, start, end):
+            end = outer.start()
+        value = flat[start:end]
+        if not 0 < len(value) <= _LONGEST_VALUE or "\n" in value or "\r" in value:
+            return None
+        if depth == 0 and _END_OF_JSON.match(flat, opened.start(1)):
+            return None
+        return Find(start, end, "", as_text(undo_json(self._text[start:end])))
+
+    # A name and a value side by side
+
+    def _given_beside(self, raw: bytes) -> Iterator[Find]:
+        """Yield the values of objects and of lines that have the name as another value."""
+        flat = self._flat
+        for match in self._rules.beside.finditer(raw):
+            name, start = self._name_at(*match.span(2), has_spaces=False)
+            end = match.end()
+            if name.tells_nothing or end - start > _WINDOW + _LONGEST_NAME:
+                continue
+            quote = flat[slice(*match.span(1))]
+            is_member = match.start(3) >= 0
+            value = self._scalar(end, len(quote) - 1) if is_member else self._value_after(end)
+            if value is not None:
+                yield from self._decided(name, value, start)
+
+    def _columns(self, raw: bytes) -> Iterator[Find]:
+        """Yield the values in columns of CSV and of Markdown under a line of names."""
+        flat, at = self._flat, 0
+        while match := self._rules.heading.search(raw, at):
+            start, end = match.span(match.lastindex)
+            at = match.end()
+            heading = flat[start:end]
+            delimiter = next((each for each in "|\t;," if each in heading), None)
+            if delimiter is None:
+                continue
+            names = [
+                self._rules.name(each.strip(" \r\"'\\`*")) for each in heading.split(delimiter)
+            ]
+            previous = flat[max(0, start - _WINDOW) : max(0, start - 1)].rpartition("\n")[2]
+            if previous.count(delimiter) == len(names) - 1:
+                continue
+            has_quotes = BARE_QUOTE.search(heading) is not None
+            while at < len(flat) and (row := _ROW.match(flat, at)):
+                cells = row[1]
+                if not has_quotes and (
+                    quote := _END_OF_JSON.search(cells) or BARE_QUOTE.search(cells)
+                ):
+                    cells = cells[: quote.start()]
+                if cells.count(delimiter) != len(names) - 1:
+                    break
+                yield from self._cells(names, cells.split(delimiter), row.start(1))
+                at = row.end()
+
+    def _cells(self, names: Sequence[Name], cells: Sequence[str], at: int) -> Iterator[Find]:
+        for name, cell in zip(names, cells, strict=True):
+            inner = _CELL.fullmatch(cell)
+            if inner and inner[1] and not name.tells_nothing and _counts(inner[1]):
+                plain = as_text(undo_json(inner[1]))
+                value = Find(at + inner.start(1), at + inner.end(1), "", plain)
+                yield from self._decided(name, value, None)
+            at += len(cell) + 1
+
+
+def _counts(value: str) -> bool:
+    return not (_NO_VALUE.fullmatch(value) or _TEMPLATE.match(value))
+
+
+def _is_meant(given: Find, at: int, sign: str, closing: str, *, is_spaced: bool) -> bool:
+    """Tell whether a value in text is a secret and not a word, a type or a template."""
+    value = given.plain
+    if not _counts(value):
+        return False
+    if given.start > at:
+        return bool(closing) or not re.search(r"\s", value)
+    if sign == "=":
+        return not closing
+    return (
+        len(value) >= 8
+        and is_spaced
+        and re.search(r"\d", value) is not None
+        and re.search(r"[A-Za-z]", value) is not None
+        and "://" not in value
+        and value[0] not in "./~"
+    )
+
+
 _BEFORE_ID = 192
-_BASE64_WORDS = words_of(BASE64_WORDS)
+_BASE64 = words_of(BASE64_WORDS)
 _SHORTEST_BASE64 = 11
 _ENCODED = re.compile(
     r"(?:[A-Za-z0-9+/_-]{60,}+(?:\s{1,4}[A-Za-z0-9+/_-]{2,})*|[A-Za-z0-9+/_-]{11,})={0,2}", re.ASCII
@@ -154,11 +486,9 @@ _EXEMPT_KEY = re.compile(
     r"\"(?:id|progressToken|requestState|io\.modelcontextprotocol/subscriptionId)\"\s*:\s*\"?[^\"]*\Z",
     re.ASCII,
 )
-
-
 _LINE = re.compile(r"[^\r\n]*")
 _DATA = re.compile(r"(?:\r\n|\r|\n)data: ?")
-_FIELD = re.compile(r"(?:(data|event|id|retry|):[ ]?)?([^\r\n]+)")
+_FIELD = re.compile(r"(?:(?:data|event|id|retry|):[ ]?)?([^\r\n]+)")
 _JSON_TEXT = re.compile(
     r"(?:\xef\xbb\xbf)?[ \t\r\n]*(?:[{\[]|\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\"\Z)", re.DOTALL
 )
@@ -166,13 +496,22 @@ _STRINGS = re.compile(r"\"([^\"\\]*+(?:\\.[^\"\\]*+)*+)\\?(?:\"|\Z)([ \t\r\n]*:)
 _BETWEEN_STRINGS = re.compile(r"(?:\xef\xbb\xbf)?[\s{}\[\],:\d.eE+truefalsn-]*", re.ASCII)
 _DIGIT = re.compile(r"[0-9]")
 _BEFORE_MESSAGE = re.compile("(?:\xef\xbb\xbf)?(?:data:)?[ \\t\\r\\n]*")
+_EXEMPT: Final[tuple[MemberPath, ...]] = (
+    ID_PATH,
+    TOKEN_PATH,
+    NOTIFIED_TOKEN_PATH,
+    ECHOED_STATE_PATH,
+    ISSUED_STATE_PATH,
+    NOTIFIED_SUBSCRIPTION_PATH,
+    RESULT_SUBSCRIPTION_PATH,
+)
+"""Places of a message that replay splices, seals or compares by itself."""
 
 
 class Search:
     """Searches texts for the secrets that the rules of a recording know."""
 
     def __init__(self, rules: ActiveRules) -> None:
-        """Begin a search."""
         self._rules = rules
 
     def finds(self, raw: bytes, kind: Kind = "text", *, is_stream: bool = False) -> list[Find]:
@@ -180,7 +519,7 @@ class Search:
         spelled = text = raw.decode("latin-1")
         if is_stream:
             text = without_framing(text)
-        found = list(self._layer(text, kind, DEEPEST))
+        found = list(self._in_layer(text, kind, DEEPEST))
         if self._rules.custom:
             for start, end in _lines_of(text, is_stream=is_stream):
                 found += _shifted(self._custom(text[start:end], kind), start)
@@ -188,8 +527,7 @@ class Search:
             found = [_of_lines(spelled, find) for find in found]
         if is_stream or text.lstrip()[:1] in ("{", "[", '"'):
             found = [cut for find in found if (cut := _in_one_string(text, find))]
-        found = without_overlaps(text, found)
-        return list(_without_exempt(text, found))
+        return list(_without_exempt(text, _without_overlaps(text, found)))
 
     def in_named(self, rule: str, value: str) -> Find | None:
         """Return what is secret in a value whose name has a rule."""
@@ -205,56 +543,32 @@ class Search:
                     return find._replace(rule=shape.name)
         return find
 
-    def _layer(self, text: str, kind: Kind, depth: int) -> Iterator[Find]:
-        raw = text.encode("latin-1")
-        marks = self._rules.marks(raw)
+    def _in_layer(self, text: str, kind: Kind, depth: int) -> Iterator[Find]:
+        marks = self._rules.marks(text.encode("latin-1"))
         if Mark.ESCAPE in marks:
             decoded = without_ascii_escapes(text)
             if decoded.text != text:
-                inner = self._layer(decoded.text, kind, depth)
-                yield from mapped_back(decoded, inner)
+                yield from _mapped_back(decoded, self._in_layer(decoded.text, kind, depth))
                 return
         if marks:
-            flat = flattened(text)
-            layer = Searched(text, flat, kind, {})
-            found = [find for find in self._found(layer, marks) if find.start < find.end]
+            layer = _Layer(self._rules, text, kind)
+            found = [find for find in layer.finds(marks) if find.start < find.end]
             if found and Mark.PLACEHOLDER in marks:
                 found = list(_beside_placeholders(text, found))
             yield from found
-        if depth:
-            if Mark.BASE64 in marks:
-                yield from self._in_base64(text, depth)
-            if Mark.PERCENT in marks:
-                decoded = without_percent(text, is_form=kind == "form")
-                inner = self._layer(decoded.text, kind, depth - 1)
-                # Whatever begins at a quote that is no escape was judged above, with that quote.
-                escaped = (
-                    find
-                    for find in inner
-                    if not find.start or text[decoded.source(find.start - 1)] != '"'
-                )
-                for find in mapped_back(decoded, escaped):
-                    yield find._replace(in_url=True)
-
-    def _found(self, layer: Searched, marks: set[int]) -> Iterator[Find]:
-        flat = layer.flat.encode("latin-1")
-        for rule in self._rules.likely(marks):
-            for start, end in rule.spans(flat):
-                layer.shapes.setdefault((start, end), rule.name)
-                yield self._find(layer, start, end, rule.name)
-        if Mark.CREDENTIALS in marks:
-            for start, end in credentials_in(layer.flat):
-                yield self._find(layer, start, end, CREDENTIALS)
-        if Mark.NAME in marks:
-            yield from NamedValues(self._rules, layer).finds(flat)
-
-    def _find(self, layer: Searched, start: int, end: int, rule: str) -> Find:
-        if outer := END_OF_JSON.search(layer.flat, start, end):
-            end = outer.start()
-        plain = layer.text[start:end]
-        in_url = is_in_url(layer, start, end)
-        plain = undo_percent(plain, is_form=layer.kind == "form") if in_url else undo_json(plain)
-        return Find(start, end, rule, as_text(plain), in_url=in_url)
+        if depth and Mark.BASE64 in marks:
+            yield from self._in_base64(text, depth)
+        if depth and Mark.PERCENT in marks:
+            decoded = without_percent(text, is_form=kind == "form")
+            inner = self._in_layer(decoded.text, kind, depth - 1)
+            # Whatever begins at a quote that is no escape was judged above, with that quote.
+            escaped = (
+                find
+                for find in inner
+                if not find.start or text[decoded.source(find.start - 1)] != '"'
+            )
+            for find in _mapped_back(decoded, escaped):
+                yield find._replace(in_url=True)
 
     def _custom(self, text: str, kind: Kind) -> Iterator[Find]:
         """Find what a user's patterns match in a text, or if it is JSON in each of its strings.
@@ -268,47 +582,34 @@ class Search:
                 if start == end or (string[2] and not _DIGIT.search(string[1])):
                     continue
                 inner = without_json_escapes(text[start:end])
-                yield from _shifted(mapped_back(inner, self._custom(inner.text, "text")), start)
+                yield from _shifted(_mapped_back(inner, self._custom(inner.text, "text")), start)
             return
         raw = text.encode("latin-1")
-        placed = list(_beside_placeholders(text, self._by_pattern(raw, kind)))
-        yield from placed
-        if kind != "text" and "%" in text:
+        in_url = kind != "text"
+        found = (
+            Find(start, end, rule.name, as_text(text[start:end]), in_url=in_url)
+            for rule in self._rules.custom
+            for start, end in rule.spans(raw)
+        )
+        yield from _beside_placeholders(text, found)
+        if in_url and "%" in text:
             decoded = without_percent(text, is_form=kind == "form")
-            for find in mapped_back(decoded, self._custom(decoded.text, "text")):
+            for find in _mapped_back(decoded, self._custom(decoded.text, "text")):
                 yield find._replace(in_url=True)
-
-    def _by_pattern(self, raw: bytes, kind: Kind) -> Iterator[Find]:
-        for rule in self._rules.custom:
-            for start, end in rule.spans(raw):
-                plain = raw[start:end].decode("utf-8", "surrogateescape")
-                yield Find(start, end, rule.name, plain, in_url=kind != "text")
 
     def _in_base64(self, text: str, depth: int) -> Iterator[Find]:
         """Find text in base64 that has a secret, which is one as a whole."""
         raw = text.encode("latin-1")
         end = 0
-        for start, stop in long_words(raw, _BASE64_WORDS, _SHORTEST_BASE64):
+        for start, stop in long_words(raw, _BASE64, _SHORTEST_BASE64):
             if start < end or not may_be_text(raw[start : min(stop, start + 12)]):
                 continue
             match = _ENCODED.match(text, start)
             word, end = (match[0], match.end()) if match else ("", end)
             inner = decoded_base64(word)
-            for find in self._layer(inner, "text", depth - 1) if inner else ():
+            find = next(self._in_layer(inner, "text", depth - 1), None) if inner else None
+            if find is not None:
                 yield Find(start, end, find.rule, word)
-                break
-
-
-_EXEMPT: Final[tuple[MemberPath, ...]] = (
-    ID_PATH,
-    TOKEN_PATH,
-    NOTIFIED_TOKEN_PATH,
-    ECHOED_STATE_PATH,
-    ISSUED_STATE_PATH,
-    NOTIFIED_SUBSCRIPTION_PATH,
-    RESULT_SUBSCRIPTION_PATH,
-)
-"""Places of a message that replay splices, seals or compares by itself."""
 
 
 def _without_exempt(text: str, finds: list[Find]) -> Iterator[Find]:
@@ -331,7 +632,6 @@ def _without_exempt(text: str, finds: list[Find]) -> Iterator[Find]:
 
 
 def _exempt_spans(text: str, start: int, end: int) -> list[Span]:
-    """Return the exempt places of a message."""
     start = _BEFORE_MESSAGE.match(text, start, end).end()  # type: ignore[union-attr]
     try:
         found = find_spans(text[start:end].encode("latin-1"), _EXEMPT)
@@ -344,11 +644,10 @@ def _exempt_spans(text: str, start: int, end: int) -> list[Span]:
 
 def _lines_of(text: str, *, is_stream: bool) -> Iterator[tuple[int, int]]:
     """Yield the texts in which a user's patterns are looked for: of a stream, values of fields."""
-    if not is_stream:
+    if is_stream:
+        yield from (line.span(1) for line in _FIELD.finditer(text))
+    else:
         yield 0, len(text)
-        return
-    for line in _FIELD.finditer(text):
-        yield line.span(2)
 
 
 def _in_one_string(text: str, find: Find) -> Find | None:
@@ -372,7 +671,7 @@ def _shifted(finds: Iterable[Find], by: int) -> Iterator[Find]:
         yield find._replace(start=find.start + by, end=find.end + by)
 
 
-def mapped_back(decoded: Decoded, finds: Iterable[Find]) -> Iterator[Find]:
+def _mapped_back(decoded: Decoded, finds: Iterable[Find]) -> Iterator[Find]:
     """Yield finds of a decoded text as those of the text that spells it."""
     for find in finds:
         yield find._replace(start=decoded.source(find.start), end=decoded.source(find.end))
@@ -392,11 +691,8 @@ def _beside_placeholders(text: str, finds: Iterable[Find]) -> Iterator[Find]:
             yield find
 
 
-def without_overlaps(text: str, finds: list[Find]) -> list[Find]:
-    """Return finds in order that don't overlap: of two in one place the wider one counts.
-
-    Two that overlap in part become one, or a rest of the second would stay.
-    """
+def _without_overlaps(text: str, finds: list[Find]) -> list[Find]:
+    """Return finds in order: the wider one of two in one place, and two that overlap as one."""
     finds.sort(key=lambda find: (find.start, -find.end))
     kept: list[Find] = []
     for find in finds:
