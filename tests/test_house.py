@@ -22,7 +22,7 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 34_194,
+    "lines of the package": 34_076,
     "modules of the package": 137,
     "lines of tests": 50_897,
 }

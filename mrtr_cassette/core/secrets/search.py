@@ -155,7 +155,7 @@ def _has_companion(known: AmbiguousName, names: Sequence[str], *, in_query: bool
     return not companions.isdisjoint(map(fold, set(names)))
 
 
-class _Layer:
+class _JudgedText:
     """A text in which the finds of RE2 are judged by what stands around them."""
 
     def __init__(self, rules: ActiveRules, text: str, kind: Kind) -> None:
@@ -551,7 +551,7 @@ class Search:
                 yield from _mapped_back(decoded, self._in_layer(decoded.text, kind, depth))
                 return
         if marks:
-            layer = _Layer(self._rules, text, kind)
+            layer = _JudgedText(self._rules, text, kind)
             found = [find for find in layer.finds(marks) if find.start < find.end]
             if found and Mark.PLACEHOLDER in marks:
                 found = list(_beside_placeholders(text, found))
