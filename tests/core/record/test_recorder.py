@@ -143,13 +143,6 @@ def test_event_stream_is_kept_event_by_event(size: int) -> None:
     )
 
 
-def test_event_that_waited_for_a_line_feed_is_kept_at_the_end() -> None:
-    """A stream whose line ends are CR loses nothing at its end."""
-    recorded = exchange(CALL, Answer((b"data: 1\r\rdata: 2\r\r",), STREAM_HEADERS))
-
-    assert [piece.raw for piece in recorded.response.pieces] == [b"data: 1\r\r", b"data: 2\r\r"]
-
-
 @pytest.mark.parametrize(
     ("coding", "body", "kept", "shown"),
     [
@@ -175,27 +168,6 @@ def test_known_coding_is_kept_decoded(
 
     assert recorded.response.body == kept
     assert dict(recorded.response.headers).get("Content-Encoding") == shown
-
-
-@pytest.mark.parametrize("end", [End.OPEN, End.BROKEN])
-def test_compressed_body_that_broke_off_is_kept_decoded(end: End) -> None:
-    """Where the connection was cut, what came can be read as far as it goes."""
-    headers = (*JSON_HEADERS, ("Content-Encoding", "gzip"))
-    recorded = exchange(CALL, Answer((gzip.compress(DONE)[:-9],), headers, end=end))
-
-    assert DONE.startswith(recorded.response.body)
-    assert recorded.response.body
-
-
-def test_compressed_stream_is_kept_event_by_event() -> None:
-    """Events are found in a compressed stream too."""
-    packed = gzip.compress(sse(progress(1), DONE))
-    headers = (*STREAM_HEADERS, ("Content-Encoding", "gzip"))
-    chunks = tuple(packed[at : at + 3] for at in range(0, len(packed), 3))
-
-    recorded = exchange(CALL, Answer(chunks, headers))
-
-    assert [piece.raw for piece in recorded.response.pieces] == [sse(progress(1)), sse(DONE)]
 
 
 def test_headers_are_kept_by_the_list_and_sessions_as_placeholders() -> None:
@@ -245,16 +217,6 @@ def test_any_state_is_sealed_in_its_place(state: str) -> None:
 
     assert recorded.response.body == plain
     assert recorded.issued_sha256 == sha256_of(state)
-
-
-@pytest.mark.parametrize("cut", range(0, 140, 7))
-def test_state_is_sealed_across_chunks(cut: int) -> None:
-    """A state that arrived in two chunks is sealed like any other."""
-    body = answer(CALL, {"log": STATE, **asks("ok", state=STATE), "tail": STATE})
-
-    recorded = exchange(CALL, Answer((body[:cut], body[cut:])))
-
-    assert recorded.response.body == body.replace(STATE.encode(), sealed_hash(STATE).encode())
 
 
 def test_state_with_something_added_keeps_what_was_added() -> None:
@@ -307,18 +269,6 @@ def test_state_is_sealed_once_however_the_response_ends(
 
     assert recorded.response.body == body.replace(STATE.encode(), sealed_hash(STATE).encode())
     assert recorded.issued_sha256 == sha256_of(STATE)
-
-
-def test_state_is_sealed_in_every_duplicate_of_a_retry() -> None:
-    """Of duplicate members of a retry none keeps its raw state."""
-    body = retry(CALL, state=STATE).replace(
-        b'"requestState"', b'"requestState":5,"requestState":"first","requestState"'
-    )
-
-    sealed = exchange(body, text("x")).request.body
-
-    assert STATE.encode() not in sealed
-    assert b"first" not in sealed
 
 
 ODD_BODIES = [

@@ -129,18 +129,6 @@ def test_what_comes_after_the_answer_is_due_once_at_the_end() -> None:
     )
 
 
-def test_half_an_event_that_came_with_the_answer_is_due_at_the_end() -> None:
-    """Bytes that were held back as no whole event are written too."""
-    (
-        Transcript(STREAM_HEADERS)
-        .passes(sse(DONE) + b": by")
-        .writes(sse(DONE))
-        .ends(End.COMPLETE)
-        .writes(sse(DONE) + b": by")
-        .done()
-    )
-
-
 def listening(request: Request) -> Transcript:
     """Return a stream that tells what other requests cause; its head is written at once."""
     return Transcript(STREAM_HEADERS, request=request).writes(b"", End.OPEN)
