@@ -24,7 +24,7 @@ LONGEST_FUNCTION = 50
 BUDGET = {
     "lines of the package": 34_076,
     "modules of the package": 137,
-    "lines of tests": 50_897,
+    "lines of tests": 50_746,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
