@@ -1,8 +1,4 @@
-"""Which call a request makes: its call key, and what else distinguishes equal calls.
-
-Rule: ids and `_meta` never count in a key. All other params do.
-Source: docs/matching.md.
-"""
+"""Which call a request makes: its call key, and what else distinguishes equal calls."""
 
 from __future__ import annotations
 
@@ -113,16 +109,7 @@ def resumed_event(request: Request) -> str:
 
 
 class CallKey(NamedTuple):
-    """What two requests share if and only if they are the same call.
-
-    Attributes:
-        endpoint: HTTP method and path with query, in which all session ids are alike; of what is no
-            call and came over a pipe, what it is.
-        method: JSON-RPC method; for other HTTP traffic an empty string.
-        name: the tool's or prompt's name, the resource's URI, or an empty string.
-        arguments: canonical text of all other params, and of a header that contradicts them; of a
-            GET that resumes a stream, after which event.
-    """
+    """What two requests share if and only if they are the same call."""
 
     endpoint: str
     method: str
@@ -140,17 +127,6 @@ class Traits(NamedTuple):
     """What a server's response to the same call may depend on, the weightiest first.
 
     Traits break ties among recorded requests with the same key.
-
-    Attributes:
-        empty_members: those of name and arguments that are present and empty.
-        session: id of its session.
-        named_headers: the headers that the user named, with their values.
-        is_authorized: it has an `Authorization`.
-        has_progress_token: it has a progress token.
-        capabilities: canonical text of the client's capabilities.
-        protocol_version: canonical text of the protocol version, and the header.
-        further_headers: `Mcp-Method`, `Mcp-Name`, `Mcp-Param-*`, and those of a preflight.
-        accept: the content types that it accepts.
     """
 
     empty_members: str
@@ -177,12 +153,7 @@ class HeaderTraits(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One request, read.
-
-    Attributes:
-        request: the request.
-        message: its JSON-RPC message, or None for any other body.
-    """
+    """One request, read."""
 
     request: Request
     message: Message | None
@@ -258,12 +229,7 @@ class Call(NamedTuple):
         return str(CallKey(self.endpoint, self.method, self.name, ""))
 
     def key(self, ignored: Collection[MemberPath] = ()) -> CallKey:
-        """Return the call key.
-
-        Args:
-            ignored: members that don't count: of the params, or of the result of a posted answer,
-                in which a member that is null never counts.
-        """
+        """Return the call key."""
         arguments, method, name = self.arguments, self.method, self.name
         is_answer = self.message is not None and self.message.kind is Kind.RESPONSE
         if ignored and is_answer:
@@ -340,7 +306,6 @@ class Call(NamedTuple):
 
     @property
     def _empty_members(self) -> str:
-        """The canonical text of those of name and arguments that are present and empty."""
         named_by = NAMED_BY.get(self.method)
         if named_by is None or self.message is None:
             return ""

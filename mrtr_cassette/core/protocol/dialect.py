@@ -1,9 +1,4 @@
-"""How servers spell "I need input", and clients the answer: a table of dialects.
-
-Rule: a result that no dialect recognises is a final result; a half-shaped one never makes a client
-loop. A retry is written by splicing: everything else in the request stays byte for byte.
-Source: MCP 2026-07-28, `InputRequiredResult`, and SEP-2322; docs/matching.md, "Dialects".
-"""
+"""How servers spell "I need input", and clients the answer (MCP 2026-07-28, SEP-2322)."""
 
 from __future__ import annotations
 
@@ -26,14 +21,7 @@ ISSUED_STATE_PATH: Final[MemberPath] = ("result", REQUEST_STATE)
 
 @dataclass(frozen=True, slots=True)
 class InputRequest:
-    """One request for input.
-
-    Attributes:
-        kind: `form`, `url`, `sampling`, `roots`, or the method or kind as it was spelled.
-        message: what a person reads, or an empty string.
-        definition: all that the server says of it: its params, or in the array dialect the item.
-        takes_value: it is answered by a bare value, as in the array dialect.
-    """
+    """One request for input."""
 
     kind: str
     message: str
@@ -43,13 +31,7 @@ class InputRequest:
 
 @dataclass(frozen=True, slots=True)
 class InputRequired:
-    """What an input-required result asks for.
-
-    Attributes:
-        dialect: name of the dialect that it is spelled in.
-        input_requests: the requests by the server's key; empty for a state-only ask.
-        request_state: the opaque state as a whole, or None.
-    """
+    """What an input-required result asks for."""
 
     dialect: str
     input_requests: Mapping[str, InputRequest]
@@ -58,15 +40,7 @@ class InputRequired:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What makes a request a retry.
-
-    Attributes:
-        input_responses: the answers by key, or None where the member is absent. In the array
-            dialect an answer is an object of all members beside `id`.
-        request_state: the echoed state, or None.
-        shape: `map`, `array` of objects with an `id`, or `other`, which is one answer under the
-            empty key.
-    """
+    """What makes a request a retry."""
 
     input_responses: Mapping[str, Any] | None
     request_state: str | None
@@ -74,15 +48,7 @@ class Answers:
 
 
 class Dialect(NamedTuple):
-    """One spelling of an input-required result and of the retry that answers it.
-
-    Attributes:
-        name: how messages and docs call it.
-        result_type: the `resultType` that marks it; None where there must be none.
-        needs_both: `inputRequests` must not be empty, nor `requestState`.
-        read_requests: reads `inputRequests`; returns None for a value of another shape.
-        write_responses: writes `inputResponses`, given the JSON text of each answer by key.
-    """
+    """One spelling of an input-required result and of the retry that answers it."""
 
     name: str
     result_type: str | None
@@ -215,7 +181,6 @@ def answers_in(params: Mapping[str, Any]) -> Answers | None:
 
 
 def _by_id(responses: Any) -> Mapping[str, Any] | None:
-    """Return the answers of an array by their ids; None for a value of another shape."""
     if not isinstance(responses, list):
         return None
     by_id = {}
@@ -240,12 +205,6 @@ def answers_text(request: bytes) -> bytes | None:
 def write_answers(dialect: str, answers: Mapping[str, Any]) -> bytes:
     """Return the `inputResponses` that give these answers.
 
-    Args:
-        dialect: name of the dialect in which the server asked.
-        answers: by the server's key; each a value as `parse` returns it, or its JSON text as bytes,
-            which is written verbatim. In the array dialect it is an object of the members beside
-            `id`, such as `{"value": 5}`.
-
     Raises:
         NotJsonError: an answer in the array dialect is no object.
     """
@@ -258,12 +217,6 @@ def write_answers(dialect: str, answers: Mapping[str, Any]) -> bytes:
 
 def write_retry(request: bytes, answers: bytes | None, request_state: str | None) -> bytes:
     """Return a request as the retry that gives these answers; its other bytes stay.
-
-    Args:
-        request: the original JSON-RPC request, or a retry, whose answers and state are replaced.
-        answers: the `inputResponses`, as `write_answers` or `answers_text` returns them; None
-            leaves the member out.
-        request_state: the state that the server issued with its ask; None leaves the member out.
 
     Raises:
         NotJsonError: `request` is no JSON object, or its params are none.

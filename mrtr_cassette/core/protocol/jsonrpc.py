@@ -1,8 +1,4 @@
-"""What one JSON-RPC message is: a request, a notification or a response.
-
-Rule: anything else, a batch included, is opaque: it is relayed, kept, and matched by its bytes.
-Source: MCP 2026-07-28, basic, "Messages"; JSON-RPC 2.0.
-"""
+"""Read one JSON-RPC 2.0 message; anything else, a batch included, is opaque."""
 
 from __future__ import annotations
 
@@ -42,17 +38,7 @@ class Kind(Enum):
 
 
 class Message(NamedTuple):
-    """One JSON-RPC message.
-
-    Attributes:
-        raw: its bytes.
-        kind: which of the three it is.
-        tree: the whole message as `jsonbytes.parse` returns it.
-        method: the method; empty for a response.
-        id: canonical text of the id, in which `1` and `"1"` differ; None where there is none.
-        params: the params; empty where they are absent or no object.
-        meta: the request's `_meta`; empty where it is absent or no object.
-    """
+    """One JSON-RPC message."""
 
     raw: bytes
     kind: Kind
@@ -111,13 +97,7 @@ def repeated_token(message: Message) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Echoes:
-    """Where a message from the server repeats the caller's own values.
-
-    Attributes:
-        id: where it repeats the id.
-        progress_token: where it repeats the progress token.
-        id_as_text: where a subscription id is the string of an id that is a number.
-    """
+    """Where a message from the server repeats the caller's own values."""
 
     id: tuple[Span, ...] = ()
     progress_token: tuple[Span, ...] = ()
@@ -135,7 +115,6 @@ def echoes(message: Message, request: Message) -> Echoes:
 
 
 def _echoes_by_search(message: Message, request: Message) -> Echoes | None:
-    """Return the echoes of a message whose keys stand where they seem to; None for any other."""
     raw = message.raw
     if message.kind is Kind.RESPONSE:
         key, plain, value, wanted = ID_KEY, PLAIN_ID, message.id, request.id

@@ -1,8 +1,4 @@
-"""The JSON-RPC messages of a response, where they stand in its body, and which one asks.
-
-Rule: a message keeps its place, so that its spans can be replaced in the body.
-Source: MCP 2026-07-28, basic, "Transports".
-"""
+"""The JSON-RPC messages of a response, where they stand in its body, and which one asks."""
 
 from __future__ import annotations
 
@@ -19,14 +15,7 @@ from mrtr_cassette.core.wire.sse import Event, read_event
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A message of a response.
-
-    Attributes:
-        message: the message.
-        piece: index of the piece of the body that completes it.
-        offset: where in the body it, or its event, begins.
-        event: its event, if the body is an event stream.
-    """
+    """A message of a response."""
 
     message: Message
     piece: int
@@ -111,12 +100,7 @@ request of its own, which the client answers by a JSON-RPC response."""
 
 @dataclass(frozen=True, slots=True)
 class Ask(InputRequired):
-    """A response that asks for input: an input-required result.
-
-    Attributes:
-        message: the message that asks.
-        piece: index of the piece of the response that completes the message.
-    """
+    """A response that asks for input: an input-required result."""
 
     message: Message
     piece: int

@@ -1,7 +1,4 @@
-"""The methods of JSON-RPC that MCP names, for whoever counts by method.
-
-Source: the schemas of MCP 2025-11-25 and 2026-07-28.
-"""
+"""The methods that MCP 2025-11-25 and 2026-07-28 name, for whoever counts by method."""
 
 from __future__ import annotations
 

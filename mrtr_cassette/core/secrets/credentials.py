@@ -44,36 +44,20 @@ _URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
 
 
 class _Spelling(NamedTuple):
-    """What is looked for: a text, or what base64 of a longer text contains of it.
-
-    Attributes:
-        raw: its bytes.
-        probe: characters that it contains whatever escapes it is spelled with: its longest run of
-            plain ones.
-    """
+    """What is looked for: a text, or what base64 of a longer text contains of it."""
 
     raw: bytes
     probe: bytes
 
     @property
     def is_plain(self) -> bool:
-        """Whether no escape spells it otherwise."""
         return len(self.raw) == len(self.probe)
 
 
 class KnownText:
-    """A text that is known, and what is looked for to find it in other text.
-
-    Attributes:
-        text: the text.
-        shown: what replaces it.
-        is_searched: it is long enough to be replaced wherever it stands.
-        spellings: the text, and what base64 of a longer text contains of it, wherever in that text
-            it begins.
-    """
+    """A text that is known, and what is looked for to find it in other text."""
 
     def __init__(self, text: str, shown: str, *, is_searched: bool = True) -> None:
-        """Work out what to look for."""
         self.text = text
         self.shown = shown
         self.is_searched = is_searched
@@ -108,7 +92,6 @@ def _in_base64(raw: bytes) -> Iterator[_Spelling]:
 
 
 def _replaced(raw: bytes, texts: Iterable[KnownText]) -> bytes:
-    """Replace texts in whatever layer of another one they stand, the longest first."""
     likely = [(spelling, known.shown) for known in texts for spelling in known.spellings_in(raw)]
     if not likely:
         return raw
@@ -126,20 +109,13 @@ def _replaced(raw: bytes, texts: Iterable[KnownText]) -> bytes:
 
 
 class _Layer(NamedTuple):
-    """A text with some of its escapes undone.
-
-    Attributes:
-        text: the text.
-        undone: what undid the escapes, the outermost first.
-        is_in_url: they are those of URLs.
-    """
+    """A text with some of its escapes undone."""
 
     text: str
     undone: tuple[Decoded, ...] = ()
     is_in_url: bool = False
 
     def places_of(self, text: str, taken: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        """Yield where a text is spelled, except where something has been taken before."""
         at = self.text.find(text)
         while at >= 0:
             start, end = at, at + len(text)
@@ -155,16 +131,12 @@ class _Layer(NamedTuple):
 
 
 class _Layers:
-    """A text with its escapes undone: of JSON, of JSON in JSON, of a URL, and of HTML.
-
-    One byte is one character in all of them, so bytes that are no text need no care.
-    """
+    """A text with its escapes undone: of JSON, of JSON in JSON, of a URL, and of HTML."""
 
     def __init__(self, raw: bytes) -> None:
         self._plain = _Layer(raw.decode("latin-1"))
 
     def of(self, spelling: _Spelling) -> Sequence[_Layer]:
-        """Return the layers in which a text may be spelled, the deepest of JSON first."""
         return (self._plain,) if spelling.is_plain else self._all
 
     @cached_property
@@ -184,7 +156,6 @@ _UNDO: dict[str, tuple[str, Callable[[str], Decoded]]] = {
 
 
 def _undone(layer: _Layer, kind: str) -> Iterator[_Layer]:
-    """Yield a text with the escapes of one layer undone, and of the one below it."""
     mark, undo = _UNDO[kind]
     for _ in range(2):
         if mark not in layer.text:
@@ -198,12 +169,6 @@ class KnownTexts:
     """The last texts that became known; all that passes is searched for them."""
 
     def __init__(self, most: int = 256, *, shortest: int = 1) -> None:
-        """Begin without any.
-
-        Args:
-            most: how many are remembered, to bound time and memory.
-            shortest: characters of the shortest text that is searched for.
-        """
         self._most = most
         self._shortest = shortest
         self._known: dict[str, KnownText] = {}
@@ -227,11 +192,7 @@ class KnownTexts:
         return list(self._known.values())
 
     def add(self, known: KnownText) -> bool:
-        """Search for a text from now on.
-
-        Returns:
-            whether another one is forgotten for it.
-        """
+        """Search for a text from now on."""
         if known.text in self._known:
             return False
         is_full = len(self._known) == self._most
@@ -262,7 +223,6 @@ class KnownTexts:
         return _replaced(raw, self._likely(raw))
 
     def _likely(self, raw: bytes) -> Collection[KnownText]:
-        """Return the texts that another one may contain: by its long words, and few one by one."""
         likely = {
             known: None
             for known, probes in self._short.items()
@@ -303,13 +263,6 @@ class KnownState(KnownText):
     """A state that was issued or echoed."""
 
     def __init__(self, state: str, shown_as: str | None = None) -> None:
-        """Work out what to look for.
-
-        Args:
-            state: the state.
-            shown_as: the recorded state in whose place a live server issued it, and whose sealed
-                hash it gets; None if it is no such state.
-        """
         shown = sealed_hash(state if shown_as is None else shown_as)
         super().__init__(state, shown, is_searched=len(state) >= SHORTEST_SEARCHED)
 
@@ -318,16 +271,10 @@ class KnownStates(KnownTexts):
     """The last states that were issued or echoed; all that passes is searched for them."""
 
     def __init__(self, most: int = 256) -> None:
-        """Begin without any, and remember `most` at most."""
         super().__init__(most, shortest=SHORTEST_SEARCHED)
 
     def remember(self, state: str, shown_as: str | None = None) -> None:
-        """Search for a state from now on.
-
-        Args:
-            state: the state.
-            shown_as: the recorded state in whose place a live server issued it.
-        """
+        """Search for a state from now on."""
         if state not in self:
             self.add(KnownState(state, shown_as))
 
@@ -348,15 +295,7 @@ _WORDS = re.compile(r"[A-Za-z]+(?:[ ,_/-]+[A-Za-z]+)*|[0-9.]+")
 
 
 class Given(NamedTuple):
-    """What the user gives for a server; each of it may be a credential, or have some in it.
-
-    Attributes:
-        headers: those of every request.
-        query: the names and values in the query of its URL.
-        target: path and query of its URL.
-        environment: the variables of a server that a command starts, and the command's options.
-        command: that command, as a shell reads it.
-    """
+    """What the user gives for a server; each of it may be a credential, or have some in it."""
 
     headers: Headers = ()
     query: Headers = ()
@@ -377,19 +316,9 @@ class Knows(Protocol):
 
 
 class Credentials:
-    """The credentials that are known; all that passes is searched for them.
-
-    Attributes:
-        known: the credentials.
-    """
+    """The credentials that are known; all that passes is searched for them."""
 
     def __init__(self, redactor: Redactor, *, seals_sessions: bool = True) -> None:
-        """Begin without any.
-
-        Args:
-            redactor: replaces secrets, and these in the same way.
-            seals_sessions: session ids are replaced by their sealed hashes.
-        """
         self._redactor = redactor
         self._seals_sessions = seals_sessions
         self.known = KnownTexts(shortest=SHORTEST_CREDENTIAL)
@@ -420,12 +349,7 @@ class Credentials:
         self._forget_texts()
 
     def seen(self, headers: Headers, *, ours: bool = False) -> None:
-        """Look for the credentials in headers from now on.
-
-        Args:
-            headers: names and values; those of a query and of an environment are read alike.
-            ours: the user gave them to us, so each may be one.
-        """
+        """Look for the credentials in headers from now on."""
         # A client sends the same headers with all of its calls.
         if (headers, ours) in self._read:
             return
@@ -438,7 +362,6 @@ class Credentials:
         self._read.add((headers, ours))
 
     def _rule_of_header(self, name: str, *, ours: bool) -> str | None:
-        """Return the rule of the credentials in a header; empty for a session id."""
         if name.lower() == SESSION_HEADER:
             return "" if self._seals_sessions else None
         rule = self._redactor.rule_of(name)
@@ -474,7 +397,6 @@ class Credentials:
         return self.known.seal(raw)
 
     def _sealed_headers(self, headers: Headers) -> Headers:
-        """Replace the credentials in the values of headers."""
         return tuple([(name, self.sealed_text(value)) for name, value in headers])
 
     def sealed_request(self, request: Request) -> Request:
@@ -499,7 +421,6 @@ def shown_by(rules: RedactionRules, given: Given = NOTHING) -> Callable[[str], s
 
 
 def _secrets_in(name: str, value: str) -> Iterator[str]:
-    """Yield the credentials in a header that has some."""
     name = name.lower()
     if name in _AUTHORIZATIONS:
         yield from _of_authorization(value)
@@ -514,7 +435,6 @@ def _secrets_in(name: str, value: str) -> Iterator[str]:
 
 
 def _of_authorization(value: str) -> Iterator[str]:
-    """Yield the credential after a scheme, and the password that Basic spells."""
     scheme, _, credential = value.strip().partition(" ")
     yield credential.strip() or scheme
     if scheme.lower() == "basic":

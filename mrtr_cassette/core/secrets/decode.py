@@ -1,7 +1,4 @@
-r"""Undo the escapes of JSON and of URLs, and know where each byte was spelled.
-
-Texts are Latin-1 decodings of bytes: one character is one byte, whatever the bytes are.
-"""
+"""Undo the escapes of JSON and of URLs, and know where each byte was spelled."""
 
 from __future__ import annotations
 
@@ -42,23 +39,11 @@ _TEXT = re.compile(
 
 
 class Decoded:
-    """A text with the escapes of one layer undone.
-
-    Attributes:
-        text: the text.
-    """
+    """A text with the escapes of one layer undone."""
 
     def __init__(
         self, text: str, escape: re.Pattern[str], undo: Callable[[str], str], ratio: int = 0
     ) -> None:
-        """Undo the escapes in a text.
-
-        Args:
-            text: the text with its escapes.
-            escape: matches an escape, or several in a row.
-            undo: returns what such a match stands for.
-            ratio: how many characters spell each character of that; 0 if it is one as a whole.
-        """
         parts: list[str] = []
         self._starts, self._sources, self._ratios = [0], [0], [1]
         length = at = 0
@@ -196,13 +181,7 @@ def words_of(chars: str) -> bytes:
 
 
 def long_words(raw: bytes, words: bytes, shortest: int) -> Iterator[tuple[int, int]]:
-    """Yield where long words stand; the beginning of one is found by a search for a literal.
-
-    Args:
-        raw: the text.
-        words: what `words_of` returns for the characters of a word.
-        shortest: characters of the shortest word.
-    """
+    """Yield where long words stand; the beginning of one is found by a search for a literal."""
     mapped = raw.translate(words)
     long = b"w" * shortest
     at = mapped.find(long)

@@ -1,8 +1,4 @@
-"""Replace secrets by placeholders, in bodies, in headers and in URLs.
-
-Every byte outside a secret stays; JSON stays the same JSON with other values; a text that has been
-redacted is not changed by redacting it again.
-"""
+"""Replace secrets by placeholders, in bodies, in headers and in URLs."""
 
 from __future__ import annotations
 
@@ -31,7 +27,6 @@ _REPEATED = 1024
 
 @lru_cache(maxsize=8)
 def _active(rules: RedactionRules) -> ActiveRules:
-    """Return what rules come to; most cassettes of a test suite have the same ones."""
     return ActiveRules(rules)
 
 
@@ -49,14 +44,6 @@ class Redactor:
     """Replaces secrets by placeholders, the same text always by the same ones."""
 
     def __init__(self, rules: RedactionRules, token: Callable[[str, str], str]) -> None:
-        """Prepare the search.
-
-        Args:
-            rules: what the user changes about redaction.
-            token: returns the token that a placeholder has for a rule and a secret: 1 to 200
-                letters, digits, `_`, `-` and `.`. The secret has all escapes undone and may have
-                lone surrogates. Anything else it returns raises ValueError where it is used.
-        """
         self._token = token
         self._rules = _active(rules)
         self._search = Search(self._rules)
@@ -73,7 +60,6 @@ class Redactor:
         return rule or (ambiguous.rule if ambiguous is not None and by_ending(name) else "")
 
     def _placeholder(self, rule: str, secret: str) -> str:
-        """Return what stands for a secret."""
         return placeholder(rule, self._token(rule, secret))
 
     def secrets_in(self, text: str, *, is_target: bool = False) -> list[tuple[str, str]]:
@@ -108,15 +94,12 @@ class Redactor:
         return replace(request, target=target, headers=headers)
 
     def _redacted_text(self, value: str) -> str:
-        """Redact a log line, or any text that is no body."""
         return self._redacted(value, "text")
 
     def _redacted_target(self, path_with_query: str) -> str:
-        """Redact a request target; placeholders in it are percent-encoded."""
         return self._redacted(path_with_query, "url")
 
     def _redacted_headers(self, headers: Headers) -> Headers:
-        """Redact the values of headers."""
         return tuple([(name, self.header(name, value)) for name, value in headers])
 
     def _redacted_header(self, name: str, value: str) -> str:

@@ -92,12 +92,10 @@ def _never(_value: str) -> bool:
 
 
 def _whole(value: str) -> bool:
-    """Tell whether a value is one word, and no template."""
     return _WHOLE.fullmatch(value) is not None
 
 
 def _mixed(value: str) -> bool:
-    """Tell whether a value is one word of at least 8 characters with a digit and a letter."""
     return len(value) >= 8 and _whole(value) and _DIGIT_AND_LETTER.match(value) is not None
 
 
@@ -119,7 +117,6 @@ def _random(value: str) -> bool:
 
 
 def _password(value: str) -> bool:
-    """Tell whether a value is no word of a test's result, and no path."""
     return _whole(value) and not (_WORD_OF_RESULT.fullmatch(value) or _PATH.match(value))
 
 
@@ -143,7 +140,6 @@ def _pin(value: str) -> bool:
 
 
 def _of_basic(value: str) -> bool:
-    """Tell whether a value is a user and a password in base64, as `auth` has them for Docker."""
     try:
         return _USER_AND_PASSWORD.fullmatch(b64decode(value, validate=True)) is not None
     except ValueError:
@@ -163,25 +159,20 @@ def _one_time(value: str) -> bool:
 
 
 class AmbiguousName(NamedTuple):
-    """A name that also means harmless things.
-
-    Attributes:
-        rule: what its secrets are called.
-        companions: names, folded; beside one of them a value takes less to be a secret.
-        beside: tells whether a value is one beside a companion.
-        in_query: the same for a parameter of a URL or a form that has no companion.
-        alone: the same for any other value that has none.
-        takes_numbers: a number of JSON may be one without a companion.
-        in_query_only: companions that are none in JSON.
-    """
+    """A name that also means harmless things."""
 
     rule: str
     companions: frozenset[str]
+    """Folded names; beside one of them a value takes less to be a secret."""
     beside: _Check
+    """Tells whether a value is one beside a companion."""
     in_query: _Check
+    """The same for a parameter of a URL or a form that has no companion."""
     alone: _Check
+    """The same for any other value that has none."""
     takes_numbers: bool = False
     in_query_only: frozenset[str] = frozenset()
+    """Companions that are none in JSON."""
 
 
 _OF_OAUTH = (
@@ -271,18 +262,13 @@ RULE_NAMES: Final = {rule.name for rule in RULES} | set(NAMES.values()) | {CREDE
 class RedactionRules:
     """What a user changes about redaction.
 
-    Attributes:
-        patterns: further regular expressions in RE2's syntax; group 1, where there is one, is the
-            secret. The nth is the rule `custom-n`. They see the text of one JSON string at a time.
-        keys: further member names whose values are secrets.
-        disabled: rules, or member names, that are switched off.
-
     Raises:
         ValueError: RE2 refuses a pattern, or it matches the empty text, a key has no letter, or
             something disabled doesn't exist.
     """
 
     patterns: tuple[str, ...] = ()
+    """Regular expressions of RE2; group 1, if any, is the secret of the rule `custom-n`."""
     keys: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
 
@@ -308,7 +294,6 @@ BUILT_IN: Final = RedactionRules()
 
 
 def _why_refused(pattern: str) -> str:
-    """Return what is wrong with a user's pattern, or an empty string."""
     reason = refusal_of(pattern)
     if reason.startswith("invalid perl operator"):
         reason += ", as nothing can be looked at without being matched (a group is the secret)"
@@ -322,13 +307,7 @@ def _is_builtin(folded: str) -> bool:
 
 
 class Name(NamedTuple):
-    """What the name of a value tells.
-
-    Attributes:
-        folded: the name, folded.
-        rule: the rule that makes the value a secret, whatever it is, or an empty string.
-        ambiguous: what the value has to be if it is a secret, or None.
-    """
+    """What the name of a value tells."""
 
     folded: str
     rule: str
@@ -352,17 +331,9 @@ class Mark:
 
 
 class ActiveRules:
-    """The rules of one recording: the table without what is disabled, and the user's own.
-
-    Attributes:
-        shapes: rows of the table.
-        custom: the user's patterns.
-        keys: the user's member names, folded.
-        disabled: names of the rules that are switched off.
-    """
+    """The rules of one recording: the table without what is disabled, and the user's own."""
 
     def __init__(self, rules: RedactionRules) -> None:
-        """Apply what a user changes to the table."""
         self.disabled = set(rules.disabled) & RULE_NAMES
         self.shapes = tuple(rule for rule in RULES if rule.name not in self.disabled)
         self.custom = tuple(
@@ -411,14 +382,12 @@ class ActiveRules:
 
     @property
     def _stems(self) -> str:
-        """The names, in any spelling, without those that end with another one of them."""
         names = {*NAMES, *AMBIGUOUS, "pw", *self.keys}
         ends = [name for name in names if not any(n != name and name.endswith(n) for n in names)]
         return "|".join("[_-]?".join(map(_spelled, name)) for name in sorted(ends))
 
     @cached_property
     def _markers(self) -> _Markers:
-        """The markers of shapes and of names, which are looked for in one walk."""
         named = rf"(?i)(?:{self._stems})(?:\\*[\"'])?(?:\s|\\+[nrt]|[:=,}}|;])"
         markers = [
             (named, Mark.NAME),
@@ -452,7 +421,6 @@ class ActiveRules:
 
 
 def _spelled(char: str) -> str:
-    """Return a pattern for a character of a name: other text than ASCII has many spellings."""
     if char.isascii():
         return str(re2.escape(char))
     each = {char.lower(), char.upper()}
@@ -465,7 +433,6 @@ class _Markers:
     """Tells in one walk through a text which of many patterns it contains."""
 
     def __init__(self, markers: Sequence[tuple[str, int]]) -> None:
-        """Compile the patterns, each of which comes with what it stands for."""
         self._rows = [row for _, row in markers]
         self._set = re2.Set.SearchSet(quiet_options())
         for marker, _ in markers:
@@ -473,5 +440,4 @@ class _Markers:
         self._set.Compile()
 
     def __call__(self, raw: bytes) -> set[int]:
-        """Return what the patterns stand for that a text contains."""
         return {self._rows[index] for index in self._set.Match(raw) or ()}

@@ -69,13 +69,7 @@ def renumber(raw: bytes, number: Callable[[str, str], int | str | None]) -> byte
 @overload
 def renumber(raw: str, number: Callable[[str, str], int | str | None]) -> str: ...
 def renumber(raw: bytes | str, number: Callable[[str, str], int | str | None]) -> bytes | str:
-    """Put numbers in the place of the tokens of placeholders: `<rule:TOKEN>` to `<rule:1>`.
-
-    Args:
-        raw: any bytes or text; what has the form of a placeholder but not the name of a rule stays.
-        number: returns the number, or another token, for a rule and a token, or None for text that
-            only looks like a placeholder and stays; it is asked from left to right.
-    """
+    """Put numbers in the place of the tokens of placeholders: `<rule:TOKEN>` to `<rule:1>`."""
     if isinstance(raw, bytes):
         return renumber(raw.decode("latin-1"), number).encode("latin-1")
     if not any(mark in raw for mark in _BEGINNINGS):
@@ -159,12 +153,7 @@ def reveal(raw: bytes, surrogate_of: Callable[[str], str | None]) -> bytes:
 
 
 def reveal_in_json(raw: bytes, states: Mapping[str, str]) -> bytes:
-    """Replace sealed hashes in a JSON text by recorded states, which may be any text.
-
-    Args:
-        raw: the JSON text.
-        states: the recorded state or session id by the hash of the live one.
-    """
+    """Replace sealed hashes in a JSON text by recorded states, which may be any text."""
 
     def spelled(sha256: str) -> str | None:
         state = states.get(sha256)
@@ -181,13 +170,7 @@ def reveal_text(text: str, surrogate_of: Callable[[str], str | None]) -> str:
 
 
 def state_surrogate(call_sha256: str, occurrence: int, turn: int) -> str:
-    """Return the surrogate of the state that an ask issued.
-
-    Args:
-        call_sha256: hash of the interaction's call key.
-        occurrence: which interaction with this call key, from 1.
-        turn: the ask's turn, from 1; 0 for a state that no recorded ask issued.
-    """
+    """Return the surrogate of the state that an ask issued."""
     return f"mrtr-state:{call_sha256[:16]}:{occurrence}:{turn}"
 
 
@@ -203,22 +186,12 @@ def session_surrogate(number: int) -> str:
 
 
 def event_surrogate(session: int, index: int) -> str:
-    """Return the surrogate of the id of an event.
-
-    Args:
-        session: the number of its session; 0 where it has none.
-        index: which of the events with an id in this session, from 1.
-    """
+    """Return the surrogate of the id of an event."""
     return f"mrtr-event:{session}:{index}"
 
 
 def elicitation_surrogate(session: int, index: int) -> str:
-    """Return the surrogate of the id that a server made up for a question.
-
-    Args:
-        session: the number of its session; 0 where it has none.
-        index: which of the elicitations with such an id in this session, from 1.
-    """
+    """Return the surrogate of the id that a server made up for a question."""
     return f"mrtr-elicitation:{session}:{index}"
 
 
@@ -241,10 +214,6 @@ def seal_answers(body: bytes, is_sealed: _IsSealed = looks_sealed) -> bytes:
 
     Answers are what a retry has, and the result of a response that a client posts. They are
     written anew, which costs nothing: requests are matched, never played back.
-
-    Args:
-        body: the body of a request.
-        is_sealed: tells which text is a sealed answer already, and stays.
     """
     if not any(marker in body for marker in _MARKERS):
         return body
@@ -269,7 +238,6 @@ def seal_answers(body: bytes, is_sealed: _IsSealed = looks_sealed) -> bytes:
 
 
 def _answers_at(message: Any) -> tuple[MemberPath, ...]:
-    """Return where a message may have answers, whichever of several members of a name counts."""
     if not isinstance(message, dict):
         return ()
     is_response = "jsonrpc" in message and "method" not in message
@@ -277,7 +245,6 @@ def _answers_at(message: Any) -> tuple[MemberPath, ...]:
 
 
 def _with_sealed_answers(message: Any, is_sealed: _IsSealed) -> Any:
-    """Return a message of a batch with what it answers sealed."""
     for path in _answers_at(message):
         *outer, name = path
         members = message.get(outer[0]) if outer else message
@@ -288,7 +255,6 @@ def _with_sealed_answers(message: Any, is_sealed: _IsSealed) -> Any:
 
 
 def _sealed(path: MemberPath, answers: Any, is_sealed: _IsSealed) -> Any:
-    """Return the answers at a path with hashes of their values."""
     if path == ANSWERS_PATH and isinstance(answers, dict):
         return {key: _sealed_answer(answer, is_sealed) for key, answer in answers.items()}
     if path == ANSWERS_PATH and isinstance(answers, list):
@@ -298,7 +264,6 @@ def _sealed(path: MemberPath, answers: Any, is_sealed: _IsSealed) -> Any:
 
 
 def _sealed_item(item: Any, is_sealed: _IsSealed) -> Any:
-    """Return an answer of the dialect that lists them, each with the id of what it answers."""
     if isinstance(item, dict) and isinstance(item.get("id"), str):
         rest = {name: value for name, value in item.items() if name != "id"}
         return {"id": item["id"], **_sealed_members(rest, {"value"}, _sealed_answer, is_sealed)}
@@ -306,7 +271,6 @@ def _sealed_item(item: Any, is_sealed: _IsSealed) -> Any:
 
 
 def _sealed_answer(answer: Any, is_sealed: _IsSealed) -> Any:
-    """Return an answer as its hash, or of an elicitation as its action and hashes."""
     if isinstance(answer, dict) and answer.get("action") in _ACTIONS:
         rest = {name: value for name, value in answer.items() if name != "action"}
         return {
@@ -322,7 +286,6 @@ def _sealed_members(
     seal: Callable[[Any, _IsSealed], Any],
     is_sealed: _IsSealed,
 ) -> dict[str, Any]:
-    """Return members with their values sealed; a name that is not known is the client's own."""
     return {
         name if name in known else _hashed(name, is_sealed): seal(value, is_sealed)
         for name, value in members.items()
@@ -331,7 +294,6 @@ def _sealed_members(
 
 
 def _hashed(value: Any, is_sealed: _IsSealed) -> Any:
-    """Return a value as its hash; what has been sealed stays as it is."""
     if value is None or (isinstance(value, str) and is_sealed(value)):
         return value
     return _answer_hash(canonical(value, without_null=True))
@@ -356,13 +318,7 @@ _PLAIN_MEMBER = re.compile(rb'"%b"[\s\x1c-\x1f]*:[\s\x1c-\x1f]*"([^"]*+)' % _MEM
 
 
 class StatePlace(NamedTuple):
-    """A state that stands under `requestState`.
-
-    Attributes:
-        span: where its spelling stands.
-        state: the state itself.
-        spell: turns what replaces it into the spelling that this place needs.
-    """
+    """A state that stands under `requestState`."""
 
     span: Span
     state: str
@@ -380,12 +336,7 @@ def _has_escaped_letter(raw: bytes) -> bool:
 
 
 def find_states(raw: bytes) -> list[StatePlace]:
-    """Return the strings under `requestState`, at any depth, and in JSON in a string too.
-
-    Args:
-        raw: JSON, also several texts, or one that is cut off; in other text whatever looks like a
-            member of JSON counts.
-    """
+    """Return the strings under `requestState`, at any depth, and in JSON in a string too."""
     if not may_have_states(raw):
         return []
     if b"\\" not in raw and raw.isascii():
@@ -411,7 +362,6 @@ def find_states(raw: bytes) -> list[StatePlace]:
 
 
 def _spell(text: str, times: int = 1) -> str:
-    """Spell a text inside a JSON string, or in JSON in such a string."""
     for _ in range(times):
         text = encode_basestring_ascii(text)[1:-1]
     return text

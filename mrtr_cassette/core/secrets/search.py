@@ -165,7 +165,6 @@ class _JudgedText:
         self._bare_end = 0
 
     def finds(self, marks: Collection[int]) -> Iterator[Find]:
-        """Yield what is secret, in no order."""
         flat = self._flat.encode("latin-1")
         for rule in self._rules.likely(marks):
             for start, end in rule.spans(flat):
@@ -199,7 +198,6 @@ class _JudgedText:
         )
 
     def _name_at(self, start: int, end: int, *, has_spaces: bool) -> tuple[Name, int]:
-        """Return what the whole name tells of which RE2 found the end, and where it begins."""
         if has_spaces or self._flat[start - 1 : start] not in _AROUND_NAMES:
             chunk = self._flat[max(0, start - _LONGEST_NAME) : start]
             before = chunk.rstrip(_NAME_CHARS + " " if has_spaces else _NAME_CHARS)
@@ -212,7 +210,6 @@ class _JudgedText:
     # A name, a sign and a value
 
     def _given_by_sign(self, raw: bytes) -> Iterator[Find]:
-        """Yield what names are given in JSON, settings, headers, parameters and code."""
         flat, at = self._flat, 0
         for match in self._rules.named.finditer(raw):
             (start, end), after = match.span(1), match.end()
@@ -231,7 +228,6 @@ class _JudgedText:
                 at = max(at, find.end)
 
     def _member(self, name: Name, start: int, at: int, depth: int) -> Iterator[Find]:
-        """Yield the secrets in the value of a member of JSON in so many strings."""
         flat = self._flat
         if value := self._scalar(at, depth):
             yield from self._decided(name, value, start)
@@ -251,7 +247,6 @@ class _JudgedText:
                     yield from self._decided(name, value, None)
 
     def _scalar(self, at: int, depth: int) -> Find | None:
-        """Return the string or the number of JSON that stands at an offset."""
         if number := _NUMBER.match(self._flat, at):
             return Find(*number.span(1), "", number[1], "\\" * depth + '"')
         opened = _OPENING.match(self._flat, at)
@@ -276,7 +271,6 @@ class _JudgedText:
         yield from self._secret(rule, value)
 
     def _object_around(self, start: int, end: int) -> str:
-        """Return what stands around in the same object, without what is nested in it."""
         before, after = self._flat[max(0, start - _WINDOW) : start], self._flat[end : end + _WINDOW]
         while (fewer := _NESTED.sub("", before)) != before:
             before = fewer
@@ -285,7 +279,6 @@ class _JudgedText:
         return _BRACE.split(before)[-1] + _BRACE.split(after, maxsplit=1)[0]
 
     def _secret(self, rule: str, value: Find) -> Iterator[Find]:
-        """Yield what is secret of a value under a name with a rule."""
         named = in_named(rule, value.plain, self._rules.disabled) if rule and value.plain else None
         if named is not None:
             start = value.start + named.start
@@ -297,7 +290,6 @@ class _JudgedText:
             yield Find(start, value.end, rule, named.plain, value.quote, value.in_url)
 
     def _assigned(self, name: Name, start: int, end: int, at: int, closing: str) -> Iterator[Find]:
-        """Yield the secret that text outside JSON gives to a name."""
         flat = self._flat
         sign = "=>" if flat.startswith("=>", at - 2) else flat[at - 1]
         before = flat[start - 1 : start] if start else ""
@@ -325,7 +317,6 @@ class _JudgedText:
             yield from self._secret(rule, value._replace(in_url=True) if in_url else value)
 
     def _parameter(self, name: Name, start: int, at: int) -> Iterator[Find]:
-        """Yield the value of a parameter of a URL or a form."""
         flat, kind = self._flat, self._kind
         text = flat if kind == "text" else self._text
         end = _PARAMETER[kind].match(text, at).end()  # type: ignore[union-attr]
@@ -346,7 +337,6 @@ class _JudgedText:
     def _on_line_of_its_own(
         self, name: Name, start: int, at: int, sign: str, *, is_spaced: bool
     ) -> Find | None:
-        """Return a value that is all that follows in a line, as in YAML and ini files, or None."""
         before = self._flat[max(0, start - 64) : start].removesuffix("export ").removesuffix("- ")
         if before.rstrip(" \t")[-1:] not in _BEFORE_LINE:
             return None
@@ -368,7 +358,6 @@ class _JudgedText:
         return Find(at, at + len(given), "", as_text(undo_json(given)))
 
     def _value_after(self, at: int) -> Find | None:
-        """Return the value that begins at an offset: in quotes, or up to a delimiter."""
         flat = self._flat
         opened = _OPENING.match(flat, at)
         if opened is not None and opened.start(1) == at:
@@ -402,7 +391,6 @@ class _JudgedText:
     # A name and a value side by side
 
     def _given_beside(self, raw: bytes) -> Iterator[Find]:
-        """Yield the values of objects and of lines that have the name as another value."""
         flat = self._flat
         for match in self._rules.beside.finditer(raw):
             name, start = self._name_at(*match.span(2), has_spaces=False)
@@ -416,7 +404,6 @@ class _JudgedText:
                 yield from self._decided(name, value, start)
 
     def _columns(self, raw: bytes) -> Iterator[Find]:
-        """Yield the values in columns of CSV and of Markdown under a line of names."""
         flat, at = self._flat, 0
         while match := self._rules.heading.search(raw, at):
             start, end = match.span(match.lastindex)
@@ -458,7 +445,6 @@ def _counts(value: str) -> bool:
 
 
 def _is_meant(given: Find, at: int, sign: str, closing: str, *, is_spaced: bool) -> bool:
-    """Tell whether a value in text is a secret and not a word, a type or a template."""
     value = given.plain
     if not _counts(value):
         return False
@@ -598,7 +584,6 @@ class Search:
                 yield find._replace(in_url=True)
 
     def _in_base64(self, text: str, depth: int) -> Iterator[Find]:
-        """Find text in base64 that has a secret, which is one as a whole."""
         raw = text.encode("latin-1")
         end = 0
         for start, stop in long_words(raw, _BASE64, _SHORTEST_BASE64):
@@ -613,7 +598,6 @@ class Search:
 
 
 def _without_exempt(text: str, finds: list[Find]) -> Iterator[Find]:
-    """Leave out finds in the places of a message that replay handles by itself."""
     whole: list[Span] | None = None
     in_line: list[Span] = []
     line_end = 0
@@ -643,7 +627,6 @@ def _exempt_spans(text: str, start: int, end: int) -> list[Span]:
 
 
 def _lines_of(text: str, *, is_stream: bool) -> Iterator[tuple[int, int]]:
-    """Yield the texts in which a user's patterns are looked for: of a stream, values of fields."""
     if is_stream:
         yield from (line.span(1) for line in _FIELD.finditer(text))
     else:
@@ -651,7 +634,6 @@ def _lines_of(text: str, *, is_stream: bool) -> Iterator[tuple[int, int]]:
 
 
 def _in_one_string(text: str, find: Find) -> Find | None:
-    """Return a find up to the end of the string of JSON in which it begins: JSON stays JSON."""
     quote = BARE_QUOTE.search(text, find.start, find.end)
     if quote is None:
         return find
@@ -661,7 +643,6 @@ def _in_one_string(text: str, find: Find) -> Find | None:
 
 
 def _of_lines(text: str, find: Find) -> Find:
-    """Return a find in an event stream as one of the data, which may go over several lines."""
     spelled = text[find.start : find.end]
     return find._replace(plain=_DATA.sub("\n", spelled)) if _DATA.search(spelled) else find
 
@@ -672,13 +653,11 @@ def _shifted(finds: Iterable[Find], by: int) -> Iterator[Find]:
 
 
 def _mapped_back(decoded: Decoded, finds: Iterable[Find]) -> Iterator[Find]:
-    """Yield finds of a decoded text as those of the text that spells it."""
     for find in finds:
         yield find._replace(start=decoded.source(find.start), end=decoded.source(find.end))
 
 
 def _beside_placeholders(text: str, finds: Iterable[Find]) -> Iterator[Find]:
-    """Leave out what a placeholder covers or cuts: it is what stands for a secret."""
     placed = [match.span() for match in PLACEHOLDER.finditer(text)]
     starts = [start for start, _ in placed]
     for find in finds:
@@ -692,7 +671,6 @@ def _beside_placeholders(text: str, finds: Iterable[Find]) -> Iterator[Find]:
 
 
 def _without_overlaps(text: str, finds: list[Find]) -> list[Find]:
-    """Return finds in order: the wider one of two in one place, and two that overlap as one."""
     finds.sort(key=lambda find: (find.start, -find.end))
     kept: list[Find] = []
     for find in finds:

@@ -18,10 +18,6 @@ _HUGE_REPETITION = re.compile(r"(?<!\\)\{\d{5,}(?:,\d*)?\}|(?<!\\)\{\d*,\d{5,}\}
 def compiled(pattern: str, *, is_text: bool = False) -> Any:
     """Compile a pattern by RE2.
 
-    Args:
-        pattern: the pattern.
-        is_text: it speaks of characters; otherwise of bytes, which is all that ASCII needs.
-
     Raises:
         re2.error: RE2 refuses it.
         UnicodeEncodeError: it has a lone surrogate.
@@ -73,20 +69,15 @@ _LEAST = 20
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One shape of secret; several rows of the table may share a name.
-
-    Attributes:
-        name: what stands before the colon of its placeholders.
-        pattern: finds it, by RE2; the secret is the group that took part, or all of the match.
-        markers: patterns; every text with a match has a match of one of them too.
-        needs: what else a secret is, matched at its beginning; None for nothing.
-        is_custom: a user wrote it.
-    """
+    """One shape of secret; several rows of the table may share a name."""
 
     name: str
     pattern: str
+    """For RE2; the secret is the group that took part, or all of the match."""
     markers: tuple[str, ...]
+    """Every text with a match has a match of one of these too."""
     needs: re.Pattern[bytes] | None = None
+    """What else a secret is, matched at its beginning."""
     is_custom: bool = False
 
     def spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
@@ -131,15 +122,6 @@ def custom_rule(number: int, pattern: str) -> Rule:
 def _token(
     name: str, beginnings: str, pattern: str, needs: bytes | None = None, *, ends: str = ""
 ) -> Rule:
-    """Return the row of a token that is known by its beginning.
-
-    Args:
-        name: the rule.
-        beginnings: literals, one of which begins each match.
-        pattern: the token, at least 20 characters.
-        needs: what else it is.
-        ends: the characters that can't follow it, as a class has them.
-    """
     # After a letter or a digit it is the inside of a word: `task-…` contains no `sk-…`.
     bounded = rf"(?:^|[^A-Za-z0-9])({pattern})"
     if ends:
@@ -152,7 +134,6 @@ def _token(
 
 
 def _shape(name: str, markers: str, pattern: str, needs: bytes | None = None) -> Rule:
-    """Return the row of a secret that is known by the text around it; its markers are literals."""
     escaped = tuple(f"(?i){_literal(marker)}" for marker in markers.split(","))
     return Rule(name, pattern, escaped, needs=_check(needs))
 
@@ -166,7 +147,6 @@ def _check(needs: bytes | None) -> re.Pattern[bytes] | None:
 
 
 def _named(name: str, names: str) -> tuple[Rule, ...]:
-    """Return the rows of what XML, multipart forms and the fields of HTML have under some names."""
     names = f"(?i:{names})"
     field = rf"(?:name|key|id)=(?:\\*[\"'])?{names}(?:\\*[\"'])?"
     tag = r"<(?:input|meta|add|property|param|entry|setting)\s(?:[^<>]*\s)?"
@@ -188,7 +168,6 @@ def _named(name: str, names: str) -> tuple[Rule, ...]:
 
 
 def _option(name: str, names: str, needs: bytes) -> Rule:
-    """Return the row of what follows an option of a command line."""
     return Rule(
         name,
         rf"(?:^|[\s\"'])--(?:\w{{1,32}}-)?(?:{names})[ \t]{{1,4}}"
@@ -202,7 +181,6 @@ _NO_TEMPLATE = rb"(?![$%]?\{|\$|<|[?:%*]|\W*$)"
 
 
 def _argument(name: str, command: str, option: str, needs: bytes = _NO_TEMPLATE) -> Rule:
-    """Return the row of an argument of a common command, which is written after an option."""
     return _shape(
         name,
         command.partition(" ")[0].strip("(?:)").partition("|")[0],

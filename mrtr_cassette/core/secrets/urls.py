@@ -57,7 +57,6 @@ def credentials_in(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _of_database(rest: str) -> Iterator[tuple[int, int]]:
-    """Yield the password of a database's URL, whose path has no `@`."""
     path, _, _ = rest.partition("?")
     userinfo, has_host, _ = (path if "@" in path else rest).rpartition("@")
     user, colon, password = userinfo.partition(":")
@@ -68,7 +67,6 @@ def _of_database(rest: str) -> Iterator[tuple[int, int]]:
 
 
 def _before_host(rest: str) -> Iterator[tuple[int, int]]:
-    """Yield what is secret in that part of a URL that follows the scheme."""
     authority = _AUTHORITY.match(rest)
     end = authority.end() if authority else 0
     userinfo, has_host, host = rest[:end].rpartition("@")
@@ -93,5 +91,4 @@ def _before_host(rest: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_token(user: str) -> bool:
-    """Tell whether what stands in the place of a user's name is none."""
     return looks_random(user) or _TOKEN.fullmatch(user) is not None

@@ -1,8 +1,4 @@
-"""Values for one exchange over HTTP or a pipe, and which of its headers a cassette keeps.
-
-Rule: a header is kept only if it changes what a client or a server does, and never a credential.
-Source: RFC 9110; MCP 2026-07-28, basic, "Transports".
-"""
+"""Values for one exchange over HTTP or a pipe, and which of its headers a cassette keeps."""
 
 from __future__ import annotations
 
@@ -88,13 +84,7 @@ class End(Enum):
 
 
 class Piece(NamedTuple):
-    """Bytes of a body that arrived together; one event of an event stream, one line of a pipe.
-
-    Attributes:
-        raw: the bytes.
-        at_ms: milliseconds since the recording began.
-        after: how many requests the proxy had received by then.
-    """
+    """Bytes of a body that arrived together; one event of an event stream, one line of a pipe."""
 
     raw: bytes
     at_ms: float
@@ -103,14 +93,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request, or what a client says in one line.
-
-    Attributes:
-        method: the HTTP method.
-        target: path with query, as it came.
-        headers: names and values, as they came.
-        body: all bytes.
-    """
+    """One HTTP request, or what a client says in one line."""
 
     method: str
     target: str
@@ -197,11 +180,7 @@ def is_event_stream(headers: Headers) -> bool:
 
 
 def kept_request_headers(headers: Headers, named: frozenset[str] = frozenset()) -> Headers:
-    """Return those headers of a request that a cassette keeps: of `Authorization` only the name.
-
-    Args:
-        named: lower-case names of the headers that the user wants kept too.
-    """
+    """Return those headers of a request that a cassette keeps: of `Authorization` only the name."""
     return tuple(
         (name, "" if name.lower() in CREDENTIAL_HEADERS else value)
         for name, value in _kept(headers, _KEPT_OF_REQUESTS | named)
@@ -245,15 +224,7 @@ _SMALL = 16 * 1024 * 1024
 
 
 class ContentDecoder:
-    """Decodes `gzip` and `deflate`; a body in any other coding stays as it is.
-
-    Attributes:
-        coding: the coding in lower case; empty where there is none.
-        is_known: bodies in this coding are decoded.
-        failed: the bytes can't be decoded, or decode to more than the limit; what `decode` returns
-            is useless then.
-        is_bomb: the bytes decode to so much that somebody made them for that.
-    """
+    """Decodes `gzip` and `deflate`; a body in any other coding stays as it is."""
 
     def __init__(self, coding: str, limit_bytes: int = LARGEST_BODY) -> None:
         self._limit = limit_bytes
@@ -331,11 +302,7 @@ def is_plain_ascii(raw: bytes) -> bool:
 
 
 def why_unread(message: Request | Response) -> str:
-    """Return why the body of a message can't be read, as the rest of a sentence; empty if it can.
-
-    Args:
-        message: as it can be read, if it can.
-    """
+    """Return why the body of a message can't be read, as the rest of a sentence, or nothing."""
     coding = content_coding(message.headers)
     if isinstance(message, Response) and all(is_plain_ascii(piece.raw) for piece in message.pieces):
         is_readable = not coding or not any(piece.raw for piece in message.pieces)

@@ -1,9 +1,4 @@
-"""JSON as bytes: read exactly, compared exactly, changed by span.
-
-Rule: `splice` leaves every byte outside the replaced spans as it is: number spelling, key order,
-duplicate keys and escapes survive.
-Source: RFC 8259; numbers compare by exact decimal value (docs/matching.md).
-"""
+"""JSON as bytes (RFC 8259): read exactly, compared by exact decimal value, changed by span."""
 
 from __future__ import annotations
 
@@ -189,10 +184,6 @@ def canonical(value: Any, *, without_null: bool = False) -> str:
     """Return the text that two values share if and only if they are the same value.
 
     Keys are ordered by code point, numbers written by their exact decimal value.
-
-    Args:
-        value: as `parse` returns it.
-        without_null: leave out members that are null, at any depth.
     """
     if value is None:
         return "null"
@@ -241,10 +232,6 @@ def _write_canonical(value: Any, write: Callable[[str], None], *, without_null: 
 def find_spans(raw: bytes, paths: Collection[MemberPath]) -> dict[MemberPath, list[Span]]:
     """Return the spans of the values at some paths, every one of a duplicate key.
 
-    Args:
-        raw: one JSON text that `parse` reads.
-        paths: keys from the outermost object inwards; arrays are not entered.
-
     Raises:
         NotJsonError: `raw` is no JSON.
     """
@@ -271,7 +258,6 @@ def _collect_spans(
     at: MemberPath,
     spans: dict[MemberPath, list[Span]],
 ) -> int:
-    """Collect the spans of `paths` below the value at `index`; return the value's end."""
     depth = len(at)
     deeper = {path[depth] for path in paths if len(path) > depth}
     if at in paths or not deeper or text[index] != "{":
@@ -296,12 +282,7 @@ def _collect_spans(
 
 
 def splice(raw: bytes, replacements: Sequence[tuple[Span, bytes]]) -> bytes:
-    """Replace the bytes of each span, leaving all others.
-
-    Args:
-        raw: any bytes.
-        replacements: spans that don't overlap, in any order, and what to put there.
-    """
+    """Replace the bytes of each span, leaving all others."""
     if not replacements:
         return raw
     parts: list[bytes] = []
@@ -318,11 +299,6 @@ def replace_members(raw: bytes, at: MemberPath, members: Mapping[str, bytes | No
 
     A member that exists gets its new value in its place, every one of a duplicate key. A new one
     is added at the end.
-
-    Args:
-        raw: one JSON text that `parse` reads.
-        at: path of the object; every one of a duplicate key is changed.
-        members: the JSON text of each value by name; None removes the member.
 
     Raises:
         NotJsonError: `raw` is no JSON, or there is something other than an object at the path.
@@ -382,7 +358,6 @@ def item_spans(raw: bytes, of: Span) -> list[Span]:
 
 
 def _members_of(raw: bytes, of: Span) -> Iterator[_Member]:
-    """Yield the members of the object at a span."""
     text = raw.decode("latin-1")
     index = _skip_space(text, of.start + 1)
     while text[index] != "}":

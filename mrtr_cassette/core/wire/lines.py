@@ -1,8 +1,4 @@
-"""Lines on a pipe, and what a client says in one, as a request.
-
-Rule: however the bytes are cut into reads, the lines are the same, and together they are the bytes.
-Source: MCP 2026-07-28, basic, "Transports", stdio.
-"""
+"""Lines on a pipe, and what a client says in one, as a request (MCP 2026-07-28, stdio)."""
 
 from __future__ import annotations
 
@@ -17,12 +13,7 @@ _LINES: Final = re.compile(rb"[^\n]*\n|[^\n]+")
 
 
 class Line(NamedTuple):
-    """A line with its end, or a part of one that is too long to be kept.
-
-    Attributes:
-        raw: the bytes.
-        is_whole: it is a whole line; the last one of all may lack its end.
-    """
+    """A line with its end, or a part of one that is too long to be kept."""
 
     raw: bytes
     is_whole: bool = True
@@ -35,7 +26,6 @@ class LineFramer:
     """
 
     def __init__(self, longest: int) -> None:
-        """Begin before the first line; `longest` is the most bytes of a whole one."""
         self._longest = longest
         self._held: list[bytes] = []
         self._size = 0

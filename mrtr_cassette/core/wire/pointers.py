@@ -1,8 +1,4 @@
-"""Places in JSON values: where two of them differ, and leaving places out.
-
-Rule: values are compared by their canonical form, so that no spelling is a difference.
-Source: RFC 6901.
-"""
+"""Places in JSON values (RFC 6901): where two of them differ, and leaving places out."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Framing of Server-Sent Events, without losing a byte.
-
-Law: for every input and every way to cut it, the raw bytes of all events followed by what
-`finish` returns are the input, and the events don't depend on the cut.
-The relay does not wait for this module, so it may hold a trailing CR until the next byte shows
-whether an LF belongs to it.
-Source: WHATWG HTML, "Parsing an event stream".
-"""
+"""Frame Server-Sent Events without losing a byte (WHATWG HTML, "Parsing an event stream")."""
 
 from __future__ import annotations
 
@@ -26,13 +19,7 @@ _LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event: all its bytes, blank line included, and the text of its data.
-
-    Attributes:
-        raw: the bytes as they arrived, with comments and unknown fields.
-        data: the data lines joined by LF, or None where the event has no data line.
-        lines: for each data line its offset in `data` and its span in `raw`.
-    """
+    """One event: all its bytes, blank line included, and the text of its data."""
 
     raw: bytes
     data: bytes | None
@@ -54,11 +41,7 @@ def _offset(line: tuple[int, Span]) -> int:
 
 
 def read_event(raw: bytes, *, first: bool) -> Event:
-    """Read the data lines of one event.
-
-    Args:
-        first: the event begins its stream, where a byte order mark is no part of a line.
-    """
+    """Read the data lines of one event."""
     parts: list[bytes] = []
     lines: list[tuple[int, Span]] = []
     offset = 0
@@ -91,7 +74,6 @@ def retry_ms(raw: bytes) -> int | None:
 
 
 def _lines(raw: bytes, at: int) -> Iterator[tuple[int, bytes]]:
-    """Yield each line from `at` on: where it begins, and its bytes without its end."""
     if b"\r" not in raw:
         for line in raw[at:].split(b"\n"):
             yield at, line
@@ -134,7 +116,6 @@ class SseFramer:
         return events
 
     def _plain_events(self) -> list[bytes]:
-        """Cut off at once what consists of events that end in one blank line each, if all do."""
         pending = self._pending
         end = -1 if self._has_cr else pending.rfind(_BLANK, max(self._searched - 1, 0))
         # One that is blank altogether, or begins its stream, takes a closer look.
@@ -143,7 +124,6 @@ class SseFramer:
         return [event + _BLANK for event in self._cut(end + len(_BLANK))[:end].split(_BLANK)]
 
     def _event_end(self) -> int:
-        """Return where the first event ends, or 0 if it is incomplete; note what was searched."""
         pending, start = self._pending, _line_start(self._pending, first=self._first)
         if not self._has_cr:
             # Nearly every server ends lines by LF alone.
