@@ -22,7 +22,7 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 34_076,
+    "lines of the package": 33_613,
     "modules of the package": 137,
     "lines of tests": 50_746,
 }
