@@ -288,8 +288,7 @@ def _conclude(summary: ReplayReport, options: ReplayOptions, log: Log, report: P
 
 def _report(summary: ReplayReport, path: Path | None) -> None:
     """Write the report, and print misses as annotations under GitHub Actions."""
-    from mrtr_cassette.core.report.junit import junit
-    from mrtr_cassette.core.report.misses import annotation
+    from mrtr_cassette.core.report.ci import annotation, junit
     from mrtr_cassette.core.report.runs import summary_data
     from mrtr_cassette.shell.files.reports import REPORT, write_own
 

@@ -157,12 +157,11 @@ async def _verify(
 
 def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> None:
     """Write the reports, and print what fails as annotations under GitHub Actions."""
+    from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
     from mrtr_cassette.core.report.comparison import (
-        verification_annotations,
         verification_data,
         verification_markdown,
     )
-    from mrtr_cassette.core.report.junit import verification_junit
     from mrtr_cassette.shell.files.reports import REPORT, write_own
 
     if os.environ.get("GITHUB_ACTIONS") == "true":

@@ -18,7 +18,6 @@ from mrtr_cassette.core.compare.conversations import (
 from mrtr_cassette.core.compare.values import VERDICTS, Change
 from mrtr_cassette.core.drive.ignoring import Learned
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
-from mrtr_cassette.core.report.wording import annotation_line
 from mrtr_cassette.errors import SHOWN_CHARS, counted, printable, printable_lines, shorten
 
 Paint = Callable[[Mark, str], str]
@@ -377,17 +376,3 @@ def verification_markdown(verifications: Sequence[Verification]) -> str:
 def _plain(text: str) -> str:
     """Return a text that Markdown takes as it is."""
     return "".join(f"\\{char}" if char in "\\`*_{}[]<>#|~" else char for char in text)
-
-
-def verification_annotations(verification: Verification) -> list[str]:
-    """Return what GitHub Actions shows beside the cassette's file."""
-    lines = []
-    for each in verification.failures:
-        changes = [f"{change.pointer or '/'} {change.verdict}" for _, change in each.changes]
-        facts = (
-            "; ".join([*([printable(each.reason)] if each.reason else []), *changes])
-            or each.verdict
-        )
-        title = f"#{each.number} {each.call}: {each.verdict}"
-        lines.append(annotation_line(verification.cassette, title, shorten(facts or each.verdict)))
-    return lines

@@ -20,7 +20,6 @@ from mrtr_cassette.core.protocol.calls import Call, session_of
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.messages import Via, messages_in
-from mrtr_cassette.core.report.wording import arguments_json
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import counted, printable, shorten
@@ -155,6 +154,13 @@ class CassetteDetails:
     redacts: bool
     seals_answers: bool
     interactions: tuple[Interaction, ...]
+
+
+def arguments_json(call: Call) -> str | None:
+    """Return the canonical text of a call's arguments, or None where it has none."""
+    params = call.arguments
+    arguments = params.get("arguments") if isinstance(params, dict) else None
+    return None if arguments is None or not call.is_rpc else canonical(arguments)
 
 
 def details_of(cassette: Cassette) -> CassetteDetails:

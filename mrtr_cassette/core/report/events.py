@@ -19,8 +19,7 @@ from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
 from mrtr_cassette.core.replay.equivalence import SeveralAnswers, listed
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.player import Play
-from mrtr_cassette.core.report.misses import recorded_ask
-from mrtr_cassette.core.report.wording import answering_text
+from mrtr_cassette.core.report.misses import answering_text, recorded_ask
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, counted, in_terms, printable

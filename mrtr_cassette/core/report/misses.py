@@ -13,16 +13,11 @@ import orjson
 
 from mrtr_cassette.core.drive.appending import Unrecorded
 from mrtr_cassette.core.protocol.calls import Call, read_call
-from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.protocol.dialect import Answers, InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.matching import ReplayEntry
-from mrtr_cassette.core.report.wording import (
-    annotation_line,
-    answering_text,
-    arguments_json,
-    printable_difference,
-)
+from mrtr_cassette.core.report.details import arguments_json
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference, pointer_path
@@ -205,6 +200,25 @@ def _request_text(call: Call) -> str:
     return f"{call.title}{shown}{answering}"
 
 
+def answering_text(answers: Answers, shown: Callable[[str], str] = printable) -> str:
+    """Name the keys that a retry answers, and say whether it echoes a request state."""
+    keys = ", ".join(shown(key) for key in sorted(answers.input_responses or {}))
+    text = f"answering {keys}" if keys else "answering nothing"
+    return text if answers.request_state is None else f"{text}, echoing a request state"
+
+
+def printable_difference(
+    difference: Difference, redacted: Callable[[str], str] = str
+) -> Difference:
+    """Return a difference as it is shown: pointer and values printable, each cut to a line."""
+    pointer, recorded, received = difference
+    return Difference(
+        printable(redacted(pointer)),
+        None if recorded is None else printable(redacted(shorten(recorded))),
+        None if received is None else printable(redacted(shorten(received))),
+    )
+
+
 def _ending_lines(differences: Sequence[Difference], other: str, fixes: Sequence[str]) -> list[str]:
     """Return how a report ends: what differs from the `other` value, and what can be done."""
     return [
@@ -252,11 +266,6 @@ def _nearest(miss: Miss, shown_as: Callable[[str], str]) -> Nearest | None:
         return None
     key = nearest.key if nearest.answers is None else nearest.answers.pending.key
     return Nearest(nearest.interaction, nearest.turn, shown_as(str(key)))
-
-
-def annotation(report: MissReport) -> str:
-    """Return a miss as a workflow command of GitHub Actions."""
-    return annotation_line(report.cassette, f"miss: {report.reason}", report.text)
 
 
 # Requests that appending could not record

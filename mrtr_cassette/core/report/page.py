@@ -2,38 +2,39 @@
 
 Rule: the policy allows the one style and the one script of the page, by hash, and nothing else. The
 page is whole without the script, which only finds and opens what is there. Nothing on it can be
-sent or followed: fields are disabled, a recorded URL is a text.
-Source: W3C Content Security Policy Level 3; MCP and house words: docs/glossary.md.
+sent or followed: fields are disabled, a recorded URL is a text. Every value of a template is text,
+which the template escapes; only `recorded` makes markup. A schema is a server's word: whatever it
+is, all that was answered is in a field.
+Source: W3C Content Security Policy Level 3; MCP 2026-07-28, `PrimitiveSchemaDefinition`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from base64 import b64encode
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from jinja2 import DictLoader, Environment, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from mrtr_cassette.core.compare.conversations import (
-    CassetteComparison,
-    InteractionComparison,
-    Stage,
-)
-from mrtr_cassette.core.report import forms, markup
+from mrtr_cassette.core.answers.checking import titled_choices
+from mrtr_cassette.core.compare.conversations import CassetteComparison, InteractionComparison
+from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.report.comparison import conclusion, shown_values
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, Stretch
 from mrtr_cassette.core.report.misses import MissReport
-from mrtr_cassette.core.report.runs import InteractionOutcome, Outcome, ReplayReport
-from mrtr_cassette.core.report.wording import json_text
+from mrtr_cassette.core.report.runs import ReplayReport
+from mrtr_cassette.core.report.text import json_text, message_lines
+from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, SEALED_ANSWER
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference
-from mrtr_cassette.errors import counted, shorten
+from mrtr_cassette.errors import counted, printable, shorten
 
 GENERATOR: Final = "mrtr-cassette view"
 """What a page says of itself; nothing else is ever overwritten by one."""
@@ -72,7 +73,6 @@ class View:
 def page(view: View, assets: Assets) -> Iterator[str]:
     """Yield a page in pieces, of which each but the last ends with a call."""
     interactions = view.details.interactions
-    misses = view.replay.misses if view.replay is not None else ()
     branches: dict[int, list[Interaction]] = defaultdict(list)
     for each in interactions:
         if each.branch is not None:
@@ -83,12 +83,11 @@ def page(view: View, assets: Assets) -> Iterator[str]:
         start=Markup(START),  # noqa: S704  all three are ours
         style=Markup(assets.style),  # noqa: S704
         script=Markup(assets.script),  # noqa: S704
-        misses=misses,
-        notes=_notes(misses, view),
+        misses=view.replay.misses if view.replay else (),
+        notes=_notes(view),
         sessions=timelines(interactions),
         branches=branches,
         outcomes={each.number: each for each in view.replay.interactions} if view.replay else {},
-        gone=_gone(view.earlier),
     ):
         pieces.append(piece)
         if piece.endswith(_END_OF_CALL):
@@ -97,50 +96,32 @@ def page(view: View, assets: Assets) -> Iterator[str]:
     yield "".join([*pieces, "\n"])
 
 
-def _gone(earlier: Earlier | None) -> list[Interaction]:
-    """Return the calls that only the earlier cassette has."""
-    if earlier is None:
-        return []
-    numbers = {each.recorded for each in earlier.comparison.interactions if each.received is None}
-    return [each for each in earlier.details.interactions if each.number in numbers]
-
-
 @cache
 def _template(texts: tuple[str, ...]) -> Template:
-    """Return the template of a page; its indentation is for those who read it."""
+    # The indentation of a template is for those who read it.
     lines = {
         name: "".join(line.strip() for line in source.splitlines())
         for name, source in zip(TEMPLATES, texts, strict=True)
     }
     environment = Environment(
-        loader=DictLoader(lines),
-        autoescape=True,
-        finalize=markup.plain,
-        undefined=StrictUndefined,
+        loader=DictLoader(lines), autoescape=True, finalize=_plain, undefined=StrictUndefined
     )
-    environment.globals["counted"] = counted
+    environment.globals |= {"counted": counted, "LONGEST_TEXT": _LONGEST_TEXT}
     environment.filters |= {
-        "answers": markup.answers_in_short,
-        "arguments": markup.arguments_in_short,
         "bars": _bars,
-        "blocks": markup.content_blocks,
         "canonical": canonical,
         "conclusion": conclusion,
-        "cut": markup.cut,
-        "ending": markup.ending,
+        "difference": _difference,
+        "fields": form_fields,
         "json": json_text,
-        "marks": _marks,
-        "name": _name,
-        "questions": forms.questions_of,
-        "recorded": markup.recorded,
-        "replaced": markup.replaced_in,
-        "scalars": markup.scalars_of,
-        "sharing": _sharing,
+        "listed_field": _listed_field,
+        "message": message_lines,
+        "pairs": _pairs,
+        "recorded": _recorded,
+        "replaced": _replaced_in,
         "shorten": shorten,
         "source": _source,
-        "stages": _stage_words,
-        "time": markup.shown_time,
-        "unasked": forms.unasked_in,
+        "time": shown_time,
         "waiting": _waiting_in_words,
     }
     return environment.get_template("page.html")
@@ -152,57 +133,184 @@ def _source(content: str) -> Markup:
     return Markup(f"'sha256-{digest}'")  # noqa: S704  its letters are those of Base64
 
 
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
+# Recorded values
 
-
-def _sharing(branches: Sequence[Interaction], call: Interaction, turn: int) -> list[Interaction]:
-    """Return the branches that share the ask of this turn."""
-    return [each for each in branches if each.branch == (call.number, turn)]
-
-
-def _marks(
-    call: Interaction,
-    branches: Sequence[Interaction],
-    outcome: InteractionOutcome | None,
-    notes: Sequence[Note],
-) -> list[str]:
-    """Return by what a reader may pick out a call."""
-    found = {
-        "asks": bool(call.turns),
-        "branches": bool(branches) or call.branch is not None,
-        "fails": call.final.kind in {"error", "failed result"},
-        "noted": bool(notes),
-        "unplayed": outcome is not None and outcome.outcome is not Outcome.PLAYED,
-    }
-    return [name for name, applies in found.items() if applies]
-
-
-# Misses and differences
-
-_STAGES: Final = {
-    "request": "The request",
-    "ask": "The question",
-    "answer": "The answer",
-    "result": "The result",
+_LONGEST_TEXT: Final = 20_000
+"""Characters of one value: a page has to stay quick, and `inspect` shows the rest."""
+_TAB: Final = 4
+_REPLACED: Final = re.compile(
+    rf"(?P<redacted>{re.sub(r'[?]P<[a-z]+>', '?:', PLACEHOLDER.pattern)})"
+    rf"|(?P<sealed>{SEALED_ANSWER.pattern}|mrtr-(?:state|session|event):[0-9a-f:]+"
+    r"|sha256:[0-9a-f]{64})",
+    re.ASCII,
+)
+"""What stands in a cassette for something else: for a secret, or for what is sealed."""
+_MARK: Final = Markup('<mark class="{}" title="{}">{}</mark>')
+_TITLES: Final = {
+    "redacted": "A secret stood here; the cassette has a placeholder.",
+    "sealed": "Sealed: the cassette has a surrogate or a hash.",
 }
 
 
-class TurnColumn(NamedTuple):
-    """The turn of one of two compared calls: `before` or `after`, its number and its id."""
+def _plain(value: Any) -> str:
+    """Return a value as text with nothing that is invisible or turns it round; markup as it is."""
+    if isinstance(value, Markup):
+        return value
+    text = "" if value is None else str(value)
+    if text.isprintable():
+        return text
+    return "\n".join(printable(line.expandtabs(_TAB)) for line in text.split("\n"))
 
-    side: str
-    call: Interaction
-    turn: int
-    place: str
+
+def _recorded(text: str) -> Markup:
+    """Return a recorded text as HTML in which what stands for something else is marked."""
+    if isinstance(text, Markup):
+        return text
+    parts: list[Markup] = []
+    end = 0
+    for match in _REPLACED.finditer(text):
+        kind = match.lastgroup or ""
+        parts.append(escape(_plain(text[end : match.start()])))
+        parts.append(_MARK.format(kind, _TITLES[kind], _plain(match[0])))
+        end = match.end()
+    return Markup("").join([*parts, escape(_plain(text[end:]))])
 
 
-class ChangedStage(NamedTuple):
-    """What differs at one point of a call: turns beside each other, and a table of differences."""
+def _replaced_in(text: str) -> str:
+    match = _REPLACED.search(text)
+    return (match and match.lastgroup) or ""
 
-    columns: Sequence[TurnColumn] = ()
-    caption: str = ""
-    differences: Sequence[Difference] = ()
+
+def _pairs(value: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return an object of short scalars as names and texts; nothing for any other."""
+    if any(isinstance(each, dict | list) for each in value.values()):
+        return []
+    texts = [(name, _text(each)) for name, each in value.items()]
+    is_short = all("\n" not in text and len(text) <= _LONGEST_TEXT for _, text in texts)
+    return texts if is_short else []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json_text(value)
+
+
+def shown_time(duration_ms: float) -> str:
+    """Return a duration as people say it."""
+    if duration_ms < 1:
+        return "under 1 ms"
+    if duration_ms < 1000:
+        return f"{duration_ms:.0f} ms"
+    if duration_ms < 60_000:
+        return f"{duration_ms / 1000:.1f} s"
+    minutes, seconds = divmod(round(duration_ms / 1000), 60)
+    return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
+
+
+# Forms
+
+_LONGEST_LINE: Final = 80
+_LIMITS: Final = {
+    "minimum": "at least",
+    "maximum": "at most",
+    "minLength": "characters: at least",
+    "maxLength": "characters: at most",
+    "minItems": "choices: at least",
+    "maxItems": "choices: at most",
+    "format": "format",
+    "pattern": "pattern",
+    "default": "default",
+}
+
+
+class Choice(NamedTuple):
+    """One of the values that a field may have; a chosen one is in the answer."""
+
+    label: str
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """A field of a form, with what a reader is told of it and the text that was put in."""
+
+    name: str
+    label: str
+    description: str
+    kind: Literal["one line", "lines", "check", "choice", "choices"]
+    helps: tuple[str, ...]
+    choices: tuple[Choice, ...]
+    value: str
+
+
+def form_fields(schema: Any, content: Any) -> list[FormField]:
+    """Return the fields of a `requestedSchema` with what was answered.
+
+    What was answered without being asked for comes last.
+    """
+    members = schema if isinstance(schema, dict) else {}
+    properties, required = members.get("properties"), members.get("required")
+    properties = properties if isinstance(properties, dict) else {}
+    required = required if isinstance(required, list) else []
+    answers = content if isinstance(content, dict) else {}
+    fields = [
+        _field(name, definition, answers, ("required",) if name in required else ())
+        for name, definition in properties.items()
+    ]
+    unasked = [name for name in answers if name not in properties]
+    return fields + [_field(name, {}, answers, ("not in the schema",)) for name in unasked]
+
+
+def _listed_field(definition: Mapping[str, Any], answer: Any) -> FormField:
+    """Return the one field of a question in the array dialect."""
+    key = str(definition.get("id", ""))
+    answers = {key: answer["value"]} if isinstance(answer, dict) and "value" in answer else {}
+    helps = () if definition.get("required", True) is False else ("required",)
+    return _field(key, {**definition, "type": definition.get("kind")}, answers, helps)
+
+
+def _field(
+    name: str, definition: Any, answers: Mapping[str, Any], helps: tuple[str, ...]
+) -> FormField:
+    facts = definition if isinstance(definition, dict) else {}
+    given = [answers[name]] if name in answers else []
+    value = _text(given[0]) if given else ""
+    choices = _choices(facts, given)
+    title, description, kind = (facts.get(each) for each in ("title", "description", "type"))
+    hints = [kind] if isinstance(kind, str) and kind not in {"string", "boolean", "array"} else []
+    hints += [
+        f"{words} {_text(facts[limit])}" for limit, words in _LIMITS.items() if limit in facts
+    ]
+    look: Literal["one line", "lines", "check", "choice", "choices"]
+    if choices:
+        is_several = kind == "array" and isinstance(facts.get("items"), dict)
+        look = "choices" if is_several else "choice"
+    elif kind == "boolean" and all(isinstance(each, bool) for each in given):
+        look = "check"
+    else:
+        look = "lines" if "\n" in value or len(value) > _LONGEST_LINE else "one line"
+    return FormField(
+        name,
+        label=title if isinstance(title, str) and title else name,
+        description=description if isinstance(description, str) else "",
+        kind=look,
+        helps=(*hints, *helps),
+        choices=choices,
+        value=value,
+    )
+
+
+def _choices(facts: Mapping[str, Any], given: list[Any]) -> tuple[Choice, ...]:
+    options = [(_text(value), title) for value, title in titled_choices(facts)]
+    if not options:
+        return ()
+    chosen = [_text(each) for each in (given[0] if given and isinstance(given[0], list) else given)]
+    choices = [Choice(label, option in chosen) for option, label in options]
+    # What was answered is shown, also where it was none of the choices.
+    offered = {option for option, _ in options}
+    return (*choices, *(Choice(text, is_chosen=True) for text in chosen if text not in offered))
+
+
+# Misses and differences
 
 
 class Note(NamedTuple):
@@ -212,7 +320,7 @@ class Note(NamedTuple):
         label: the note in short, for the row; `kind` is how it looks.
         number: of the miss, or of the call.
         first: the cassette that lacks the call.
-        earlier: the number of the call there.
+        change: what differs from `old`, the call of the first cassette.
     """
 
     label: str
@@ -220,66 +328,34 @@ class Note(NamedTuple):
     number: int
     miss: MissReport | None = None
     first: str = ""
-    earlier: int = 0
-    stages: Sequence[ChangedStage] = ()
+    change: InteractionComparison | None = None
+    old: Interaction | None = None
 
 
-def _notes(misses: Sequence[MissReport], view: View) -> dict[int, list[Note]]:
+def _notes(view: View) -> dict[int, list[Note]]:
     """Return what is noted of the calls of a cassette, by number."""
     notes: dict[int, list[Note]] = defaultdict(list)
-    for at, miss in enumerate(misses, start=1):
+    for at, miss in enumerate(view.replay.misses if view.replay else (), start=1):
         if miss.nearest is not None:
             notes[miss.nearest.interaction].append(Note(f"miss: {miss.reason}", "bad", at, miss))
-    earlier = view.earlier
-    if earlier is None:
+    if view.earlier is None:
         return notes
-    old = {each.number: each for each in earlier.details.interactions}
-    new = {each.number: each for each in view.details.interactions}
-    for each in earlier.comparison.interactions:
+    comparison = view.earlier.comparison
+    old = {each.number: each for each in view.earlier.details.interactions}
+    for each in comparison.interactions:
         number = each.received
         if number is None or each.mark == "=":
             continue
         if each.recorded is None:
-            first = earlier.comparison.recorded
-            notes[number].append(Note("added", "good", number, first=first))
+            note = Note("added", "good", number, first=comparison.recorded)
         else:
-            stages = tuple(_changed_stages(each.stages, old[each.recorded], new[number]))
-            notes[number].append(
-                Note(each.verdict, "bad", number, earlier=each.recorded, stages=stages)
-            )
+            note = Note(each.verdict, "bad", number, change=each, old=old[each.recorded])
+        notes[number].append(note)
     return notes
 
 
-def _stage_words(each: InteractionComparison) -> list[str]:
-    """Return where a changed call differs."""
-    return [f"{_STAGES[it.kind].lower()}{_of_turn(it)}" for it in each.stages if it.mark != "="]
-
-
-def _of_turn(stage: Stage) -> str:
-    return f" of turn {stage.turn}" if stage.turn else ""
-
-
-def _changed_stages(
-    stages: Sequence[Stage], old: Interaction, new: Interaction
-) -> Iterator[ChangedStage]:
-    """Yield what differs; the turns of both are counted on the way."""
-    place = f"c{new.number}"
-    at_old = at_new = 0
-    for stage in stages:
-        columns = []
-        if stage.kind == "ask":
-            at_old += stage.mark != "+"
-            at_new += stage.mark != "-"
-            if stage.mark != "+":
-                columns.append(TurnColumn("before", old, at_old, f"{place}a{at_old}"))
-            if stage.mark != "-":
-                columns.append(TurnColumn("after", new, at_new, f"{place}b{at_new}"))
-        if stage.mark == "~":
-            verdicts = ", ".join(dict.fromkeys(change.verdict for change in stage.changes))
-            rows = [Difference(change.pointer, *shown_values(change)) for change in stage.changes]
-            yield ChangedStage(columns, f"{_STAGES[stage.kind]}{_of_turn(stage)}: {verdicts}", rows)
-        elif stage.mark != "=":
-            yield ChangedStage(columns)
+def _difference(change: Change) -> Difference:
+    return Difference(change.pointer, *shown_values(change))
 
 
 # Time
@@ -343,23 +419,21 @@ class SessionTimeline(NamedTuple):
 
     session: str
     client: str
-    interactions: tuple[Interaction, ...]
+    interactions: Sequence[Interaction]
     axis: Axis
 
 
-def timelines(interactions: Sequence[Interaction]) -> list[SessionTimeline]:
-    """Return the sessions of a cassette, in the order in which they began."""
+def timelines(interactions: Sequence[Interaction]) -> Iterator[SessionTimeline]:
+    """Yield the sessions of a cassette, in the order in which they began."""
     by_session: dict[str, list[Interaction]] = {}
     for each in interactions:
         by_session.setdefault(each.session, []).append(each)
-    found = []
     for session, calls in by_session.items():
         client = next((each.client for each in calls if each.client), "")
         # The time of streams that only listen counts only where there is nothing else.
         timed = [each for each in calls if not each.listens and each.stretches] or calls
         axis = axis_of(stretch for each in timed for stretch in each.stretches)
-        found.append(SessionTimeline(session, client, tuple(calls), axis))
-    return found
+        yield SessionTimeline(session, client, calls, axis)
 
 
 def _bars(call: Interaction, axis: Axis) -> Iterator[tuple[str, str, str]]:
@@ -375,4 +449,4 @@ def _waiting_in_words(call: Interaction) -> str:
     totals = {"server": 0.0}
     for whose, start_ms, end_ms in call.stretches:
         totals[whose] = totals.get(whose, 0.0) + end_ms - start_ms
-    return ", ".join(f"{whose} {markup.shown_time(total)}" for whose, total in totals.items())
+    return ", ".join(f"{whose} {shown_time(total)}" for whose, total in totals.items())

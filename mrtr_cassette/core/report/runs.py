@@ -18,7 +18,7 @@ from mrtr_cassette.core.answers.rounds import CallTurn
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import Interaction
 from mrtr_cassette.core.report.misses import MissReport, report_of_miss
-from mrtr_cassette.core.report.wording import json_text
+from mrtr_cassette.core.report.text import json_text
 from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.errors import (
     LIBRARY_TERMS,

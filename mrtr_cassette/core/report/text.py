@@ -5,14 +5,14 @@ Source: Mermaid, "Sequence diagrams" and "Entity codes to escape characters".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.details import CassetteDetails, FinalResponse, Interaction, Turn
-from mrtr_cassette.core.report.wording import json_text
 from mrtr_cassette.core.wire.jsonbytes import canonical
-from mrtr_cassette.errors import counted, printable, printable_lines, shorten
+from mrtr_cassette.errors import counted, printable, printable_json, printable_lines, shorten
 
 _SHOWN_APART: Final = frozenset({"description", "id", "kind", "message", "mode"})
 """Members of a request for input that stand in its line, or in its message."""
@@ -250,3 +250,39 @@ def _answer(turn: Turn) -> str:
     if len(actions) == 1:
         return next(iter(actions.values()))
     return ", ".join(f"{key}: {action}" for key, action in actions.items()) or "retry"
+
+
+# JSON for people
+
+
+def json_text(value: Any) -> str:
+    """Return a JSON value for people: indented, its members in their order, all of it printable.
+
+    Args:
+        value: as `jsonbytes.parse` returns it.
+    """
+    parts: list[str] = []
+    _write_indented(value, parts.append, "\n")
+    return printable_json("".join(parts))
+
+
+def _write_indented(value: Any, write: Callable[[str], object], line_end: str) -> None:
+    inner = f"{line_end}  "
+    if isinstance(value, Mapping) and value:
+        separator = "{"
+        for key, member in value.items():
+            write(f"{separator}{inner}{json.dumps(key, ensure_ascii=False)}: ")
+            _write_indented(member, write, inner)
+            separator = ","
+        write(f"{line_end}}}")
+    elif isinstance(value, list) and value:
+        separator = "["
+        for item in value:
+            write(f"{separator}{inner}")
+            _write_indented(item, write, inner)
+            separator = ","
+        write(f"{line_end}]")
+    elif isinstance(value, str):
+        write(json.dumps(value, ensure_ascii=False))
+    else:
+        write(canonical(value))

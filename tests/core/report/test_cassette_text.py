@@ -33,9 +33,9 @@ from mrtr_cassette.core.report.text import (
     diagram,
     inspection_data,
     inspection_text,
+    json_text,
     review_text,
 )
-from mrtr_cassette.core.report.wording import json_text
 from mrtr_cassette.core.wire.jsonbytes import parse
 
 CALL = tool("deploy", env="prod")

@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrtr_cassette.core.report.details import Stretch
-from mrtr_cassette.core.report.forms import Choice, FormField, form_fields
-from mrtr_cassette.core.report.markup import shown_time
-from mrtr_cassette.core.report.page import axis_of
+from mrtr_cassette.core.report.page import Choice, FormField, axis_of, form_fields, shown_time
 from mrtr_cassette.core.wire.jsonbytes import parse
 
 
@@ -27,7 +25,7 @@ def test_field_has_what_its_schema_says() -> None:
     bags = {"type": "integer", "title": "Bags", "description": "To check in.", "minimum": 0}
     bags |= {"maximum": 3, "default": 1}
 
-    assert form_fields({"properties": {"x": bags}, "required": ["x"]}, {"y": True, "x": 2}) == (
+    assert form_fields({"properties": {"x": bags}, "required": ["x"]}, {"y": True, "x": 2}) == [
         FormField(
             name="x",
             label="Bags",
@@ -38,7 +36,7 @@ def test_field_has_what_its_schema_says() -> None:
             value="2",
         ),
         FormField("y", "y", "", "one line", ("not in the schema",), (), "true"),
-    )
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.report.junit import junit
+from mrtr_cassette.core.report.ci import junit
 from mrtr_cassette.core.report.runs import InteractionOutcome, ReplayReport, report_of_replay
 
 STATE = "state-of-the-server-0123456789"

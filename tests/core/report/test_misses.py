@@ -28,9 +28,9 @@ from mrtr_cassette.core.drive.appending import Unrecorded
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.report.ci import annotation
 from mrtr_cassette.core.report.misses import (
     MissesError,
-    annotation,
     miss_body,
     refusal_body,
     report_of_miss,

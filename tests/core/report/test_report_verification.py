@@ -14,15 +14,14 @@ from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.ignoring import Learned
 from mrtr_cassette.core.drive.recorded_script import TurnChange
 from mrtr_cassette.core.drive.verification import VerifiedInteraction, planned
+from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
 from mrtr_cassette.core.report.comparison import (
     Verification,
     exit_code_of,
-    verification_annotations,
     verification_data,
     verification_markdown,
     verification_text,
 )
-from mrtr_cassette.core.report.junit import verification_junit
 
 CHANGED = TurnChange(1, Change("question-changed", "/inputRequests/a", '"x"', None))
 NOTE = TurnChange(0, Change("surface-changed", "/tools/1", None, "{}", is_information=True))

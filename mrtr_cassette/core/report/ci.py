@@ -1,4 +1,4 @@
-"""The outcome of a replay, or of verifying, as JUnit XML, for tools that show test results.
+"""What a replay, or verifying, came to, for CI: JUnit XML, and annotations of GitHub Actions.
 
 Rule: the XML is well-formed, whatever a client or a server named things (XML 1.0, section 2.2): no
 character that `printable_json` leaves is one that XML can't hold.
@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 from mrtr_cassette.core.report.comparison import Verification, interaction_lines
+from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.core.report.runs import Outcome, ReplayReport, harmless_text
-from mrtr_cassette.errors import printable_json
+from mrtr_cassette.errors import printable, printable_json, shorten
 
 
 def junit(report: ReplayReport) -> bytes:
@@ -82,3 +83,38 @@ def _case(cassette: str, name: str, outcome: Outcome = Outcome.PLAYED) -> ET.Ele
     if outcome is not Outcome.PLAYED:
         ET.SubElement(case, "skipped", message=outcome.value)
     return case
+
+
+# Annotations
+
+
+def annotation(report: MissReport) -> str:
+    """Return a miss as a workflow command of GitHub Actions."""
+    return _annotation(report.cassette, f"miss: {report.reason}", report.text)
+
+
+def verification_annotations(verification: Verification) -> list[str]:
+    """Return what GitHub Actions shows beside the cassette's file."""
+    lines = []
+    for each in verification.failures:
+        facts = [printable(each.reason)] if each.reason else []
+        facts += [f"{change.pointer or '/'} {change.verdict}" for _, change in each.changes]
+        title = f"#{each.number} {each.call}: {each.verdict}"
+        text = shorten("; ".join(facts) or each.verdict)
+        lines.append(_annotation(verification.cassette, title, text))
+    return lines
+
+
+def _annotation(file: str, title: str, text: str) -> str:
+    shown = _escaped(printable(file), _IN_PROPERTY)
+    return (
+        f"::error file={shown},title={_escaped(title, _IN_PROPERTY)}::{_escaped(text, _IN_MESSAGE)}"
+    )
+
+
+_IN_MESSAGE = "%\r\n"
+_IN_PROPERTY = "%\r\n:,"
+
+
+def _escaped(text: str, characters: str) -> str:
+    return "".join(f"%{ord(char):02X}" if char in characters else char for char in text)
