@@ -22,9 +22,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 33_613,
-    "modules of the package": 137,
-    "lines of tests": 50_746,
+    "lines of the package": 33_298,
+    "modules of the package": 134,
+    "lines of tests": 50_743,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
