@@ -21,7 +21,7 @@ from yarl import URL
 from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.files.disk import reason_of
-from mrtr_cassette.shell.http.transport import MOST_HEADERS, RawHeaders, write_together
+from mrtr_cassette.shell.http.transport import MOST_HEADERS, RawHeaders
 
 _NEXT_ADDRESS_S = 0.25
 """Seconds after which the next address of a host is tried as well (RFC 8305, section 5)."""
@@ -138,7 +138,7 @@ class _Connection(asyncio.Protocol):
         self._has_no_body = is_head
         self._head_size = 0
         self._coming = asyncio.get_running_loop().create_future()
-        write_together(self._transport, head, body)
+        self._transport.write(head + body)
         try:
             return await self._coming
         except BaseException:
@@ -282,11 +282,7 @@ def _request_head(method: str, target: str, host: str, headers: Headers, size: i
 
 
 class Client:
-    """Sends requests to one origin over HTTP, as `transport.Upstream` has it.
-
-    Attributes:
-        kept: connections for the next requests.
-    """
+    """Sends requests to one origin over HTTP, as `transport.Upstream` has it."""
 
     def __init__(
         self, origin: URL, tls: ssl.SSLContext | None, connect_s: float, idle_s: float

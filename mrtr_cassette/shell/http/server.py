@@ -29,7 +29,6 @@ from mrtr_cassette.shell.http.transport import (
     RawHeaders,
     header_texts,
     render_head,
-    write_together,
 )
 
 _MOST_UNREAD = 256 * 1024
@@ -59,37 +58,24 @@ _TURNS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class RequestTimeouts:
-    """How long clients may take.
-
-    Attributes:
-        body_s: seconds in which a request's body has to come; one that is half sent holds memory.
-        idle_s: seconds a connection may wait for a whole request head, from its start or the last
-            response.
-        drain_s: seconds that requests under way have to end when serving ends; without, they are
-            cancelled.
-    """
+    """How many seconds clients may take."""
 
     body_s: float = 60.0
+    """For a request's body; one that is half sent holds memory."""
     idle_s: float = 75.0
+    """Until a whole request head has come, from the connection's start or the last response."""
     drain_s: float = 0.0
+    """For requests under way when serving ends; then they are cancelled."""
 
 
 REQUEST_TIMEOUTS: Final = RequestTimeouts()
 
 
 class HttpDownstream:
-    """A client that has sent the head of a request, as `transport.Downstream` has it.
+    """A client that has sent the head of a request.
 
     A response has the headers that it is given, and those that its framing needs: no date, no
     server and no content type that nobody sent.
-
-    Attributes:
-        target: path with query, as they came.
-        keep_alive: whether the connection goes on after the response.
-        received, sent: bytes of the request's and of the response's body so far.
-        has_come: whether the whole body of the request has come.
-        is_started: the head of the response has been sent.
-        began: when the request had come, where that is measured.
     """
 
     def __init__(
@@ -113,15 +99,20 @@ class HttpDownstream:
         self._largest = 0
         self._whole: asyncio.Future[None] | None = None
         self.received = 0
+        """Bytes of the request's body so far."""
         self.has_come = False
+        """The whole body of the request has come."""
         self._is_broken = False
         self._head = _NO_HEAD
         self._has_body = False
         self.is_started = False
+        """The head of the response has been sent."""
         self._is_chunked = False
         self.sent = 0
+        """Bytes of the response's body so far."""
         self.called = ""
         self.began = 0.0
+        """When the request had come, where that is measured."""
 
     # The request
 
@@ -263,21 +254,18 @@ class Meter(Protocol):
 
 @dataclass(slots=True)
 class Service:
-    """What the connections of one server have in common.
-
-    Attributes:
-        complain: takes a line about what could not be handled.
-        most: connections that may be open at once.
-        is_ending: no request is begun any more.
-    """
+    """What the connections of one server have in common."""
 
     answer: Answer
     complain: Callable[[str], None]
+    """Takes a line about what could not be handled."""
     meter: Meter | None
     idle_s: float
     most: int
+    """Connections that may be open at once."""
     connections: set[Connection] = field(default_factory=set)
     is_ending: bool = False
+    """No request is begun any more."""
     _has_warned: bool = False
 
     @property
@@ -303,13 +291,7 @@ class Service:
 
 
 class Connection(asyncio.Protocol):
-    """One connection of a client, and the request that is handled on it.
-
-    Attributes:
-        transport: where bytes are written.
-        task: handles the request under way; None between requests.
-        gone: is done when the connection is closed.
-    """
+    """One connection of a client, and the request that is handled on it."""
 
     transport: asyncio.Transport
 
@@ -344,7 +326,7 @@ class Connection(asyncio.Protocol):
         """
         if self.transport.is_closing():
             raise ConnectionResetError("the client is gone")
-        write_together(self.transport, first, rest)
+        self.transport.write(first + rest)
         if self._room is not None:
             await self._room
 
@@ -629,11 +611,8 @@ async def serving(
 ) -> AsyncIterator[None]:
     """Serve `handler` for every method and path until the block ends.
 
-    Requests under way when it ends are cancelled, once they had the time to end, and awaited.
-
-    Args:
-        log: takes a line for each request that could not be handled.
-        meter: told of each request; None where nobody counts.
+    `log` takes a line for each request that could not be handled. Requests under way when the block
+    ends are cancelled, once they had the time to end, and awaited.
     """
 
     def complain(text: str) -> None:

@@ -1,11 +1,7 @@
-"""The two sides of what passes, as protocols, and what they have in common: heads, in HTTP's words.
-
-What relays, appends or replays knows the protocols only, so a pipe can stand where a socket stands.
-"""
+"""Protocols for the client side (`Downstream`) and the server side (`Upstream`), and heads."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import ssl
@@ -24,15 +20,10 @@ TEXT_HEADERS: Headers = (("Content-Type", "text/plain; charset=utf-8"),)
 
 
 class Downstream(Protocol):
-    """Whoever sent a request, and takes the response to it.
-
-    A handler is cancelled while it waits when nobody is there any more.
-
-    Attributes:
-        called: the JSON-RPC method of the request, once the handler knows it, for who counts.
-    """
+    """Whoever sent a request; its handler is cancelled when nobody is there any more."""
 
     called: str
+    """The JSON-RPC method of the request, once the handler knows it, for the metrics."""
 
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
         """Begin a response that comes in chunks; the head is sent with the first of them.
@@ -40,19 +31,13 @@ class Downstream(Protocol):
         Raises:
             ValueError: a head like this can't be sent.
         """
-        ...
 
     async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
-        """Send the head, if it has not been sent, and the next bytes of the body.
-
-        Args:
-            chunk: the bytes; they may be none.
-            is_last: the body ends with them.
+        """Send the head, if it has not been sent, and the next bytes of the body, or none.
 
         Raises:
             ConnectionResetError: nobody is there any more.
         """
-        ...
 
     async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
         """Send a whole response in one write; its headers announce no length.
@@ -61,11 +46,9 @@ class Downstream(Protocol):
             ValueError: a head like this can't be sent.
             ConnectionResetError: nobody is there any more.
         """
-        ...
 
     def break_off(self) -> None:
         """End the response in such a way that the client sees that it is not whole."""
-        ...
 
 
 Handler = Callable[[Request, Downstream], Awaitable[None]]
@@ -73,34 +56,18 @@ Handler = Callable[[Request, Downstream], Awaitable[None]]
 
 
 class UpstreamResponse(Protocol):
-    """A response of which the head has come.
+    """A response of which the head has come; while its body is not read, the upstream waits."""
 
-    While its body is not read, the upstream has to wait.
-    """
-
-    @property
-    def status(self) -> int:
-        """The status."""
-        ...
-
-    @property
-    def reason(self) -> bytes:
-        """The phrase after the status."""
-        ...
-
-    @property
-    def headers(self) -> RawHeaders:
-        """Names and values."""
-        ...
+    status: int
+    reason: bytes
+    headers: RawHeaders
 
     @property
     def is_read(self) -> bool:
         """Whether the whole body has come and has been read."""
-        ...
 
     def read_now(self) -> bytes:
         """Return the bytes of the body that have come, which may be none."""
-        ...
 
     async def read(self) -> bytes:
         """Return the next bytes of the body, or none at its end.
@@ -108,33 +75,24 @@ class UpstreamResponse(Protocol):
         Raises:
             OSError: the body is cut short.
         """
-        ...
 
     def close(self) -> None:
         """Abandon what has not come; does nothing where everything has."""
-        ...
 
 
 class Upstream(Protocol):
     """A server that takes requests."""
 
     async def send(self, request: Request, headers: Headers) -> UpstreamResponse:
-        """Send a request once, and return its response when the head has come.
-
-        Args:
-            request: its method, target and body.
-            headers: sent in the place of its own.
+        """Send a request once, with these headers, and return its response when the head has come.
 
         Raises:
             OSError: there is no response.
         """
-        ...
 
 
 MOST_HEADERS: Final = 1000
 """Headers of one message."""
-_WORTH_A_COPY = 64 * 1024
-"""Bytes up to which one write of two parts costs less than two writes."""
 _KNOWN_STATUS = frozenset(HTTPStatus)
 _OURS = frozenset({"host", "expect"})
 """Request headers of one connection for which `end_to_end` has no rule."""
@@ -188,12 +146,7 @@ def passed_headers(raw: RawHeaders) -> Headers:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The head of a response less the HTTP version and the framing of its body.
-
-    Attributes:
-        raw: the status line after the version, and each header, with line ends.
-        has_length: a `Content-Length` is among the headers.
-    """
+    """The head of a response, from its status, less the framing of its body."""
 
     raw: bytes
     has_length: bool
@@ -219,15 +172,6 @@ def render_head(status: int, headers: Headers, reason: str | None = None) -> Hea
         has_length = has_length or is_length
         lines.append(f"{name}: {value}\r\n")
     return Head("".join(lines).encode("utf-8", "surrogateescape"), has_length)
-
-
-def write_together(transport: asyncio.WriteTransport, first: bytes, rest: bytes) -> None:
-    """Send two parts, in one write where that costs less."""
-    if len(rest) < _WORTH_A_COPY:
-        transport.write(first + rest)
-    else:
-        transport.write(first)
-        transport.write(rest)
 
 
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
