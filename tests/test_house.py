@@ -22,7 +22,7 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 33_298,
+    "lines of the package": 33_217,
     "modules of the package": 134,
     "lines of tests": 50_743,
 }
