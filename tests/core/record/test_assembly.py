@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,6 @@ from builders import (
     Answer,
     Conversation,
     answer,
-    assembled,
     cassette_of,
     conversation,
     encode_cassette,
@@ -32,7 +30,7 @@ from pushing import SESSION, PushingSession, elicit, posted, roots
 
 from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.cassette.model import BranchModel, CassetteModel, InteractionModel
-from mrtr_cassette.core.cassette.recorded import Branch, RecordedExchange, RecorderFacts
+from mrtr_cassette.core.cassette.recorded import Branch, RecorderFacts
 from mrtr_cassette.core.record.assembly import head_of
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import End, Request
@@ -240,31 +238,6 @@ def test_cassette_names_the_recorders_of_all_its_exchanges_or_none() -> None:
     assert head_of(unnamed, "tool", named).recorders == ()
 
 
-@pytest.mark.parametrize(
-    "earlier",
-    [
-        [(post(CALL, ("Mcp-Session-Id", "one")), text("done"))],
-        [
-            (
-                CALL,
-                Answer(
-                    (json.dumps({"jsonrpc": "2.0", "id": 1, "result": asks("a")}).encode(),),
-                    (("Content-Type", "application/json"), ("Mcp-Session-Id", "one")),
-                ),
-            )
-        ],
-    ],
-    ids=["in a request only", "in an abandoned ask"],
-)
-def test_session_seen_anywhere_before_is_not_another_recordings_session(earlier: Any) -> None:
-    """Two sessions never share a surrogate, wherever in the earlier cassette the first one stands."""
-    later = [(post(tool("later"), ("Mcp-Session-Id", "two")), text("done"))]
-
-    *_, last = appended(earlier, later).interactions
-
-    assert last.request.http.headers["Mcp-Session-Id"] != "mrtr-session:1"
-
-
 # Placeholders of secrets
 
 
@@ -306,8 +279,8 @@ def test_text_in_the_form_of_a_placeholder_stays(words: str, redacts: bool) -> N
     assert said_in(cassette) == [words]
 
 
-def closing(*order: str) -> tuple[CassetteModel, list[RecordedExchange]]:
-    """Return a recording of a session whose client resumes its stream while it leaves, or not."""
+def closing(*order: str) -> list[InteractionModel]:
+    """Return a session whose client resumes its stream while it leaves, or not."""
     session = PushingSession()
     session.post(post(rpc("initialize")), Answer((b"{}",), (SESSION,)))
     listening = get("/mcp", ("Accept", "text/event-stream"), SESSION)
@@ -321,16 +294,15 @@ def closing(*order: str) -> tuple[CassetteModel, list[RecordedExchange]]:
         else:
             again = of_call if each == "resume the call" else listening
             session.post(again, Answer((b"{}",), (), 404))
-    return assembled(session.talk.exchanges, recorded_at=FIRST_AT), session.talk.exchanges
+    return session.talk.cassette().interactions
 
 
 def test_stream_that_a_client_resumes_while_it_leaves_is_left_out() -> None:
     """Whether it does is chance, so it is no change of the cassette."""
-    without, _ = closing("DELETE")
     for again in ("resume", "resume the call"):
         for order in (("DELETE", again), (again, "DELETE"), (again, "DELETE", again)):
-            assert closing(*order)[0].interactions == without.interactions
-    assert closing("resume")[0].interactions != without.interactions
+            assert closing(*order) == closing("DELETE")
+    assert closing("resume") != closing("DELETE")
 
 
 def test_pushed_requests_and_posted_answers_are_turns() -> None:
@@ -443,6 +415,29 @@ def test_session_of_the_old_transport_is_the_same_in_every_recording() -> None:
         b"id: mrtr-event:1:2",
     ]
     assert b"0f9d8c7b" not in encode_cassette(first)
+
+
+OPENED = (("Content-Type", "application/json"), ("Mcp-Session-Id", "one"))
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        cassette_of((post(CALL, ("Mcp-Session-Id", "one")), text("done"))),
+        cassette_of((CALL, Answer((answer(CALL, asks("a")),), OPENED))),
+        legacy_session("0f9d8c7b6a5e4d3c2b1a", ["a-1", "a-2"]),
+    ],
+    ids=["in a request only", "in an abandoned ask", "in a URL"],
+)
+def test_session_seen_anywhere_before_is_not_another_recordings_session(
+    earlier: CassetteModel,
+) -> None:
+    """Two sessions never share a surrogate, wherever in the earlier cassette the first one stands."""
+    later = conversation((post(tool("later"), ("Mcp-Session-Id", "two")), text("done")))
+
+    *_, last = later.cassette(earlier=earlier).interactions
+
+    assert last.request.http.headers["Mcp-Session-Id"] == "mrtr-session:2"
 
 
 def test_resumed_stream_names_the_event_after_which_it_goes_on() -> None:
