@@ -223,7 +223,6 @@ class _Question(NamedTuple):
 
 
 def _questions_of(interaction: RecordedInteraction) -> Iterator[_Question]:
-    """Yield the questions of an interaction, in the order of its turns."""
     turns: list[tuple[int, Via, Mapping[str, InputRequest], Mapping[str, Any] | None]] = [
         (number, "push", turn.requests, turn.posted)
         for turn, number in zip(interaction.pushed_turns, interaction.pushed_numbers, strict=True)
@@ -297,7 +296,6 @@ def _answer_lines(question: _Question) -> Iterator[str]:
 
 
 def _toml(value: Any) -> str:
-    """Return a value in TOML, which has no null: such members are left out, as if absent."""
     if isinstance(value, dict):
         members = [
             f"{_toml(name)} = {_toml(each)}" for name, each in value.items() if each is not None

@@ -238,7 +238,6 @@ def type_name(value: Any) -> str:
 
 
 def _decimal_of(value: Any) -> Decimal | None:
-    """Return a JSON number exactly; None for any other value."""
     if isinstance(value, Number):
         return Decimal(value.text)
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -120,7 +120,6 @@ class _Asking:
     def _line(
         self, prompt: str, help_: Sequence[str] = _HELP, *, can_refuse: bool = False
     ) -> Generator[Prompt, str | None, str]:
-        """Return the next line that is no command."""
         while True:
             line = yield Prompt(tuple(self._lines), prompt)
             self._lines.clear()
@@ -133,13 +132,11 @@ class _Asking:
             self._lines += help_
 
     def _fits(self, answer: Any) -> bool:
-        """Tell whether an answer can be sent; if it can't, the person is told why."""
         problem = problem_of(self._request, answer)
         self._lines += [] if problem is None else [printable(problem)]
         return problem is None
 
     def form(self) -> Steps:
-        """Ask a form, field by field."""
         fields, required = fields_of(self._request), required_in(self._request)
         content: dict[str, Any] = {}
         for name, schema in fields.items():
@@ -152,7 +149,6 @@ class _Asking:
         return elicited("accept", content)
 
     def _field(self, field: _Field) -> Generator[Prompt, str | None, dict[str, Any]]:
-        """Return a field's member of the content; none where it is left out."""
         self._lines += field.lines()
         while True:
             line = yield from self._line(field.prompt, can_refuse=True)
@@ -168,7 +164,6 @@ class _Asking:
             self._lines.append(printable(problem))
 
     def value(self, key: str) -> Steps:
-        """Ask for a bare value, as the array dialect has it."""
         field = _Field(key, value_schema(self._request), is_required(self._request))
         while True:
             line = yield from self._line(field.prompt)
@@ -180,7 +175,6 @@ class _Asking:
                 return answer
 
     def url(self) -> Steps:
-        """Show a URL that the server wants to be visited."""
         given = self._request.definition.get("url")
         url = given if isinstance(given, str) else ""
         self._lines.append(printable(f"  {url}"))
@@ -195,7 +189,6 @@ class _Asking:
                 return elicited("accept")
 
     def text(self) -> Steps:
-        """Take a result that is pasted, or read from a file: sampling, roots, and the unknown."""
         if self._request.kind == "sampling":
             self._lines += _conversation(self._request.definition)
         wanted = _PASTED.get(self._request.kind, "JSON")
@@ -234,7 +227,6 @@ class _Asking:
 
 
 def _conversation(params: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a model is asked, as a person reads it."""
     system = params.get("systemPrompt")
     if isinstance(system, str):
         yield printable(f"  system: {system}")
@@ -257,7 +249,6 @@ class _Field(NamedTuple):
 
     @property
     def prompt(self) -> str:
-        """What stands before the line that is typed."""
         title = self.schema.get("title")
         about = self._about()
         if "default" in self.schema:
@@ -278,7 +269,6 @@ class _Field(NamedTuple):
         return " ".join([FORMATS.get(str(self.schema.get("format"))) or _WORDS[kind], *bounds])
 
     def lines(self) -> Iterator[str]:
-        """Yield what is shown before the field is asked for."""
         description = self.schema.get("description")
         if isinstance(description, str):
             yield printable(f"  {description}")
@@ -288,7 +278,6 @@ class _Field(NamedTuple):
             yield printable(f"  {number}) {shown}")
 
     def read(self, line: str) -> Any:
-        """Return the value that a line means."""
         text = "" if line == ":empty" else line[1:] if line.startswith("::") else line
         if not titled_choices(self.schema):
             return value_of_text(text, self.schema)
@@ -297,7 +286,6 @@ class _Field(NamedTuple):
         return self._chosen(text.strip())
 
     def _chosen(self, text: str) -> Any:
-        """Return the choice that a text names: by its value, its title or its number."""
         choices = titled_choices(self.schema)
         for value, title in choices:
             if text in ((value if isinstance(value, str) else canonical(value)), title):

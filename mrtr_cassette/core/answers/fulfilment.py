@@ -204,7 +204,6 @@ def _answers_in(asked: Asked, body: bytes) -> Mapping[str, Any] | str:
 
 
 def _given_twice(responses: Any, body: bytes) -> str | None:
-    """Return a key, or an id of an array, that comes more than once."""
     if isinstance(responses, dict):
         paths = [(INPUT_RESPONSES, key) for key in responses]
         spans = {**find_spans(body, [(INPUT_RESPONSES,)]), **find_spans(body, paths)}

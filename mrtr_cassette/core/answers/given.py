@@ -209,13 +209,11 @@ class GivenAnswers:
 
     @staticmethod
     def _refuses(own: WrittenPair, fields: Mapping[str, Any]) -> bool:
-        """Tell whether a word declines or cancels a form, and is not the text of its field."""
         if own.value not in ACTIONS[1:]:
             return False
         return own.name not in fields or type_of_text(fields[own.name]) != "string"
 
     def _whole(self, own: WrittenPair, request: InputRequest) -> Any:
-        """Return the answer where a name is the request's key, and no field's."""
         self._used.add(own.name)
         if request.takes_value:
             return {"value": own.read_as(value_schema(request))}

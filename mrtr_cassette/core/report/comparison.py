@@ -57,7 +57,6 @@ def shown_values(change: Change) -> tuple[str | None, str | None]:
 
 
 def _spelled(value: str) -> str:
-    """Return canonical JSON with the letters of a text as themselves."""
     return json.dumps(json.loads(value), ensure_ascii=False) if value.startswith('"') else value
 
 
@@ -90,7 +89,6 @@ def comparison_text(comparison: CassetteComparison, paint: Paint = plain) -> str
 
 
 def _folded(interactions: Iterable[InteractionComparison]) -> Iterator[list[InteractionComparison]]:
-    """Yield interactions one by one, and those together that are the same and follow another."""
     run: list[InteractionComparison] = []
     for each in interactions:
         if each.mark == "=" and not each.is_moved:
@@ -133,7 +131,6 @@ def _stage_lines(stage: Stage, paint: Paint) -> Iterator[str]:
 
 
 def _information_lines(comparison: CassetteComparison, paint: Paint) -> Iterator[str]:
-    """Yield what is information, once, however many interactions say it."""
     told = Counter(
         change
         for each in comparison.interactions
@@ -199,7 +196,6 @@ def comparison_markdown(comparison: CassetteComparison) -> str:
 
 
 def _diff_block(shown: Iterable[str]) -> list[str]:
-    """Return lines as a block of Markdown, with as many backticks as fence them."""
     block = [_in_diff(line) for line in shown]
     longest = max((len(run) for line in block for run in _BACKTICKS.findall(line)), default=0)
     fence = "`" * max(longest + 1, 3)
@@ -207,7 +203,6 @@ def _diff_block(shown: Iterable[str]) -> list[str]:
 
 
 def _in_diff(line: str) -> str:
-    """Return a line with its mark in the first column, as a `diff` block colours it."""
     bare = line.lstrip(" ")
     mark, indent = bare[:2], line[: len(line) - len(bare)]
     if mark in ("- ", "+ "):
@@ -220,16 +215,7 @@ def _in_diff(line: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What came of one cassette.
-
-    Attributes:
-        cassette: the file.
-        upstream: the live server.
-        interactions: in the order of the cassette.
-        fail_on: the verdicts that fail; empty for all that are a change.
-        places: what differs by itself, each with its call.
-        accepted: numbers of the interactions whose changes have all been taken into the cassette.
-    """
+    """What came of one cassette."""
 
     cassette: str
     upstream: str
@@ -374,5 +360,4 @@ def verification_markdown(verifications: Sequence[Verification]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text that Markdown takes as it is."""
     return "".join(f"\\{char}" if char in "\\`*_{}[]<>#|~" else char for char in text)

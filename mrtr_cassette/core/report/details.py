@@ -246,7 +246,6 @@ def _notifications(exchange: RecordedExchange) -> Iterator[SentNotification]:
 
 
 def _turns(recorded: RecordedInteraction) -> Iterator[Turn]:
-    """Yield the turns in the order in which their asks came."""
     exchanges = recorded.exchanges
     for position, exchange in enumerate(exchanges):
         # The server pushes while a request is pending, and a response that asks ends that.
@@ -294,7 +293,6 @@ def _printable_answers(answers: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _stretches(recorded: RecordedInteraction) -> Iterator[Stretch]:
-    """Yield whose time passed during a call, without what it shares with another one."""
     exchanges, shared = recorded.exchanges, recorded.shared
     for position in range(shared, len(exchanges)):
         exchange = exchanges[position]
@@ -319,7 +317,6 @@ def _stretch(whose: Literal["server", "person"], start_ms: float, end_ms: float)
 
 
 def _waiting(turn: PushedTurn) -> Stretch | None:
-    """Return the time from the first pushed request of a turn to its last answer, if any came."""
     if not turn.answers:
         return None
     asked_ms = min(_pushed_ms(pushed.exchange, pushed.piece) for pushed in turn.asked)
@@ -365,7 +362,6 @@ class _StreamedResponses:
                 self._found.setdefault((session, located.message.id), []).append(streamed)
 
     def response_to(self, exchange: RecordedExchange) -> _StreamedResponse | None:
-        """Return the response that a request got on a listening stream of its session."""
         message = exchange.call.message
         if not self._found or message is None or message.kind is not Kind.REQUEST:
             return None
@@ -375,7 +371,6 @@ class _StreamedResponses:
 
 
 def _own_response(exchange: RecordedExchange) -> Message | None:
-    """Return the response to a call in its own HTTP response."""
     if exchange.response is None or exchange.call.message is None:
         return None
     messages = (located.message for located in reversed(messages_in(exchange.response)))
@@ -383,7 +378,6 @@ def _own_response(exchange: RecordedExchange) -> Message | None:
 
 
 def _ending(last: RecordedExchange, streamed: _StreamedResponses) -> str:
-    """Say how the call with this last exchange ended."""
     response, own = last.response, _own_response(last)
     if response is None:
         facts = ["no response"]

@@ -83,13 +83,7 @@ _FIXES_OF_UNRECORDED = (
 
 
 class Nearest(NamedTuple):
-    """The recorded exchange that comes nearest to a request without a recorded reply.
-
-    Attributes:
-        interaction: number of its interaction on the cassette, from 1.
-        turn: the turn that its request answers, from 1; 0 for a first request.
-        call: what was called, such as `tools/call "deploy"`.
-    """
+    """The recorded exchange that comes nearest to a request without a recorded reply."""
 
     interaction: int
     turn: int
@@ -103,20 +97,7 @@ class Nearest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MissReport:
-    """A request that has no recorded reply.
-
-    Attributes:
-        reason: one of the reasons in docs/matching.md, such as `answers-differ`.
-        detail: the reason as a sentence.
-        request: the request with its arguments and the keys of its answers.
-        questions: what the server asked under each key whose answer doesn't fit.
-        cassette: the cassette's path, as shown in messages.
-        nearest: the recorded exchange that comes nearest, or None.
-        differences: where the two differ, by JSON Pointer into the params, or into the result of a
-            posted answer.
-        fixes: what can be done about it; one of these.
-        text: all of this as people read it, several lines.
-    """
+    """A request that has no recorded reply."""
 
     reason: str
     detail: str
@@ -144,11 +125,7 @@ class MissReport:
 
 
 class MissesError(MrtrCassetteError):
-    """A replay was asked something that was not recorded.
-
-    Attributes:
-        misses: what it was, in order.
-    """
+    """A replay was asked something that was not recorded."""
 
     def __init__(self, path: object, misses: Sequence[MissReport]) -> None:
         head = f"{counted(len(misses), 'request')} had no recorded answer on {path}"
@@ -193,7 +170,6 @@ def report_of_miss(
 
 
 def _request_text(call: Call) -> str:
-    """Name a request with its arguments, and with the keys of its answers if it is a retry."""
     arguments = arguments_json(call)
     shown = "" if arguments is None else f" with {printable(shorten(arguments))}"
     answering = "" if call.answers is None else f", {answering_text(call.answers)}"
@@ -220,7 +196,6 @@ def printable_difference(
 
 
 def _ending_lines(differences: Sequence[Difference], other: str, fixes: Sequence[str]) -> list[str]:
-    """Return how a report ends: what differs from the `other` value, and what can be done."""
     return [
         *(
             f"  {pointer or '/'}: recorded {recorded or 'nothing'}, {other} {received or 'nothing'}"
@@ -232,7 +207,6 @@ def _ending_lines(differences: Sequence[Difference], other: str, fixes: Sequence
 
 
 def _fixes(miss: Miss) -> Sequence[str]:
-    """Return what can be done about a miss, in slots."""
     fixes = _FIXES[miss.reason]
     nearest = miss.nearest
     if nearest is not None and nearest.answers is not None and miss.differences:
@@ -243,7 +217,6 @@ def _fixes(miss: Miss) -> Sequence[str]:
 
 
 def _questions(miss: Miss) -> list[str]:
-    """Return what the server asked under the keys whose answers don't fit."""
     if miss.nearest is not None and miss.nearest.answers is not None:
         pushed = miss.nearest.answers.request
         return [_question(pushed.key, pushed.asks)]
@@ -341,7 +314,6 @@ def upstream_error_body(request: Request, problem: str) -> bytes:
 
 
 def _id_of(call: Call) -> bytes | None:
-    """Return the id of a request as its client spelled it; None where it has none."""
     message = call.message
     is_request = message is not None and message.kind is Kind.REQUEST
     return message.spelled(ID_PATH) if message is not None and is_request else None

@@ -128,7 +128,6 @@ def _template(texts: tuple[str, ...]) -> Template:
 
 
 def _source(content: str) -> Markup:
-    """Return how the policy allows a style or a script."""
     digest = b64encode(hashlib.sha256(content.encode()).digest()).decode()
     return Markup(f"'sha256-{digest}'")  # noqa: S704  its letters are those of Base64
 
@@ -153,7 +152,6 @@ _TITLES: Final = {
 
 
 def _plain(value: Any) -> str:
-    """Return a value as text with nothing that is invisible or turns it round; markup as it is."""
     if isinstance(value, Markup):
         return value
     text = "" if value is None else str(value)
@@ -163,7 +161,6 @@ def _plain(value: Any) -> str:
 
 
 def _recorded(text: str) -> Markup:
-    """Return a recorded text as HTML in which what stands for something else is marked."""
     if isinstance(text, Markup):
         return text
     parts: list[Markup] = []
@@ -182,7 +179,6 @@ def _replaced_in(text: str) -> str:
 
 
 def _pairs(value: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return an object of short scalars as names and texts; nothing for any other."""
     if any(isinstance(each, dict | list) for each in value.values()):
         return []
     texts = [(name, _text(each)) for name, each in value.items()]
@@ -261,7 +257,6 @@ def form_fields(schema: Any, content: Any) -> list[FormField]:
 
 
 def _listed_field(definition: Mapping[str, Any], answer: Any) -> FormField:
-    """Return the one field of a question in the array dialect."""
     key = str(definition.get("id", ""))
     answers = {key: answer["value"]} if isinstance(answer, dict) and "value" in answer else {}
     helps = () if definition.get("required", True) is False else ("required",)
@@ -333,7 +328,6 @@ class Note(NamedTuple):
 
 
 def _notes(view: View) -> dict[int, list[Note]]:
-    """Return what is noted of the calls of a cassette, by number."""
     notes: dict[int, list[Note]] = defaultdict(list)
     for at, miss in enumerate(view.replay.misses if view.replay else (), start=1):
         if miss.nearest is not None:
@@ -437,7 +431,6 @@ def timelines(interactions: Sequence[Interaction]) -> Iterator[SessionTimeline]:
 
 
 def _bars(call: Interaction, axis: Axis) -> Iterator[tuple[str, str, str]]:
-    """Yield whom a call waited for, where on the axis that begins, and how wide it is."""
     for whose, start_ms, end_ms in call.stretches:
         start = min(axis.position(start_ms), 100 - _LEAST_WIDTH)
         width = max(axis.position(end_ms) - start, _LEAST_WIDTH)
@@ -445,7 +438,6 @@ def _bars(call: Interaction, axis: Axis) -> Iterator[tuple[str, str, str]]:
 
 
 def _waiting_in_words(call: Interaction) -> str:
-    """Say how long a call waited for the server, and how long for a person."""
     totals = {"server": 0.0}
     for whose, start_ms, end_ms in call.stretches:
         totals[whose] = totals.get(whose, 0.0) + end_ms - start_ms

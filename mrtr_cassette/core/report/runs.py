@@ -83,11 +83,7 @@ class ReplayReport:
 
 
 class UnplayedError(MrtrCassetteError):
-    """A replay was to play all of its cassette, and did not.
-
-    Attributes:
-        unplayed: the interactions of which something was not played.
-    """
+    """A replay was to play all of its cassette, and did not."""
 
     def __init__(self, path: object, unplayed: Sequence[Interaction]) -> None:
         head = f"not all that is on {path} was played:"
@@ -207,7 +203,6 @@ _KINDS: Final = {str: "text", int: "whole number", list: "list"}
 
 
 def _read_as(kind: Any, value: Any, place: str) -> Any:
-    """Return JSON as the value of a type that reports have."""
     if isinstance(kind, UnionType):
         return None if value is None else _read_as(get_args(kind)[0], value, place)
     if is_dataclass(kind) or hasattr(kind, "_fields"):
@@ -229,11 +224,7 @@ def _read_as(kind: Any, value: Any, place: str) -> Any:
 
 
 class UnpublishedError(MrtrCassetteError):
-    """What was recorded is hardly what was meant, so it is not published as a cassette.
-
-    Attributes:
-        reason: what is wrong with it.
-    """
+    """What was recorded is hardly what was meant, so it is not published as a cassette."""
 
     exit_code = 4
 
@@ -248,17 +239,7 @@ class UnpublishedError(MrtrCassetteError):
 
 @dataclass(frozen=True, slots=True)
 class RecordingReport:
-    """The outcome of a recording.
-
-    Attributes:
-        cassette: its path, as shown in messages.
-        interactions: how many the cassette has that was written; None where none was written.
-        exchanges: how many were recorded.
-        played: how many requests were played from the cassette that was added to; None where
-            there was none.
-        unrecorded: how many requests could not be recorded.
-        objection: why it was not published as a cassette, or None.
-    """
+    """The outcome of a recording."""
 
     cassette: str
     interactions: int | None
@@ -361,7 +342,6 @@ class CallResult:
 
 
 def _texts(result: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a person reads of a result: content of tools, messages of prompts, resources."""
     parts = [result.get(name) for name in ("content", "contents", "messages")]
     listed = [part for part in parts if isinstance(part, list)]
     for each in (each for part in listed for each in part):
@@ -478,11 +458,7 @@ def unused_text(names: Sequence[str]) -> str:
 
 
 class UnansweredError(MrtrCassetteError):
-    """A call ended with a question that nothing answers.
-
-    Attributes:
-        result: what the call came to, with the question.
-    """
+    """A call ended with a question that nothing answers."""
 
     exit_code = _UNANSWERED
 

@@ -233,7 +233,6 @@ def _arrow(line: str, text: str) -> str:
 
 
 def _question(turn: Turn) -> str:
-    """Name what a turn asks, the only question with its words."""
     names = [f"{key} ({request.kind})" for key, request in turn.input_requests.items()]
     messages = list(turn.asked.values())
     words = f": {messages[0]}" if len(messages) == 1 and messages[0] else ""

@@ -172,7 +172,6 @@ async def answers_endpoint(
 
 
 def _reason(error: Exception, timeout_s: float) -> str:
-    """Return why nothing came, without what the URL may carry."""
     import aiohttp
 
     match error:
@@ -215,7 +214,6 @@ async def ask_at_terminal(key: str, request: InputRequest) -> Any:
 
 
 async def _typed_line() -> str | None:
-    """Return the next line, without its end; None where the lines end."""
     loop, terminal, came = asyncio.get_running_loop(), sys.stdin.fileno(), asyncio.Event()
     loop.add_reader(terminal, came.set)
     try:

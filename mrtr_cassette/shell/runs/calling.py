@@ -188,7 +188,6 @@ class _Caller:
     problem: str | None = None
 
     async def run(self, wanted: Wanted) -> RecordedExchange | None:
-        """Open a session, call, and return the last exchange if there is one."""
         await self._open()
         schema = await self._schema_of(wanted.name) if wanted.method == "tools/call" else None
         request = self.client.call(wanted.method, wanted.params(schema), schema)
@@ -235,7 +234,6 @@ class _Caller:
         await self.reached.server.listen(listening, self._supply_outside)
 
     async def _schema_of(self, name: str) -> Mapping[str, Any] | None:
-        """Return the input schema of a tool; None where the server lists no tools."""
         listed = ToolList(self.client.call("tools/list", {}), self.session)
         await self.reached.server.follow(listed)
         self._check_reached()
@@ -245,7 +243,6 @@ class _Caller:
         return schema if isinstance(schema, dict) else None
 
     async def _supply_outside(self, ask: LiveAsk) -> Answered | None:
-        """Answer what the server asks outside of the call."""
         quiet = replace(self.answerers, announcer=Announcer())
         reply = await quiet.answer(Rounds(self.rounds.sources), ask)
         return refused(ask.push) if reply is None and ask.push is not None else reply
