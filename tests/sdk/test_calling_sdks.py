@@ -30,9 +30,8 @@ from yarl import URL
 
 import mrtr_cassette
 from mrtr_cassette.core.answers.answers_file import AnswersFile, answers_of
-from mrtr_cassette.core.answers.fulfilment import Sources
+from mrtr_cassette.core.answers.fulfilment import Sources, requests_of
 from mrtr_cassette.core.answers.given import GivenAnswers, read_pairs, wanted_of
-from mrtr_cassette.core.answers.rounds import requests_of
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     AskedOtherwise,

@@ -13,8 +13,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
-from mrtr_cassette.core.answers.fulfilment import Unanswered
-from mrtr_cassette.core.answers.rounds import CallTurn
+from mrtr_cassette.core.answers.fulfilment import CallTurn, Unanswered
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import Interaction
 from mrtr_cassette.core.report.misses import MissReport, report_of_miss

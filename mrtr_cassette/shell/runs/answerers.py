@@ -25,10 +25,12 @@ from mrtr_cassette.core.answers.fulfilment import (
     LARGEST_REPLY,
     AskEndpoint,
     AskPerson,
+    CallTurn,
     EndpointReply,
+    Pause,
+    Rounds,
     Sources,
 )
-from mrtr_cassette.core.answers.rounds import CallTurn, Pause, Rounds
 from mrtr_cassette.core.drive.conversation import Answered, LiveAsk
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.runs import turn_event, turn_line

@@ -15,15 +15,15 @@ from typing import Any
 from yarl import URL
 
 from mrtr_cassette import __version__
-from mrtr_cassette.core.answers.fulfilment import Sources
-from mrtr_cassette.core.answers.given import Wanted, tool_named
-from mrtr_cassette.core.answers.rounds import (
+from mrtr_cassette.core.answers.fulfilment import (
     MOST_ROUNDS,
     LeavesToSources,
     Rounds,
+    Sources,
     fault_of,
     refused,
 )
+from mrtr_cassette.core.answers.given import Wanted, tool_named
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.drive.conversation import (
     Answered,

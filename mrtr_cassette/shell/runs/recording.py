@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from mrtr_cassette.core.answers.fulfilment import Sources
-from mrtr_cassette.core.answers.rounds import LeavesToSources, Rounds
+from mrtr_cassette.core.answers.fulfilment import LeavesToSources, Rounds, Sources
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.drive.appending import LiveAsks
 from mrtr_cassette.core.drive.conversation import (

@@ -9,11 +9,11 @@ from builders import exchange, post, tool
 from messages import array_asks, asks, compact, message, result
 
 from mrtr_cassette.core.answers.answers_file import answers_of
-from mrtr_cassette.core.answers.fulfilment import Sources
-from mrtr_cassette.core.answers.rounds import (
+from mrtr_cassette.core.answers.fulfilment import (
     LeavesToSources,
     Pause,
     Rounds,
+    Sources,
     fault_of,
     refused,
 )

@@ -23,8 +23,7 @@ from builders import (
 from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.answers.checking import Asked
-from mrtr_cassette.core.answers.fulfilment import Unanswered
-from mrtr_cassette.core.answers.rounds import CallTurn
+from mrtr_cassette.core.answers.fulfilment import CallTurn, Unanswered
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.runs import (
