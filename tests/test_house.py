@@ -22,9 +22,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 33_217,
-    "modules of the package": 134,
-    "lines of tests": 50_722,
+    "lines of the package": 33_092,
+    "modules of the package": 133,
+    "lines of tests": 50_720,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
