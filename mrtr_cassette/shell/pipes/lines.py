@@ -70,11 +70,7 @@ def _read_some(source: int) -> bytes:
 
 
 class LineWriter:
-    """Writes to a pipe, in order.
-
-    Attributes:
-        target: its descriptor.
-    """
+    """Writes to a pipe, in order."""
 
     def __init__(self, target: int, on_gone: Callable[[], None] = lambda: None) -> None:
         """Begin writing; `on_gone` is called when nobody reads any more."""

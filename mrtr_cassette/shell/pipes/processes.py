@@ -99,21 +99,18 @@ class Grace:
 
     Clients send SIGTERM two seconds after they closed stdin, and SIGKILL two seconds later; the
     TypeScript SDK ends the server that it probes by both at once, and by SIGKILL after a second.
-
-    Attributes:
-        closed: from the end of the client until SIGTERM; a server may have much to finish.
-        terminated: from that SIGTERM until SIGKILL.
-        told: from a signal to this process, which SIGTERM to the server follows at once, until
-            SIGKILL.
-        told_and_closed: the same where the client has closed stdin too.
-        left_over: for the server's children after its own end, until SIGKILL.
     """
 
     closed: float = 10.0
+    """From the end of the client until SIGTERM; a server may have much to finish."""
     terminated: float = 2.0
+    """From that SIGTERM until SIGKILL."""
     told: float = 1.2
+    """From a signal to this process, which SIGTERM to the server follows, until SIGKILL."""
     told_and_closed: float = 0.5
+    """The same where the client has closed stdin too."""
     left_over: float = 0.15
+    """For the server's children after its own end, until SIGKILL."""
 
 
 class _Happened(Enum):
@@ -126,11 +123,7 @@ class _Happened(Enum):
 
 
 class ServerProcess:
-    """A running server.
-
-    Attributes:
-        writer: takes what the client says.
-    """
+    """A running server."""
 
     def __init__(self, process: subprocess.Popen[bytes], grace: Grace) -> None:
         """Watch over a process that leads a group of its own."""
@@ -160,12 +153,8 @@ class ServerProcess:
     async def ended(self, told_to_end: asyncio.Event, said: asyncio.Future[None]) -> bool:
         """Wait until the server has ended; end it where it has no more time for that.
 
-        Args:
-            told_to_end: set by a signal to this process.
-            said: is done when all that the server said has been read.
-
-        Returns:
-            whether it ended before anybody wanted it to.
+        `said` is done when all that the server said has been read. Returns whether it ended before
+        anybody wanted it to.
         """
         leader, happened = self._group.leader, self._happened
         exited = asyncio.ensure_future(asyncio.to_thread(leader.wait))

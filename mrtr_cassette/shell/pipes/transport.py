@@ -95,8 +95,7 @@ class PipedClient:
     async def run(self, told_to_end: asyncio.Event, last_s: float = _LAST_S) -> None:
         """Answer until the client ends, the server does, or this process is told to end.
 
-        Args:
-            last_s: seconds after the client's end for what is still to be said.
+        `last_s` is for what is still to be said after the client's end.
         """
         reading = asyncio.ensure_future(self._read())
         endings = [
@@ -134,19 +133,15 @@ async def _answered(handler: Handler, request: Request, downstream: PipeDownstre
 
 
 class _Exchange:
-    """What the server says in response to one request.
-
-    Attributes:
-        lines: what has come and was not taken.
-        is_over: nothing more comes.
-        is_lost: the server has ended before its response.
-    """
+    """What the server says in response to one request."""
 
     def __init__(self, own_id: bytes | None = None) -> None:
         """Begin; `own_id` is the client's id, where the server knows another one."""
         self.is_over = False
         self.is_lost = False
+        """The server has ended before its response."""
         self.lines: list[bytes] = []
+        """What has come and was not taken."""
         self._own_id = own_id
         self._came = asyncio.Event()
 
@@ -222,10 +217,6 @@ class PipeUpstream:
 
     Clients over HTTP have ids of their own, so the server gets others where two have the same;
     nobody else sees these.
-
-    Attributes:
-        on_own_line: called when it has said something of its own accord for the first time.
-        exit_code: its exit code, once it has ended; None where it was never started.
     """
 
     def __init__(
@@ -238,7 +229,9 @@ class PipeUpstream:
     ) -> None:
         """Prepare to start it; `pipe_upstream` says how."""
         self.on_own_line: Callable[[], None] = lambda: None
+        """Called when it has said something of its own accord for the first time."""
         self.exit_code: int | None = None
+        """Once it has ended; None where it was never started."""
         self._told_to_end = told_to_end
         self._command, self._knows, self._cwd = command, knows, cwd
         self._longest = longest
@@ -366,12 +359,9 @@ async def pipe_upstream(
     told_to_end: asyncio.Event | None = None,
     cwd: Path | None = None,
 ) -> AsyncIterator[PipeUpstream]:
-    """Give a server on pipes, which ends with the block.
+    """Give a server on pipes, which ends with the block, or when `told_to_end` is set.
 
-    Args:
-        longest: the most bytes of a line.
-        knows: sees what it says, and is told which credentials it is given.
-        told_to_end: whatever waits for the server waits no more once this is set.
+    `knows` is told which credentials it is given.
     """
     upstream = PipeUpstream(command, longest, knows, told_to_end or asyncio.Event(), cwd)
     try:

@@ -1,7 +1,4 @@
-"""An event loop in a thread of its own, for callers that have none.
-
-Rule: what goes wrong on entering and on leaving is raised in the caller.
-"""
+"""An event loop in a thread of its own, for callers that have none."""
 
 from __future__ import annotations
 
@@ -121,12 +118,7 @@ class Proxy(Generic[T]):
         opened: Callable[[], AbstractAsyncContextManager[T]],
         check: Callable[[T], None] = lambda _value: None,
     ) -> None:
-        """Prepare the proxy.
-
-        Args:
-            opened: makes the async context manager; it is called once for each block.
-            check: raises what is wrong with a run whose block has ended without an exception.
-        """
+        """Prepare the proxy; `check` raises what is wrong with a run whose block ended well."""
         self._opened = opened
         self._check = check
         self._value: T | None = None

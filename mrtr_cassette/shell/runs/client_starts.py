@@ -52,34 +52,20 @@ _LEFT_OPEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What a process is started for.
-
-    Attributes:
-        server: the command that is recorded; empty where the cassette is replayed.
-        cwd: where that runs; None: where the client starts it.
-        named: how messages name a cassette that is added to, where that is not its path.
-    """
+    """What a process is started for."""
 
     cassette: Location
     options: RecordOptions | ReplayOptions
     server: tuple[str, ...] = ()
+    """The command that is recorded; empty where the cassette is replayed."""
     cwd: Path | None = None
     named: Location | None = None
+    """The cassette that is added to, as shown in messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartOutcome:
-    """What one start came to so far: a line of the file in which all tell it.
-
-    Attributes:
-        misses: requests that had not been recorded.
-        unplayed: numbers of the interactions of which something was not played; or None.
-        played: how many requests got their response from the cassette.
-        unreachable: how many requests the server did not answer.
-        unrecorded: why requests could not be recorded.
-        problem: what went wrong, or None.
-        objection: why there is no cassette, or None.
-    """
+    """What one start came to so far: a line of the file in which all tell it."""
 
     misses: Sequence[MissReport] = ()
     unplayed: Sequence[int] | None = None
@@ -105,13 +91,8 @@ def _miss_from(data: dict[str, Any]) -> MissReport:
 class _ByClient:
     """What a client begins by starting a command, any number of times.
 
-    Nothing passes between this process and those but a task and what they came to, in the files of
-    a folder: clients hand on neither their environment nor descriptors.
-
-    Attributes:
-        path: the cassette.
-        command: what the client starts as its server.
-        is_left_open: a start was still running at the end.
+    A task and the outcomes pass in the files of a folder: clients hand on neither their environment
+    nor descriptors.
     """
 
     _is_done: ClassVar[str]
@@ -121,6 +102,7 @@ class _ByClient:
         self.path = path
         self.command = [sys.executable, "-c", _PROGRAM, str(folder)]
         self.is_left_open = False
+        """A start was still running at the end."""
         self._outcomes = folder / _OUTCOMES
         self._last: list[StartOutcome] | None = None
         self._outcomes.touch()
@@ -175,16 +157,13 @@ class _ByClient:
 
 
 class PipedRecording(_ByClient):
-    """A recording on pipes, which is begun by whoever starts its command.
-
-    Attributes:
-        earlier: the cassette that is added to; None where there was none.
-        exchanges: how many exchanges have been recorded, once all starts have ended.
-    """
+    """A recording on pipes, which is begun by whoever starts its command."""
 
     _is_done = "recorded"
     earlier: Cassette | None = None
+    """The cassette that is added to."""
     exchanges = 0
+    """How many have been recorded, once all starts have ended."""
 
     @property
     def unreachable(self) -> int:
@@ -275,12 +254,8 @@ async def recorded_by_client(
 ) -> AsyncIterator[PipedRecording]:
     """Give a recording of a server on pipes, which is begun by whoever starts its command.
 
-    Each start publishes what it recorded when it ends, and is added to those before it.
-
-    Args:
-        server: the server's program and its arguments.
-        copied_from: the cassette of which `output` becomes a copy, where it is added to.
-        named: how messages name it.
+    Each start publishes what it recorded when it ends, and is added to those before it. `output`
+    becomes a copy of `copied_from`, where that is added to; messages name it `named`.
 
     Raises:
         CassetteError: the cassette can't be written, or exists.

@@ -71,8 +71,7 @@ async def record_pipe(
 
     Args:
         client: hash of the client; None where nobody can tell.
-        named: how messages name a cassette that is added to, where that is not its path.
-        began: called with the recording, before it begins.
+        named: the cassette that is added to, as shown in messages.
 
     Returns:
         what it came to, and the server's exit code; 0 where it was never started.
@@ -129,10 +128,7 @@ def check_transport(earlier: Cassette) -> None:
 
 
 async def predecessor_ended(output: Location, client: str) -> bool:
-    """Wait until what the same client started before has published what it recorded.
-
-    Returns:
-        whether it has, in the time that there is.
+    """Wait until what the same client started before is published; return whether it is, in time.
 
     Raises:
         CassetteError: it was killed, and what it left can't be published.
@@ -271,9 +267,7 @@ async def replay_pipe(
 ) -> ReplaySession:
     """Serve a cassette on our own pipes until the client ends, a signal comes, or the server ended.
 
-    Args:
-        server_command: what starts the server in whose place it stands, where that is known.
-        began: called with what is replayed, before it is.
+    `server_command` starts the server in whose place it stands, where that is known.
 
     Raises:
         CassetteError: the cassette can't be read, or not be played over pipes.

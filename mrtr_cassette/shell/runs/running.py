@@ -25,18 +25,13 @@ T = TypeVar("T")
 
 
 class CommandEnd(NamedTuple):
-    """How a command ended.
-
-    Attributes:
-        code: its exit code; 128 plus the signal's number where a signal ended it; 127 or 126 where
-            it could not be started, as a shell would.
-        has_run: it could be started.
-        was_stopped: a signal to this process ended it.
-    """
+    """How a command ended."""
 
     code: int
+    """128 plus its number for a signal; 127 or 126 where it could not be started, as in a shell."""
     has_run: bool = True
     was_stopped: bool = False
+    """A signal to this process ended it."""
 
 
 def allow_many_files() -> None:
