@@ -118,7 +118,7 @@ async def test_when_descriptors_run_out_those_who_are_served_are_served_whole(
     with many_files(1000):
         async with recorder(path, echoing, preexec_fn=with_few_files) as (process, url, server):
             async with AsyncExitStack() as stack:
-                links = [await stack.enter_async_context(connected(url)) for _ in range(200)]
+                links = [await stack.enter_async_context(connected(url)) for _ in range(100)]
                 served, refused = [], []
                 for n, link in enumerate(links):
                     body = compact(message("m", id=n))
@@ -138,7 +138,7 @@ async def test_when_descriptors_run_out_those_who_are_served_are_served_whole(
                         assert head.line.split()[1] == "503"
                         assert b"ulimit -n" in answer
                         refused.append(n)
-                assert len(served) + len(refused) == 200
+                assert len(served) + len(refused) == 100
                 assert len(served) >= FEW_FILES // 8
             assert len(server.received) == len(served)
             later = await post(url, message("m", id=999))
