@@ -190,76 +190,42 @@ def test_listening_is_played_with_the_callers_subscription() -> None:
 
 # The array dialect, which is recognised whole or not at all
 
-WHOLE: Json = {
-    "inputRequests": [
-        {"id": "city", "kind": "string", "description": "Where do you drink it?", "required": True},
-        {"id": "sugar", "kind": "boolean", "description": "With sugar?", "required": False},
-    ],
-    "requestState": "token-of-the-array-dialect",
-    "description": "Two things are missing",
-}
-
-
-def with_items(*items: Any) -> Json:
-    """Return the result with other requests."""
-    return {**WHOLE, "inputRequests": list(items)}
-
-
-CITY: Json = {"id": "city", "kind": "string", "description": "Where?"}
+CITY: Json = {"id": "city", "kind": "string", "description": "Where?", "required": True}
+WHOLE: Json = {"inputRequests": [CITY], "requestState": "token", "description": "One is missing"}
 
 
 @pytest.mark.parametrize(
-    ("result", "keys"),
+    "members",
     [
-        (WHOLE, ["city", "sugar"]),
-        (with_items(CITY), ["city"]),
-        (with_items({**CITY, "more": 1}), ["city"]),
-        ({**WHOLE, "content": []}, ["city", "sugar"]),
+        {},
+        {"content": []},
+        {"inputRequests": [{**CITY, "more": 1}]},
     ],
 )
-def test_whole_array_is_an_ask(result: Json, keys: list[str]) -> None:
+def test_whole_array_is_an_ask(members: Json) -> None:
     """A non-empty array of requests with a non-empty state is an ask."""
-    ask = recognise(parse(compact(result)))
+    ask = recognise(parse(compact({**WHOLE, **members})))
 
     assert ask is not None
-    assert (ask.dialect, list(ask.input_requests), ask.request_state) == (
-        "array",
-        keys,
-        "token-of-the-array-dialect",
-    )
+    assert (ask.dialect, [*ask.input_requests], ask.request_state) == ("array", ["city"], "token")
 
 
 @pytest.mark.parametrize(
-    "result",
+    "members",
     [
-        with_items(),
-        {**WHOLE, "inputRequests": None},
-        {**WHOLE, "inputRequests": "city"},
-        {**WHOLE, "inputRequests": {"city": CITY}},
-        {key: WHOLE[key] for key in WHOLE if key != "inputRequests"},
-        {key: WHOLE[key] for key in WHOLE if key != "requestState"},
-        {**WHOLE, "requestState": ""},
-        {**WHOLE, "requestState": None},
-        {**WHOLE, "requestState": 5},
-        {**WHOLE, "requestState": ["token"]},
-        with_items({"kind": "string", "description": "Where?"}),
-        with_items({"id": "city", "description": "Where?"}),
-        with_items({**CITY, "id": 5}),
-        with_items({**CITY, "id": None}),
-        with_items({**CITY, "kind": 5}),
-        with_items({**CITY, "description": 5}),
-        with_items({**CITY, "required": "yes"}),
-        with_items({**CITY, "required": None}),
-        with_items(CITY, "sugar"),
-        with_items(CITY, None),
-        with_items(CITY, {"id": "sugar"}),
-        with_items(CITY, CITY),
-        {**WHOLE, "resultType": "complete"},
-        {**WHOLE, "resultType": "input_required"},
-        {**WHOLE, "resultType": "incomplete"},
-        {**WHOLE, "resultType": ""},
+        *({"inputRequests": each} for each in ([], None, "city", {"city": CITY}, [CITY, CITY])),
+        *({"inputRequests": [CITY, each]} for each in ("sugar", None, {"id": "sugar"})),
+        *({"requestState": each} for each in ("", None, 5, ["token"])),
+        *({"resultType": each} for each in ("complete", "input_required", "incomplete", "")),
+        *(
+            {"inputRequests": [{**CITY, name: each}]}
+            for name, wrong in {
+                "id": (5, None), "kind": (5, None), "description": (5,), "required": ("yes", None)
+            }.items()
+            for each in wrong
+        ),
     ],
-)
-def test_half_shaped_array_is_a_final_result(result: Json) -> None:
+)  # fmt: skip
+def test_half_shaped_array_is_a_final_result(members: Json) -> None:
     """Whatever lacks a part or has one of another shape asks for nothing."""
-    assert recognise(parse(compact(result))) is None
+    assert recognise(parse(compact({**WHOLE, **members}))) is None
