@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -180,18 +179,6 @@ def test_own_transport_stays() -> None:
         (("mcp-session-id", FIRST_SESSION),),
         (("mcp-session-id", "mrtr-session:1"),),
     ]
-
-
-@pytest.mark.parametrize("over", [over_http, over_pipes])
-def test_branch_shares_what_it_shared(over: Callable[[Cassette], Cassette]) -> None:
-    """Exchanges that two interactions share are shared over the other transport too."""
-    cassette = loaded(cassette_of((ADD, DONE)))
-    first = cassette.interactions[0]
-    twice = replace(cassette, interactions=(first, replace(first, number=2)))
-
-    one, other = over(twice).interactions
-
-    assert one.exchanges[0] is other.exchanges[0]
 
 
 def test_cassette_of_pipes_plays_over_http() -> None:
