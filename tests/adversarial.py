@@ -60,10 +60,7 @@ def repeated(piece: str, end: str = "") -> ByLength:
 def near_misses(secret: str) -> Iterator[tuple[str, ByLength]]:
     """Yield what begins like a secret everywhere and is none, or is one everywhere."""
     yield "beginning", repeated(secret[: min(len(secret) // 2, 12)])
-    yield "almost", repeated(secret[:-1])
     yield "secret", repeated(secret + " ")
-    yield "separated", repeated(secret[:-1] + " ")
-    yield "long", lambda length: (secret + secret[-1] * length)[:length].encode()
 
 
 def of_rules() -> Iterator[tuple[str, ByLength]]:

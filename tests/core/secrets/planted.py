@@ -258,7 +258,15 @@ SHAPES: tuple[tuple[str, str], ...] = (
 )
 """Secrets that their own shape tells, and the rule of each."""
 
+
+def _rows_of(name: str) -> list[list[str]]:
+    """Read the rows that have no shape in them, which are kept as lines of a file."""
+    lines = (DATA / "secrets" / name).read_text(encoding="utf-8").splitlines()
+    return [line.split("\t") for line in lines if not line.startswith("#")]
+
+
 IN_CONTEXT: tuple[tuple[str, str, str], ...] = (
+    *((rule, json.loads(it), json.loads(text)) for rule, it, text in _rows_of("in-context.tsv")),
     ("aws", fill(38) + "+/", "aws_secret_access_key = {}"),
     ("aws", fill(38) + "/+", 'export AWS_SECRET_ACCESS_KEY="{}"'),
     ("azure", fill(86) + "==", "AccountName=fake;AccountKey={};EndpointSuffix=core.windows.net"),
@@ -272,10 +280,6 @@ IN_CONTEXT: tuple[tuple[str, str, str], ...] = (
     ),
     ("webhook", "1234567/" + fill(7), "https://hooks.zapier.com/hooks/catch/{}"),
     ("twilio", "SK" + digits(32), "Twilio API key: {}"),
-    ("url-password", "made-up-word", "https://nobody:{}@example.com/repo.git"),
-    ("url-password", "made-up-word", "postgres://app:{}@db.example.com:5432/app?sslmode=require"),
-    ("url-password", "made-up-word", "redis://:{}@127.0.0.1:6379/0"),
-    ("url-password", "made-up-word", "mongodb+srv://app:{}@cluster0.example.net/?retryWrites=true"),
     ("basic", BASIC, "Authorization: Basic {}"),
     ("basic", BASIC, "basic {}"),
     ("bearer", fill(32), "Bearer {}"),
@@ -284,128 +288,36 @@ IN_CONTEXT: tuple[tuple[str, str, str], ...] = (
         "made.up~" + fill(12) + "==",
         "curl -H 'authorization: bearer {}' https://example.com",
     ),
-    ("bearer", "Made-Up-Word", "Authorization: Bearer {}"),
-    ("bearer", "made_up_word_1", 'the header was "Authorization": "token {}"'),
     ("jwt", JWT, "Authorization: Bearer {}"),
     ("github", "gh" + "p_" + fill(36), "https://x-access-token:{}@github.com/fake/fake.git"),
-    ("password", "made-up", "PGPASSWORD=made-up psql".replace("made-up", "{}")),
-    ("password", "made-up", "level=info password={} user=nobody"),
-    ("password", "made up word", 'the file says {{"user": "nobody", "password": "{}"}} only'),
-    ("password", "made-up-word", "user: nobody\npassword: '{}'\n"),
-    ("password", "made-up-word1", "user: nobody\npassword: {}\n"),
-    ("secret", "made-up", "grant_type=client_credentials&client_secret={}&scope=a"),
-    ("api-key", "made-up", "tool --api-key={} --verbose"),
-    ("password", "made-up", "mysqldump --password {} --all-databases"),
-    ("password", "Made.up1", "tool --db-password '{}' run"),
-    ("password", "made:up", "curl -s -u nobody:{} https://example.com/"),
-    ("password", "made-up", 'curl --user "nobody:{}" -d @file https://example.com/'),
-    ("password", "made up", "<user>nobody</user><password>{}</password>"),
-    ("password", "made-up", '<wsse:Password Type="text">{}</wsse:Password>'),
-    ("secret", "made-up", "<clientSecret>{}</clientSecret>"),
-    ("api-key", "made-up", "<api_key>{}</api_key>"),
-    ("token", "made-up", "<accessToken>{}</accessToken>"),
-    (
-        "password",
-        "made up",
-        '--b\r\nContent-Disposition: form-data; name="password"\r\n\r\n{}\r\n--b--\r\n',
-    ),
-    ("secret", "made up", '--b\nContent-Disposition: form-data; name="secret"\n\n{}\n--b--\n'),
-    ("api-key", "made up", '--b\nContent-Disposition: form-data; name="apiKey"\n\n{}\n--b--\n'),
-    (
-        "token",
-        "made-up",
-        '--b\nContent-Disposition: form-data; name="access_token"\nContent-Type: text/plain\n\n{}\n--b--\n',
-    ),
-    ("password", "made-up", '<form><input type="text" name="password" value="{}"></form>'),
-    ("secret", "made-up", '<input name="client_secret" type="hidden" value="{}"/>'),
-    ("api-key", "made-up", '<meta name="api-key" content="{}">'),
-    ("token", "made-up", '<input type="hidden" name="SAMLResponse" value="{}"/>'),
     (
         "aws",
         digits(64),
         "AWS4-HMAC-SHA256 Credential=nobody/s3, SignedHeaders=host;x-amz-date, Signature={}",
     ),
-    ("password", "made-up", "<dbPassword><![CDATA[{}]]></dbPassword>"),
-    ("password", "made-up", "<input name='db_password' type='password' value='{}'>"),
-    ("password", "made-up", '<add key="ClearTextPassword" value="{}" />'),
-    ("password", "made-up", '<input value="{}" name="passwd">'),
-    ("secret", "made-up", '<property value="{}" name="consumer-secret"/>'),
-    ("api-key", "made-up", '<input value="{}" type="hidden" name="apiKey">'),
-    ("token", "made-up", "<input type='hidden' value='{}' name='csrf_token'>"),
-    (
-        "password",
-        "made up",
-        "--b\r\nContent-Disposition: form-data; name=DB_PASSWORD\r\n\r\n{}\r\n--b--\r\n",
-    ),
-    ("password", "m$de-up", "Server=tcp:db;User ID=sa;Password={};Encrypt=True"),
-    ("password", "made-up", "<pre>DB_PASSWORD={}</pre>"),
-    ("password", "made-up", "DB_HOST=db\nDB_PASS={}\n"),
-    ("password", "made:up", "curl -X POST \\\n  -u nobody:{} \\\n  https://example.com/"),
-    ("password", "made-up", "machine git.example.com\n  login nobody\n  password {}\n"),
     ("token", fill(24), "deploy --token {} --prod"),
     ("secret", fill(24), "deploy --client-secret {} --prod"),
     ("api-key", fill(24), "deploy --api-key '{}' --prod"),
     ("token", fill(24), "curl -H 'PRIVATE-TOKEN: {}' https://git.example.com/"),
     ("basic", BASIC, '{{"auths":{{"registry.example.com":{{"auth":"{}"}}}}}}'),
-    ("secret", "made-up", "https://example.com/cb?oauth_token_secret={}"),
     ("token", fill(20), "CF_ZONE=x\nLINEAR_TOKEN={}\n"),
     ("token", fill(20), '{{"headers":{{"X-Vault-Token":"{}"}}}}'),
     ("secret", fill(20), '[{{"name":"STRIPE_SECRET","value":"{}"}}]'),
-    ("password", "made.up1", "SMTP_USER=nobody\nSMTP_RELAY_PASS={}\n"),
-    ("url-password", "made/up@now", "https://nobody:{}@git.example.com/repo.git"),
-    ("url-password", "made@up", "postgres://app:{}@db.example.com:5432/app"),
-    ("url-password", "m@de/up", "postgres://app:{}@db.example.com/app?user=a@b.example"),
-    ("url-password", "made/up#1", "redis://:{}@127.0.0.1:6379/0"),
-    ("url-password", "ma?de/up", "amqp://app:{}@localhost/host"),
-    ("url-password", "made/up", "mysql://app:{}@db:3306/app"),
     ("url-password", fill(24), "https://{}@git.example.com/owner/repo.git"),
     ("url-password", fill(24), "https://{}:x-oauth-basic@git.example.com/owner/repo.git"),
     ("url-password", fill(24), "https://{}:@api.example.com/v1"),
-    ("password", "hunter2", "user: nobody\npassword: {}\nhost: db\n"),
-    ("password", "hunter2", "users:\n  - password: {}  # of nobody\n"),
-    ("password", "8675309", "password: {}\nhost: db\n"),
-    ("password", "madeup", "environment:\n  POSTGRES_PASSWORD: {}\n"),
-    ("api-key", "madeup", "[service]\napi_key = {}\ntimeout = 30\n"),
-    ("secret", "ma(de|up", "# settings\r\nexport CLIENT_SECRET={}\r\nDEBUG=1\r\n"),
-    ("password", "hunter2", "pass: {}\nuser: nobody\n"),
-    ("password", "hunter2", "login failed with pass={} for nobody"),
-    ("password", "hunter2", "Server=db;Uid=nobody;Pwd={};"),
-    ("password", "73190544", "your otp={} is valid"),
     ("token", fill(30), "token: {}\n"),
     ("token", fill(22), "https://app.example.com/cb?code={}"),
-    ("token", "made-up1", "https://app.example.com/cb?code={}&state=xyz"),
-    ("token", "made-up1", "https://app.example.com/reset?token={}"),
-    ("token", "made-up1", "https://app.example.com/device?device_code={}&client_id=abc"),
-    ("token", "made-up", "https://app.example.com/logout?id_token_hint={}&state=xyz"),
-    ("token", "made-up", "https://app.example.com/form?csrfToken={}"),
     (
         "secret",
         fill(18),
         "https://d111.cloudfront.net/a.jpg?Expires=1767225600&Signature={}&Key-Pair-Id=K2FAKE",
     ),
     ("secret", fill(27) + "=", "https://s3.example.com/b/k?Signature={}"),
-    ("password", "90441773", "https://example.com/unlock?pin={}"),
-    ("password", "letmein", "https://example.com/login?user=nobody&pass={}"),
-    ("password", "madeup", "env:\n- name: DB_PASSWORD\n  value: {}\n"),
-    ("url-password", "m@d/e@up", "mysql://app:{}@db/app"),
-    ("token", "made-up1", "open /reset?token={} now"),
-    ("api-key", "made-up", 'config.apiKey = "{}";'),
-    ("api-key", "made-up-1", "X-Api-Key: {}"),
-    ("token", "made-up", "https://example.com/callback#access_token={}&expires_in=3600"),
-    ("token", "made-up", "/callback?refresh_token={}"),
-    ("password", "hunter2", "mysqldump --host=db -p{} app > dump.sql"),
-    ("password", "hunter2", "sshpass -p '{}' ssh nobody@db"),
-    ("password", "hunter2", "redis-cli -h db -a {} ping"),
-    ("password", "hunter2", "docker login -u nobody -p {} registry.example.com"),
     ("cookie", "session=" + fill(24), "curl -b '{}' https://a.example"),
-    ("secret", "made-up+1", "aws configure set aws_secret_access_key {}"),
-    ("password", "hunter2", "db1 ansible_host=10.0.0.1 ansible_ssh_pass={}"),
     ("secret", fill(24), "production:\n  secret_key_base: {}\n"),
-    ("password", "made up", "CREATE USER app IDENTIFIED BY '{}';"),
     ("authorization", fill(24), "Authorization: SSWS {}"),
     ("telegram", "1234567890:" + fill(35), "https://api.telegram.org/bot{}/getMe"),
-    ("password", "hunter2", "user,password,host\nnobody,{},db\n"),
-    ("password", "hunter2", "| user | password |\n|---|---|\n| nobody | {} |\n"),
 )
 """Secrets that the text around them tells: rule, secret, and the text with a hole for it."""
 
@@ -551,19 +463,16 @@ PLANTED: tuple[Planted, ...] = (
     *_ambiguous(),
     *_encoded_twice(),
     *_lines(),
+    *(
+        Planted(f"line {number} of planted", Place(place), raw, json.loads(secret), rule)
+        for number, (place, rule, secret, raw) in enumerate(_rows_of("planted.tsv"))
+    ),
     _blob("blob", Place.RESULT, f"{GITHUB}\n", "github"),
     _blob("blob with a name", Place.EVENT, "HOST=db\nDB_PASSWORD=made-up\n", "password"),
     _blob("blob of JSON", Place.ARGUMENTS, '{"user": "nobody", "apiKey": "made up"}', "api-key"),
     _blob("blob of a key file", Place.RESULT, armoured("PRIVATE"), "private-key"),
     _blob("blob with a mark", Place.RESULT, "\ufeffpassword=made-up\n", "password"),
     _blob("data", Place.RESULT, f"the key is {GITHUB}", "github", member="data"),
-    Planted(
-        "blob in nested JSON",
-        Place.RESULT,
-        json.dumps(json.dumps({"blob": _base64(f"the key is {GITHUB}")})),
-        _base64(f"the key is {GITHUB}"),
-        "github",
-    ),
     Planted("secret as a key", Place.ARGUMENTS, json.dumps({GITHUB: 1}), GITHUB, "github"),
     Planted(
         "keys that hold secrets",
@@ -571,13 +480,6 @@ PLANTED: tuple[Planted, ...] = (
         json.dumps({f"user {GITHUB}": {GITHUB: [{GITHUB: "a"}]}}),
         GITHUB,
         "github",
-    ),
-    Planted(
-        "name and value as a key",
-        Place.RESULT,
-        json.dumps({"api_key=made-up": 1}),
-        "made-up",
-        "api-key",
     ),
     Planted(
         "escaped key",
@@ -612,71 +514,8 @@ PLANTED: tuple[Planted, ...] = (
         GITHUB,
         "github",
     ),
-    Planted(
-        "id and value of an answer",
-        Place.MESSAGE,
-        json.dumps({"id": 1, "params": {"inputResponses": [{"id": "pin", "value": "90441773"}]}}),
-        "90441773",
-        "password",
-    ),
-    Planted(
-        "number under a name that may be harmless",
-        Place.ANSWER,
-        '{"otp":73190544}',
-        "73190544",
-        "password-number",
-    ),
-    Planted(
-        "pin of a user",
-        Place.ANSWER,
-        '{"user":"nobody","pin":90441773}',
-        "90441773",
-        "password-number",
-    ),
     _number("number under a name", Place.ARGUMENTS, '{"password":8675309}'),
     _number("number in nested JSON", Place.RESULT, r'"{\"password\": 8675309 }"'),
-    Planted("array under a name", Place.RESULT, '{"cookies":["made up",""]}', "made up", "cookie"),
-    Planted(
-        "name beside its value",
-        Place.ARGUMENTS,
-        '[{"name":"DB_PASSWORD","value":"made up"},{"name":"HOST","value":"example.com"}]',
-        "made up",
-        "password",
-    ),
-    Planted(
-        "id beside its value",
-        Place.ANSWER,
-        '[{"id":"api_key","type":"text","value":"made up"}]',
-        "made up",
-        "api-key",
-    ),
-    Planted(
-        "value of a name",
-        Place.RESULT,
-        '{"password":{"type":"hidden","value":"made up"}}',
-        "made up",
-        "password",
-    ),
-    Planted(
-        "name beside its value in nested JSON",
-        Place.EVENT,
-        json.dumps('{"name": "clientSecret", "value": "made up"}'),
-        "made up",
-        "secret",
-    ),
-    Planted("name in an array", Place.RESULT, '[[{"secret":"made up"}]]', "made up", "secret"),
-    Planted("accents", Place.ANSWER, '{"passphrase":"mäde üp 🔑"}', "mäde üp 🔑", "password"),
-    Planted(
-        "escaped accents",
-        Place.ANSWER,
-        r'{"passphrase":"m\u00e4de \u00fcp \ud83d\udd11"}',
-        "mäde üp 🔑",
-        "password",
-    ),
-    Planted(
-        "escaped quotes", Place.ARGUMENTS, r'{"password":"a\"b\\c\/d\n"}', 'a"b\\c/d\n', "password"
-    ),
-    Planted("escaped name", Place.ARGUMENTS, r'{"p\u0061ssword":"made up"}', "made up", "password"),
     Planted(
         "escaped underscore",
         Place.ARGUMENTS,
@@ -692,33 +531,11 @@ PLANTED: tuple[Planted, ...] = (
         "anthropic",
     ),
     Planted(
-        "every character escaped",
-        Place.RESULT,
-        '"' + "".join(f"\\u{ord(char):04x}" for char in GITHUB) + '"',
-        GITHUB,
-        "github",
-    ),
-    Planted(
-        "escaped slashes",
-        Place.RESULT,
-        r'"https:\/\/nobody:made-up@example.com\/"',
-        "made-up",
-        "url-password",
-    ),
-    Planted(
         "after a line's end",
         Place.RESULT,
         json.dumps(f"one\n{GITHUB}"),
         GITHUB,
         "github",
-    ),
-    Planted("nested JSON", Place.ARGUMENTS, r'"{\"password\":\"made up\"}"', "made up", "password"),
-    Planted(
-        "JSON in JSON in JSON",
-        Place.ARGUMENTS,
-        json.dumps(json.dumps({"inner": json.dumps({"apiKey": 'made "up"'})})),
-        'made "up"',
-        "api-key",
     ),
     Planted(
         "shape in nested JSON",
@@ -735,57 +552,11 @@ PLANTED: tuple[Planted, ...] = (
         "private-key",
     ),
     Planted(
-        "header map",
-        Place.ARGUMENTS,
-        '{"headers":{"Authorization":"Bearer made-up","Accept":"*/*"}}',
-        "made-up",
-        "bearer",
-    ),
-    Planted(
-        "basic header map",
-        Place.ERROR,
-        json.dumps({"Authorization": f"Basic {BASIC}"}),
-        BASIC,
-        "basic",
-    ),
-    Planted(
-        "cut off",
-        Place.MESSAGE,
-        '{"jsonrpc":"2.0","id":1,"result":{"password":"made-up',
-        "made-up",
-        "password",
-    ),
-    Planted(
-        "broken at its beginning",
-        Place.MESSAGE,
-        'ks","password":"made-up","b":{"c":1}}',
-        "made-up",
-        "password",
-    ),
-    Planted(
         "second line of JSON lines",
         Place.MESSAGE,
         '{"jsonrpc":"2.0","method":"a"}\n{"jsonrpc":"2.0","method":"b","params":{"secret":"made-up"}}\n',
         "made-up",
         "secret",
-    ),
-    Planted(
-        "batch", Place.MESSAGE, '[{"jsonrpc":"2.0","id":1,"secret":"made-up"}]', "made-up", "secret"
-    ),
-    Planted("form", Place.FORM, "grant_type=x&client_secret=made-up&code=1", "made-up", "secret"),
-    Planted(
-        "escaped form",
-        Place.FORM,
-        urlencode({"a": "b c", "client_secret": "ma/de up+&é"}),
-        "ma/de up+&é",
-        "secret",
-    ),
-    Planted(
-        "form with JSON",
-        Place.FORM,
-        urlencode({"payload": '{"password":"made up"}'}),
-        "made up",
-        "password",
     ),
     Planted("form with a shape", Place.FORM, f"a={GITHUB}&b=c", GITHUB, "github"),
     Planted("assertion in a form", Place.FORM, f"assertion={JWT}", JWT, "jwt"),
@@ -799,13 +570,6 @@ PLANTED: tuple[Planted, ...] = (
     Planted("text", Place.TEXT, f"<p>your key is {GITHUB}</p>", GITHUB, "github"),
     Planted(
         "settings", Place.TEXT, "HOST=example.com\nDB_PASSWORD=made-up\n", "made-up", "password"
-    ),
-    Planted("query", Place.TARGET, "/mcp?v=1&api_key=made-up#top", "made-up", "api-key"),
-    Planted(
-        "escaped query", Place.TARGET, "/mcp?access_token=made%20up%2F%C3%A9", "made up/é", "token"
-    ),
-    Planted(
-        "escaped name in a query", Place.TARGET, "/mcp?api%5Fkey=made-up", "made-up", "api-key"
     ),
     Planted("shape in a query", Place.TARGET, f"/mcp?k={GITHUB}&z=1", GITHUB, "github"),
     Planted(
@@ -823,27 +587,13 @@ PLANTED: tuple[Planted, ...] = (
         "telegram",
     ),
     Planted(
-        "URL in a query",
-        Place.TARGET,
-        "/go?to=" + quote("https://nobody:made-up@example.com/", safe=""),
-        "made-up",
-        "url-password",
-    ),
-    Planted(
         "base64 of JSON in a query",
         Place.TARGET,
         "/mcp?config=" + _base64('{"region":"eu","apiKey":"made-up"}').replace("=", "%3D"),
         _base64('{"region":"eu","apiKey":"made-up"}'),
         "api-key",
     ),
-    Planted(
-        "location", Place.HEADER, "https://example.com/cb?id_token=made-up&a=b", "made-up", "token"
-    ),
-    Planted("relative location", Place.HEADER, "/cb?a=b&access_token=made-up", "made-up", "token"),
     Planted("shape in a header", Place.HEADER, GITHUB, GITHUB, "github"),
-    Planted(
-        "URI in a header", Place.HEADER, "postgres://app:made-up@db/app", "made-up", "url-password"
-    ),
     Planted(
         "encoded header",
         Place.HEADER,
@@ -886,142 +636,13 @@ def _from_file() -> list[Planted]:
 
 
 LOOK_ALIKES: tuple[Planted, ...] = (
-    _text("UUID", f"order {_UUID} is done"),
-    _text("UUID alone", _UUID),
-    _text("SHA-256", _SHA256),
-    _text("SHA-256 with its name", f"sha256:{_SHA256}"),
-    _text("SHA-1", _SHA256[:40]),
-    _text("commit of a secret key", f"secret key rotation in commit {_SHA256[:40]}"),
-    _text("MD5", _SHA256[:32]),
-    _text("SRI hash", f"sha512-{_BLOB[:86]}=="),
-    _text("base64 blob", _BLOB),
-    _text("URL-safe base64 blob", _URL_BLOB),
-    _text("image as a data URL", f"data:image/png;base64,iVBORw0KGgo{_BLOB}"),
     _text("cursor", base64.b64encode(b'{"offset":10,"id":"a1b2c3"}').decode()),
     Planted("base64 of plain JSON in a query", Place.TARGET, "/a?at=eyJvZmZzZXQiOjEwfQ=="),
-    _text(
-        "word in camel case on a line", "auth:\n  password: currentPassword\n  secret: basicAuth\n"
-    ),
-    _text(
-        "variables on lines", "password: $S3_KEY\npassword: $password,\npassword: $this->pass;\n"
-    ),
-    _text("code on lines", "password: sha256(salt1)\npassword: password1,\npassword: base64(a)\n"),
     _text("short three parts", "eyJ.eyJ.abc"),
-    _text("bearer of news", "Bearer of news and of extraordinary-circumstances"),
-    _text(
-        "bearer in prose",
-        "a bearer authentication scheme; Bearer tokens; bearer internationalization",
-    ),
-    _text(
-        "Bearer without a token",
-        "Authorization: Bearer <your token>, or Authorization: Bearer authentication",
-    ),
-    _text("basic plan", "Basic plan, basic subscription, Basic authentication required"),
-    _text("token in prose", "Authorization uses token authentication; a token of appreciation"),
-    _text("sk-learn", "sk-learn, sk-image and sk-learn-contrib-imbalanced-datasets"),
-    _text(
-        "task", "task-0123456789abcdefghijklmnopqrstuvwxyz0123456789 and risk-0123456789abcdef0123"
-    ),
-    _text("AKIA in a word", "AKIAnnouncement, AKIA, SLOVAK" + "IA0123456789ABCDEF"),
-    _text("AIza in a word", "AIzawa and PAIza0123"),
-    _text("xoxo", "xoxo-with-love-from-all-of-us-2026, xoxo"),
-    _text(
-        "short after a prefix",
-        "ghp_short, glpat-abc, hf_model, npm_config_registry, sk-1234, xoxb-1",
-    ),
-    _text(
-        "words after a prefix",
-        "hf_hub_download_with_progress_bars_and_more; npm_package_config_registry_url",
-    ),
-    _text("key- in a word", "key-value-store-of-the-tenant-number-one, foreign-key-constraint"),
     _text("public key", armoured("PUBLIC")),
     _text("certificate", armoured("CERTIFICATE")),
     _text("public SSH key", f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5{fill(40)} nobody@example.com"),
-    _text("PEM in prose", "a file that starts with -----BEGIN PRIVATE KEY----- is a key"),
-    _text("private key in prose", "keep the private key private; PRIVATE KEY"),
-    _text("version", "v1.24.0-rc.1+build.20260728, protocol 2026-07-28"),
-    _text(
-        "URL with a port",
-        "http://localhost:8080/a:b@c and https://example.com:443/@user?x=a@b.example",
-    ),
-    _text("e-mail", "mail nobody@example.com or mailto:some.body+tag@example.co.uk"),
-    _text("git URL", "git@github.com:owner/repo.git and ssh://git@github.com/owner/repo"),
-    _text(
-        "password in prose",
-        "Your password must have 12 characters; the password: secret, he said. Password=?",
-    ),
-    _text(
-        "password as a type", "password: string, api_key: required, secret=None, password = input()"
-    ),
-    _text(
-        "password in code", "connect(user=user, password=password), self.password = get_password()"
-    ),
-    _text(
-        "password template",
-        "password=${DB_PASSWORD} api_key: {{ api_key_1234 }} secret=<your secret>",
-    ),
-    _text(
-        "challenge", 'Bearer realm="mcp", resource_metadata="https://example.com/.well-known/x1"'
-    ),
-    _text(
-        "URL query",
-        "https://example.com/a?token=abc123&key=abc123&id=7&cursor=abc&signature=zz&hash=1",
-    ),
-    _text(
-        "password option",
-        "--password is required, --password option, --password <your password>, --password=",
-    ),
-    _text("curl with a template", "curl -u user:${PASSWORD} https://example.com/, curl -u user"),
-    _text("XML template", "<password>${password}</password> <password></password> <secret/>"),
-    _text("form field", 'Content-Disposition: form-data; name="password_hint"\r\n\r\nthe dog'),
-    _text("ids with prefixes", "pat-na1-x, api-1, sdk-2, sl.short, fw_short, vcp_short, EAAnd"),
-    _text("letters after sk-", "sk-" + "learncontrib" * 5),
-    _text("time", "2026-07-28T12:34:56.789Z, 12:34:56, 1722170096"),
-    _text("phone and card", "+41 44 668 18 00, 4111 1111 1111 1111"),
-    _text("tags", "<div:1> <a:b> &lt;password&gt; <password>"),
-    _text("surrogates of ours", "mrtr-state:0123456789abcdef:1:2 and mrtr-session:1"),
     _text("Twilio-like without its name", "SK" + digits(32)),
-    _text("telegram-like time", "1234567890:15 and 12:AA"),
-    _text(
-        "webhook in prose",
-        "see https://api.slack.com/messaging/webhooks and hooks.slack.com/services",
-    ),
-    _text("Go package", "google.golang.org/protobuf/types/known/timestamppb.v1.36.10"),
-    _text("dotted name", "com.example.service.SomeVeryLongClassName.someVeryLongMethodName"),
-    Planted("schema", Place.RESULT, json.dumps({"requestedSchema": _SCHEMA})),
-    Planted("schema in nested JSON", Place.RESULT, json.dumps(json.dumps(_SCHEMA))),
-    Planted(
-        "objects under names",
-        Place.ARGUMENTS,
-        '{"secret":{"a":"b"},"credentials":{"user":"nobody"}}',
-    ),
-    Planted(
-        "nothing under names",
-        Place.ARGUMENTS,
-        '{"password":"","api_key":null,"secret":true,"cookies":[]}',
-    ),
-    Planted("numbers in an array", Place.ARGUMENTS, '{"cookies":[1,2],"pin":1234,"tokens":512}'),
-    Planted(
-        "plain names",
-        Place.ARGUMENTS,
-        '{"token":"abc","key":"abc","id":"abc","cursor":"abc","nextCursor":"abc","hash":"abc",'
-        '"sha256":"abc","signature":"abc","nonce":"abc","max_tokens":7,"keyboard":"de","author":"x",'
-        '"page_token":"abc","progressToken":"abc","tokenizer":"abc","public_key":"abc"}',
-    ),
-    Planted(
-        "names as values",
-        Place.ARGUMENTS,
-        '{"required":["password","secret"],"in":"header","name":"x-api-key"}',
-    ),
-    Planted(
-        "sealed under a name", Place.ARGUMENTS, json.dumps({"session_token": f"sha256:{_SHA256}"})
-    ),
-    Planted(
-        "surrogate under a name",
-        Place.ARGUMENTS,
-        '{"session_token":"mrtr-state:0123456789abcdef:1:2"}',
-    ),
-    Planted("numbers", Place.ARGUMENTS, "[0,-1,1.50,1E+2,18446744073709551616]"),
     Planted(
         "ids and tokens",
         Place.MESSAGE,
@@ -1050,24 +671,11 @@ LOOK_ALIKES: tuple[Planted, ...] = (
         '{"jsonrpc":"2.0","id":"SHAPE"}\n{"jsonrpc":"2.0","id":"SHAPE"}\n'.replace("SHAPE", GITHUB),
     ),
     Planted(
-        "form", Place.FORM, "grant_type=authorization_code&code=abc&state=xyz&token=abc&password="
-    ),
-    Planted(
         "text with colons",
         Place.TEXT,
         "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n<b>secret: no</b>",
     ),
-    Planted(
-        "target", Place.TARGET, f"/mcp/{_UUID}?cursor={_URL_BLOB[:40]}&token=abc&page=2&q=a%20b%2Fc"
-    ),
-    Planted("target with an @", Place.TARGET, "/npm/@scope/name@1.2.3:latest?x=%40"),
-    Planted(
-        "header",
-        Place.HEADER,
-        'Bearer resource_metadata="https://example.com/.well-known/a1", scope="a b"',
-    ),
     Planted("encoded header", Place.HEADER, encoded_header("é")),
-    Planted("content type", Place.HEADER, "multipart/form-data; boundary=----0123456789abcdef"),
     *_from_file(),
 )
 """What looks like a secret to a careless rule, and must stay byte for byte."""
