@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import pytest
 from builders import (
-    as_request,
     changed,
     get,
     notification,
@@ -91,16 +89,6 @@ def test_key_differs_for_another_call(request_: bytes | Request) -> None:
     assert key(request_) != key(DEPLOY)
 
 
-def test_title_is_how_the_key_is_named() -> None:
-    """Whatever a request is, messages name it as its key does."""
-    requests = (tool("deploy", a=1), rpc("tools/list"), get("/mcp?a=1"), post(b"x"))
-    for request in map(as_request, requests):
-        for each in (request, replace(request, method="", target="")):
-            call = read_call(each)
-            assert call.title == str(call.key())
-            assert call.endpoint == call.key().endpoint
-
-
 def test_arguments_of_a_named_call_may_be_absent_empty_or_null() -> None:
     """Absent, empty and null `arguments` are the same; anything else is not."""
     absent = key(rpc("tools/call", {"name": "a"}))
@@ -179,15 +167,6 @@ def test_retry_is_a_request_with_answers_or_state() -> None:
     assert read_call(post(notification("n", requestState="S"))).answers is None
     assert read_call(post(b"opaque")).answers is None
     assert read_call(get("/mcp")).answers is None
-
-
-def test_body_of_a_get_is_no_message() -> None:
-    """Only a POST carries a JSON-RPC message."""
-    call = read_call(Request("PUT", "/mcp", (), DEPLOY))
-
-    assert call.message is None
-    assert not call.is_rpc
-    assert call.name == ""
 
 
 def test_slot_holds_state_by_hash_and_answers_by_value() -> None:
@@ -344,22 +323,6 @@ def test_traits_ignore_what_varies_between_runs() -> None:
     assert (one.client, three.client) == ('{"name":"c"}', '{"name":"d"}')
     assert read_call(post(DEPLOY)).client == read_call(get("/mcp")).client == ""
     assert read_call(post(FULL, ("Mcp-Session-Id", "s"))).caller != one.caller
-
-
-def test_order_and_case_of_headers_make_no_trait() -> None:
-    """Headers are compared by name, in any order and spelling of the name."""
-    one = read_call(post(FULL, ("Mcp-Method", "m"), ("Mcp-Name", "n")))
-    two = read_call(post(FULL, ("mcp-name", "n"), ("MCP-METHOD", "m")))
-
-    assert one.traits == two.traits
-
-
-def test_traits_of_what_is_no_message_are_its_headers() -> None:
-    """Other HTTP traffic has traits too: session, version header and `Accept`."""
-    traits = read_call(get("/mcp", ("Accept", "a"), ("Mcp-Session-Id", "s"))).traits
-
-    assert (traits.session, traits.has_progress_token, traits.accept) == ("s", False, "a")
-    assert read_call(post(compact([1]))).caller == " {}"
 
 
 @pytest.mark.parametrize(

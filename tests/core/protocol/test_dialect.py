@@ -6,7 +6,7 @@ import pytest
 from builders import tool
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import array_asks, asks, compact, form, text
+from messages import array_asks, asks, form, text
 
 from mrtr_cassette.core.protocol.dialect import (
     DIALECTS,
@@ -15,7 +15,6 @@ from mrtr_cassette.core.protocol.dialect import (
     InputRequired,
     answers_in,
     answers_text,
-    may_ask,
     recognise,
     spelled_requests,
     write_answers,
@@ -165,31 +164,6 @@ def test_state_that_is_no_string_is_not_the_string() -> None:
     assert number is not None
     assert number.request_state is not None
     assert number != string
-
-
-def test_array_answer_with_a_further_member_is_another_answer() -> None:
-    """What stands beside `id` and `value` is part of the answer."""
-    plain = answers_in({"inputResponses": [{"id": "a", "value": "v"}]})
-    more = answers_in({"inputResponses": [{"id": "a", "value": "v", "scope": "all"}]})
-
-    assert plain != more
-
-
-@pytest.mark.parametrize("value", [{"id": "a"}, {"id": "a", "value": "v", "scope": "all"}])
-def test_array_answer_is_not_the_answer_that_it_is_the_value_of(value: dict[str, Any]) -> None:
-    """An answer and one whose value looks like it are two answers."""
-    bare = answers_in({"inputResponses": [value]})
-    wrapped = answers_in({"inputResponses": [{"id": "a", "value": value}]})
-
-    assert bare != wrapped
-
-
-def test_body_that_may_ask_is_recognised_quickly() -> None:
-    """A body with a member of an ask, or with an escape that may spell one, may ask."""
-    assert may_ask(compact(asks("a")))
-    assert may_ask(compact(asks(state="S")))
-    assert may_ask(b'{"result":{"\\u0069nputRequests":{}}}')
-    assert not may_ask(compact(text("done")))
 
 
 # Writing

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import notification, progress, rpc, tool, with_token
+from builders import notification, progress, rpc, with_token
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from messages import SUBSCRIPTION_KEY, compact
@@ -16,7 +16,6 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     echoes,
 )
 from mrtr_cassette.core.wire.jsonbytes import (
-    MemberPath,
     canonical,
     find_spans,
     parse,
@@ -76,20 +75,6 @@ def test_anything_else_is_opaque(raw: bytes) -> None:
     assert classify(raw) is None
 
 
-def test_params_meta_and_token_are_empty_where_they_are_not_objects() -> None:
-    """Params, `_meta` and token of another shape are read as absent."""
-    assert message(rpc("m", [1])).params == {}
-    assert message(rpc("m", {"_meta": 5})).meta == {}
-    assert message(rpc("m", {"_meta": {"progressToken": [1]}})).progress_token is None
-    assert message(rpc("m")).progress_token is None
-
-
-def test_progress_token_is_canonical() -> None:
-    """A token is known by its value, not its spelling."""
-    assert message(with_token(tool("a"), 7)).progress_token == "7"
-    assert message(with_token(tool("a"), "7")).progress_token == '"7"'
-
-
 def test_parts_are_as_they_were_spelled() -> None:
     """Id, token and state are given as the caller spelled them; the last of duplicates counts."""
     raw = (
@@ -103,12 +88,6 @@ def test_parts_are_as_they_were_spelled() -> None:
     assert found.spelled(TOKEN_PATH) == b'"\\u0061"'
     assert found.spelled(ECHOED_STATE_PATH) == b'"t"'
     assert message(rpc("m")).spelled(TOKEN_PATH) is None
-
-
-def test_id_that_has_other_spellings_is_found_by_its_path() -> None:
-    """An id with an escape is compared by its value."""
-    sent = b'{"jsonrpc":"2.0","id":"a\\tb","result":{}}'
-    assert echoed(sent, b'{"jsonrpc":"2.0","id":"a\\tb","method":"m"}') == [[b'"a\\tb"'], []]
 
 
 def echoed(sent: bytes, request: bytes) -> list[list[bytes]]:
@@ -235,29 +214,3 @@ def test_echoes_are_those_that_stand_at_their_paths(
     }
     found = echoes(answer, asked)
     assert {*found.id, *found.progress_token} == expected
-
-
-def test_token_is_no_echo_where_the_request_has_none() -> None:
-    """Without a token in the request there is nothing for a notification to echo."""
-    assert echoed(progress(5), rpc("tools/call", {"name": "a"}, number=5)) == [[], []]
-
-
-@pytest.mark.parametrize("path", [ID_PATH, TOKEN_PATH])
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b'{"jsonrpc":"2.0","id":7,"method":"m"}',
-        b'{"jsonrpc":"2.0","id" : "a b" ,"method":"m","params":{"_meta":{"progressToken":-1}}}',
-        b'{"jsonrpc":"2.0","\\u0069d":7,"method":"m","params":{"_meta":{"progressToken":1.0}}}',
-        b'{"jsonrpc":"2.0","method":"m","params":{"id":1,"progressToken":2}}',
-        b'{"jsonrpc":"2.0","id":1,"id":"\\"2","method":"m","params":{"a":"progressToken"}}',
-        b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":{"id":2}}}}',
-    ],
-)
-def test_own_values_are_found_as_by_structure(raw: bytes, path: MemberPath) -> None:
-    """What is found at a glance is what stands last at the path."""
-    message = classify(raw)
-    assert message is not None
-    spans = find_spans(raw, [path]).get(path)
-    expected = None if spans is None else raw[spans[-1].start : spans[-1].end]
-    assert message.spelled(path) == expected

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from adversarial import steps
 from builders import (
-    JSON_HEADERS,
     STREAM_HEADERS,
     Answer,
     answer,
@@ -176,20 +174,3 @@ def test_span_is_replaced_across_pieces(
 
     assert [piece.raw for piece in changed] == spliced
     assert [piece.at_ms for piece in changed] == [0, 1, 2]
-
-
-def test_many_spans_in_many_pieces_are_replaced_in_one_walk() -> None:
-    """Neither is each span looked at for each piece, nor each piece for each span."""
-    pieces = tuple(Piece(b"abc", 0, 0) for _ in range(2_000))
-    spans = [(Span(at, at + 1), b"-") for at in range(0, 6_000, 3)]
-    short, short_spans = pieces[:500], spans[:500]
-
-    assert steps(lambda: splice_pieces(pieces, spans)) <= 5 * steps(
-        lambda: splice_pieces(short, short_spans)
-    )
-    assert splice_pieces(pieces, spans)[1_999].raw == b"-bc"
-
-
-def test_json_headers_make_no_stream() -> None:
-    """The type says how a body is framed, whatever it looks like."""
-    assert messages_in(response_of(Answer((sse(DONE),), JSON_HEADERS))) == []

@@ -207,13 +207,3 @@ def test_sealed_answers_are_equal_if_the_answers_are() -> None:
     assert slot({"a": one}) != slot({"a": {**one, "action": "decline"}})
     assert slot({"a": one}) != slot({"a": {**one, "content": {"x": 2}}})
     assert slot({"a": one}) != slot({"b": one})
-
-
-def test_null_answer_equals_an_absent_one_when_sealed_too() -> None:
-    """A null answer is no answer, whether or not answers are sealed."""
-
-    def slot(answers: object) -> object:
-        return lookup_key(read_call(post(seal_answers(retry(DEPLOY, answers, state="S")))))
-
-    assert slot({"a": 1, "b": None}) == slot({"a": 1})
-    assert slot([{"id": "a", "value": None}]) == slot([{"id": "a"}])

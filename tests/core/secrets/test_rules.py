@@ -9,7 +9,6 @@ from mrtr_cassette.core.secrets.rules import (
     Name,
     RedactionRules,
 )
-from mrtr_cassette.core.secrets.shapes import RULES
 
 
 @pytest.mark.parametrize(
@@ -36,29 +35,6 @@ def test_rules_that_cannot_be_meant_are_refused(
     """The message names what is wrong."""
     with pytest.raises(ValueError, match=named):
         RedactionRules(**rules)
-
-
-def test_active_rules_are_the_table_and_the_users_own() -> None:
-    """What a user disables is missing, and what a user adds is there under its own rule."""
-    rules = RedactionRules(("x+",), ("Licence-Key", "password"), ("github", "passwd", "cookie"))
-    active = ActiveRules(rules)
-
-    assert active.disabled == {"github", "cookie"}
-    assert {rule.name for rule in RULES} - {rule.name for rule in active.shapes} == {
-        "github",
-        "cookie",
-    }
-    assert [rule.name for rule in active.custom] == ["custom-1"]
-    names = ("licenceKey", "password", "passwd", "set-cookie", "secret", "colour", "x" * 99)
-    assert [active.name(name).rule for name in names] == [
-        CUSTOM_KEY,
-        CUSTOM_KEY,
-        "",
-        "",
-        "secret",
-        "",
-        "",
-    ]
 
 
 def test_ambiguous_names_can_be_switched_off() -> None:

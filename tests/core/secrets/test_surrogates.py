@@ -5,8 +5,6 @@ import hashlib
 from mrtr_cassette.core.secrets.sealed import (
     as_recorded,
     compared_sha256,
-    elicitation_surrogate,
-    event_surrogate,
     occurrence_in,
     reveal,
     reveal_in_json,
@@ -64,22 +62,11 @@ def test_surrogate_depends_on_call_occurrence_and_turn() -> None:
     assert session_surrogate(1) != session_surrogate(2)
 
 
-def test_surrogate_of_a_call_with_a_lone_surrogate_is_derived() -> None:
-    """A call whose name is no Unicode text has a surrogate like any other."""
-    assert state_surrogate(sha256_of("tools/call\n\ud800"), 1, 1).startswith("mrtr-state:")
-
-
 def test_surrogate_tells_its_occurrence() -> None:
     """A surrogate tells which interaction with its call key it belongs to; other text doesn't."""
     assert occurrence_in(state_surrogate(sha256_of("call"), 12, 3)) == 12
     assert occurrence_in(state_surrogate(sha256_of("call"), 12, 3) + "x") is None
     assert occurrence_in(sealed_hash("call")) is None
-
-
-def test_event_is_named_by_session_and_count() -> None:
-    """The name of an event tells its session, and which of its events it is."""
-    assert event_surrogate(3, 12) == "mrtr-event:3:12"
-    assert elicitation_surrogate(3, 12) == "mrtr-elicitation:3:12"
 
 
 def test_recorded_states_stand_in_json_as_json() -> None:

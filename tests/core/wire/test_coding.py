@@ -76,24 +76,9 @@ def test_body_is_whole_where_its_last_member_ends() -> None:
     assert not ContentDecoder("br").is_whole
 
 
-def test_bomb_is_not_decoded_whole() -> None:
-    """What a chunk decodes to is cut off at the limit."""
-    packed = gzip.compress(b"0" * 10_000_000)
-
-    assert len(ContentDecoder("gzip", 1_000).decode(packed)) <= 1_001
-
-
 @pytest.mark.parametrize(("size", "is_bomb"), [(8 << 20, False), (32 << 20, True)])
 def test_ratio_that_only_a_bomb_has_is_noticed(size: int, is_bomb: bool) -> None:  # noqa: FBT001
     """Up to 16 MiB any ratio is taken, above that up to 200."""
     decoder = ContentDecoder("gzip")
     assert len(decoder.decode(gzip.compress(b"0" * size))) <= size
     assert (decoder.is_bomb, decoder.failed) == (is_bomb, is_bomb)
-
-
-def test_large_body_of_an_ordinary_ratio_is_no_bomb() -> None:
-    """Lines that are nearly the same compress well, and are decoded whole."""
-    body = b"".join(b"2026-07-28T10:%07d GET /health 200\n" % n for n in range(600_000))
-    decoder = ContentDecoder("gzip")
-    assert decoder.decode(gzip.compress(body)) == body
-    assert not decoder.is_bomb

@@ -3,38 +3,17 @@ from __future__ import annotations
 import pytest
 
 from mrtr_cassette.core.wire.http import (
-    NO_METHOD,
     NO_STATUS,
     End,
     Headers,
     Piece,
-    Request,
     Response,
     decoded_header,
-    header_value,
     is_event_stream,
     kept_request_headers,
     kept_response_headers,
     named_by_user,
 )
-
-
-def test_header_is_found_by_its_lower_case_name() -> None:
-    """Values of one header are joined by commas, whatever their names' spelling."""
-    headers = (("Accept", "a"), ("ACCEPT", "b"), ("X", "c"))
-
-    assert header_value(headers, "accept") == "a, b"
-    assert header_value(headers, "host") == ""
-    assert Request("GET", "/", headers, b"").header("x") == "c"
-
-
-def test_body_is_all_pieces() -> None:
-    """The body of a response is the bytes of its pieces."""
-    pieces = (Piece(b"a", 0, 1), Piece(b"b", 1, 1))
-
-    assert Response(200, (), pieces, End.COMPLETE).body == b"ab"
-    assert Response(200, (), pieces[:1], End.COMPLETE).body == b"a"
-    assert not Response(200, (), pieces, End.COMPLETE).is_event_stream
 
 
 def test_responses_are_the_same_however_they_were_cut() -> None:
@@ -131,17 +110,6 @@ def test_header_that_http_forbids_is_not_kept(header: tuple[str, str]) -> None:
     fine = (("Accept", "tab\tand é"), ("Mcp-Param-x_!", ""))
 
     assert kept_request_headers((header, *fine)) == fine
-
-
-def test_what_came_over_a_pipe_has_neither_method_nor_status() -> None:
-    """Each piece of such a response is a line, so it is framed as events are."""
-    assert Request(NO_METHOD, "", (), b"{}").is_line
-    assert not Request("POST", "/mcp", (), b"{}").is_line
-    events = (("Content-Type", "text/event-stream"),)
-    framed = [(NO_STATUS, ()), (200, events), (200, ())]
-    responses = [Response(status, headers, (), End.COMPLETE) for status, headers in framed]
-    assert [each.is_lines for each in responses] == [True, False, False]
-    assert [each.is_framed for each in responses] == [True, True, False]
 
 
 @pytest.mark.parametrize(
