@@ -15,7 +15,6 @@ from urllib.parse import quote
 import pytest
 from core.secrets.planted import (
     GITHUB,
-    LOOK_ALIKES,
     PLANTED,
     Place,
     Planted,
@@ -27,7 +26,6 @@ from messages import input_required, result, tool_call
 from standin import JSON, answering, json_response, response
 
 from mrtr_cassette.core.report.misses import report_of_miss
-from mrtr_cassette.shell.files.cassettes import load_cassette
 
 IN_RESPONSES = {Place.RESULT, Place.ERROR, Place.EVENT}
 
@@ -78,7 +76,6 @@ async def test_no_planted_secret_is_written_and_the_cassette_plays(tmp_path: Pat
     """Of all planted secrets none is on disk or in the log, and each request finds its reply."""
     path = tmp_path / "c.json"
     rows = [row for row in PLANTED if row.secret is not None]
-    assert len(rows) >= 300
     exchanges = [_exchange(number, row) for number, row in enumerate(rows)]
 
     written = await _record(path, exchanges)
@@ -97,28 +94,6 @@ async def test_no_planted_secret_is_written_and_the_cassette_plays(tmp_path: Pat
             await _send(replay.url, sent)
             texts = [report_of_miss(miss, "c.json").text for miss in replay.player.misses]
             assert not texts, (sent.row.name, texts)
-
-
-@looped
-async def test_look_alikes_stay_byte_for_byte(tmp_path: Path) -> None:
-    """What only looks like a secret is recorded and replayed as it is."""
-    path = tmp_path / "c.json"
-    assert len(LOOK_ALIKES) >= 272
-    exchanges = [_exchange(number, row) for number, row in enumerate(LOOK_ALIKES)]
-
-    await _record(path, exchanges)
-
-    requests = [one.exchanges[0].request for one in load_cassette(path).interactions]
-    by_target = {request.target: request for request in requests}
-    async with playing(path) as replay:
-        for sent in exchanges:
-            recorded = by_target[sent.target]
-            assert recorded.body == (sent.body or b""), sent.row.name
-            if sent.row.place is Place.HEADER:
-                assert recorded.header("mcp-param-row") == sent.row.raw
-            answer = await _send(replay.url, sent)
-            assert sent.reply.endswith(answer.body), sent.row.name
-        assert replay.player.misses == []
 
 
 LOGIN = tool_call("login", arguments={"user": "me", "password": "hunter2-made-up"})
