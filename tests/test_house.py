@@ -24,7 +24,7 @@ LONGEST_FUNCTION = 50
 BUDGET = {
     "lines of the package": 33_023,
     "modules of the package": 133,
-    "lines of tests": 49_688,
+    "lines of tests": 49_660,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
