@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from mrtr_cassette.core.compare.conversations import (
     CassetteComparison,
@@ -17,7 +17,9 @@ from mrtr_cassette.core.compare.conversations import (
 )
 from mrtr_cassette.core.compare.values import VERDICTS, Change
 from mrtr_cassette.core.drive.ignoring import Learned
+from mrtr_cassette.core.drive.recorded_script import TurnChange
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
+from mrtr_cassette.core.report.text import as_data
 from mrtr_cassette.errors import SHOWN_CHARS, counted, printable, printable_lines, shorten
 
 Paint = Callable[[Mark, str], str]
@@ -161,32 +163,8 @@ def conclusion(comparison: CassetteComparison) -> str:
 
 def comparison_data(comparison: CassetteComparison) -> dict[str, Any]:
     """Return two compared cassettes as JSON-ready data."""
-    return {
-        "recorded": comparison.recorded,
-        "received": comparison.received,
-        "same": comparison.is_same,
-        "verdict": comparison.verdict,
-        "interactions": [
-            {
-                "mark": each.mark,
-                "recorded": each.recorded,
-                "received": each.received,
-                "call": each.call,
-                "verdict": each.verdict,
-                "moved": each.is_moved,
-                "stages": [
-                    {
-                        "kind": stage.kind,
-                        "turn": stage.turn,
-                        "mark": stage.mark,
-                        "changes": [change._asdict() for change in stage.changes],
-                    }
-                    for stage in each.stages
-                ],
-            }
-            for each in comparison.interactions
-        ],
-    }
+    data: dict[str, Any] = as_data(comparison, _ROWS)
+    return data
 
 
 def comparison_markdown(comparison: CassetteComparison) -> str:
@@ -322,31 +300,21 @@ def summary_line(verification: Verification) -> str:
 
 def verification_data(verifications: Sequence[Verification]) -> dict[str, Any]:
     """Return it as JSON values, for programs."""
-    return {
-        "cassettes": [
-            {
-                "cassette": each.cassette,
-                "upstream": each.upstream,
-                "is_good": each.is_good,
-                "counts": each.counts,
-                "interactions": [
-                    {**_interaction_data(inner), "is_accepted": inner.number in each.accepted}
-                    for inner in each.interactions
-                ],
-            }
-            for each in verifications
-        ]
-    }
+    cassettes = as_data([*verifications], _ROWS)
+    for verification, data in zip(verifications, cassettes, strict=True):
+        for each, shown in zip(verification.interactions, data["interactions"], strict=True):
+            shown["is_accepted"] = each.number in verification.accepted
+    return {"cassettes": cassettes}
 
 
-def _interaction_data(each: VerifiedInteraction) -> dict[str, Any]:
-    return {
-        "number": each.number,
-        "call": each.call,
-        "verdict": each.verdict,
-        "reason": each.reason,
-        "changes": [{"turn": turn or None, **change._asdict()} for turn, change in each.changes],
-    }
+_ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
+    CassetteComparison: "recorded received same=is_same verdict interactions",
+    InteractionComparison: "mark recorded received call verdict moved=is_moved stages",
+    Stage: "kind turn mark changes",
+    Verification: "cassette upstream is_good counts interactions",
+    VerifiedInteraction: "number call verdict reason changes",
+    TurnChange: lambda it: {"turn": it.turn or None, **it.change._asdict()},
+}
 
 
 def verification_markdown(verifications: Sequence[Verification]) -> str:

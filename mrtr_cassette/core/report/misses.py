@@ -18,6 +18,7 @@ from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.report.details import arguments_json
+from mrtr_cassette.core.report.text import as_data
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference, pointer_path
@@ -112,16 +113,14 @@ class MissReport:
     @property
     def facts(self) -> Mapping[str, Any]:
         """The same as JSON, as the client gets it in `error.data`."""
-        return {
-            "reason": self.reason,
-            "detail": self.detail,
-            "request": self.request,
-            "questions": list(self.questions),
-            "cassette": self.cassette,
-            "nearest": None if self.nearest is None else self.nearest._asdict(),
-            "differences": [difference._asdict() for difference in self.differences],
-            "fix": ", or ".join(self.fixes),
-        }
+        row = "reason detail request questions cassette nearest differences fix"
+        facts: Mapping[str, Any] = as_data(self, {MissReport: row})
+        return facts
+
+    @property
+    def fix(self) -> str:
+        """The ways out in one line."""
+        return ", or ".join(self.fixes)
 
 
 class MissesError(MrtrCassetteError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from functools import cache
 from types import UnionType
@@ -17,7 +17,7 @@ from mrtr_cassette.core.answers.fulfilment import CallTurn, Unanswered
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import Interaction
 from mrtr_cassette.core.report.misses import MissReport, report_of_miss
-from mrtr_cassette.core.report.text import json_text
+from mrtr_cassette.core.report.text import as_data, json_text
 from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.errors import (
     LIBRARY_TERMS,
@@ -155,14 +155,8 @@ def _misses_text(misses: Sequence[MissReport]) -> str:
 
 def summary_data(report: ReplayReport) -> dict[str, Any]:
     """Return what a replay came to, as JSON-ready data."""
-    return {
-        "cassette": report.cassette,
-        "interactions": [
-            {**asdict(each), "outcome": each.outcome.value} for each in report.interactions
-        ],
-        "misses": [{"text": miss.text, **miss.facts} for miss in report.misses],
-        "harmless": [each._asdict() for each in report.harmless],
-    }
+    data: dict[str, Any] = as_data(report, {MissReport: lambda it: {"text": it.text, **it.facts}})
+    return data
 
 
 def summary_event(report: ReplayReport) -> dict[str, Any]:

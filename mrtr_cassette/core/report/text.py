@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import partial
 from typing import Any, Final
 
 from mrtr_cassette.core.protocol.dialect import InputRequest
@@ -137,43 +140,57 @@ def _indented(text: str, columns: int) -> Iterator[str]:
 # Data
 
 
+def as_data(value: Any, rows: Mapping[type, str | Callable[[Any], Any]]) -> Any:
+    """Return a value ready for JSON.
+
+    Args:
+        rows: what is told of a type: `name`, or `name=attribute`, each, or a function that says it;
+            of a type without a row it is all.
+    """
+    row = rows.get(type(value))
+    if isinstance(row, str):
+        words = (word.partition("=") for word in row.split())
+        value = {name: getattr(value, attribute or name) for name, _, attribute in words}
+    elif row is not None:
+        value = row(value)
+    elif hasattr(value, "_asdict"):
+        value = value._asdict()
+    elif is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {name: as_data(member, rows) for name, member in value.items()}
+    return [as_data(each, rows) for each in value] if isinstance(value, list | tuple) else value
+
+
 def inspection_data(details: CassetteDetails, *, is_whole: bool = False) -> dict[str, Any]:
     """Return a cassette as JSON-ready data; whole with the questions and the final responses."""
-    members = ("cassette", "version", "upstream", "request_state", "recorded_at", "tool")
-    return {
-        **{name: getattr(details, name) for name in members},
-        "interactions": [
-            {
-                "number": each.number,
-                "call": each.call,
-                "arguments": each.arguments_json,
-                "orphan": each.is_orphan,
-                "branch": None if each.branch is None else each.branch._asdict(),
-                "turns": [_turn_data(turn, is_whole=is_whole) for turn in each.turns],
-                "ended": each.ended,
-                "bytes": each.size_bytes,
-                "ms": each.duration_ms,
-                **({"final": _final_data(each.final)} if is_whole else {}),
-            }
-            for each in details.interactions
-        ],
-    }
+    data: dict[str, Any] = as_data(
+        details,
+        {
+            CassetteDetails: "cassette version upstream request_state recorded_at tool "
+            "interactions",
+            Interaction: "number call arguments=arguments_json orphan=is_orphan branch turns ended "
+            f"bytes=size_bytes ms=duration_ms{' final' if is_whole else ''}",
+            Turn: partial(_turn_data, is_whole=is_whole),
+            FinalResponse: _final_data,
+        },
+    )
+    return data
 
 
 def _turn_data(turn: Turn, *, is_whole: bool) -> dict[str, Any]:
-    asked: list[dict[str, Any]] = [
-        {"key": key, "kind": request.kind, "message": request.message}
-        for key, request in turn.input_requests.items()
-    ]
-    if is_whole:
-        for each, request in zip(asked, turn.input_requests.values(), strict=True):
-            each["definition"] = canonical(dict(request.definition))
     return {
         "via": turn.via,
-        "asked": asked,
+        "asked": [
+            {"key": key, "kind": request.kind, "message": request.message}
+            | ({"definition": canonical(dict(request.definition))} if is_whole else {})
+            for key, request in turn.input_requests.items()
+        ],
         "request_state": turn.has_request_state,
         "dialect": turn.dialect,
-        "answered": None if turn.answers_json is None else dict(turn.answers_json),
+        "answered": turn.answers_json,
         **({} if turn.answered_by is None else {"answered_by": turn.answered_by}),
     }
 
