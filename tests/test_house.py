@@ -22,7 +22,7 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 33_023,
+    "lines of the package": 33_001,
     "modules of the package": 133,
     "lines of tests": 49_660,
 }
