@@ -39,9 +39,9 @@ from mrtr_cassette.core.drive.conversation import (
     Finished,
     LiveAsk,
     NeedsAnswers,
+    OwnClient,
+    ServerSession,
 )
-from mrtr_cassette.core.drive.own_client import OwnClient
-from mrtr_cassette.core.drive.server_session import ServerSession
 from mrtr_cassette.core.protocol.dialect import spelled_requests
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.report.runs import CallResult

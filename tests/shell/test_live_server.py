@@ -35,8 +35,8 @@ from mrtr_cassette.core.drive.conversation import (
     Finished,
     LiveAsk,
     NeedsAnswers,
+    ServerSession,
 )
-from mrtr_cassette.core.drive.server_session import ServerSession
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.lines import line_request
 from mrtr_cassette.errors import UpstreamError

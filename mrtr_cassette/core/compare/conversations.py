@@ -61,14 +61,7 @@ _LEVELS = 3
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage of a conversation, compared.
-
-    Attributes:
-        turn: number of its turn in the first conversation, or else in the other one; None for the
-            request and the result.
-        mark: which of the two conversations have it.
-        changes: where it differs; what only one of them has is one change.
-    """
+    """One stage of a conversation, compared."""
 
     kind: StageKind
     turn: int | None
@@ -78,15 +71,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class InteractionComparison:
-    """One interaction of two cassettes, or of one of them.
-
-    Attributes:
-        recorded: its number in the first one; None where that lacks it.
-        received: its number in the second one; None where that lacks it.
-        call: what was called, such as `tools/call "deploy"`.
-        is_moved: it has another place among those that both have.
-        stages: the request, each ask and answer, and the result.
-    """
+    """One interaction of two cassettes, or of one of them."""
 
     recorded: int | None
     received: int | None
@@ -111,14 +96,7 @@ class InteractionComparison:
 
 @dataclass(frozen=True, slots=True)
 class CassetteComparison:
-    """Two cassettes, compared.
-
-    Attributes:
-        recorded: the first cassette's path, as shown in messages.
-        received: that of the second one.
-        interactions: all of both, in the order of the second; what only the first has stands where
-            it stood.
-    """
+    """Two cassettes, compared."""
 
     recorded: str
     received: str
@@ -174,13 +152,7 @@ def compared(
 
 
 class _Turn(NamedTuple):
-    """One turn of an interaction.
-
-    Attributes:
-        question: what the server asked, by key.
-        answers: what was answered, by key, or `ABSENT`.
-        exchange: the one whose response asks; None where requests were pushed.
-    """
+    """One turn of an interaction."""
 
     via: Via
     question: Any
@@ -189,12 +161,7 @@ class _Turn(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """One interaction as a comparison reads it.
-
-    Attributes:
-        call: what was called; of a page whose cursor a recorded one issued, without the cursor.
-        page: how many recorded pages of its list come before the page that it requests.
-    """
+    """One interaction as a comparison reads it."""
 
     interaction: RecordedInteraction
     turns: list[_Turn]
@@ -216,7 +183,6 @@ class _Side(NamedTuple):
 
 
 def _sides_of(cassette: Cassette) -> Iterator[_Side]:
-    """Read its interactions; a page is told by the one whose cursor its request has."""
     pages: dict[tuple[str, str, str | None], int] = {}
     for interaction in cassette.interactions:
         call, issued = interaction.exchanges[0].call, interaction.exchanges[-1].next_cursor
@@ -242,7 +208,6 @@ def _turns_of(interaction: RecordedInteraction) -> Iterator[_Turn]:
 
 
 def _given(retry: RecordedExchange) -> Any:
-    """Return what a retry answers; an empty object where it only repeats the state."""
     if retry.call.answers is None:
         return ABSENT
     text = answers_text(retry.request.body)
@@ -256,12 +221,10 @@ def _posted(exchange: RecordedExchange) -> Any:
 
 
 def _without_null(value: Any) -> Any:
-    """Return answers without members that are null, which count as absent."""
     return parse(canonical(value, without_null=True).encode())
 
 
 def _partners(old: Sequence[_Side], new: Sequence[_Side]) -> list[tuple[int, int]]:
-    """Return which interactions belong together: by call and answers, then by call alone."""
     old_keys, new_keys = ([side.keys for side in sides] for sides in (old, new))
     old_left, new_left = list(range(len(old))), list(range(len(new)))
     partners: list[tuple[int, int]] = []
@@ -283,7 +246,6 @@ def _in_both(
     old_count: int,
     new_count: int,
 ) -> Iterator[Pair]:
-    """Yield all interactions of both, in the order of the second one."""
     partner_of = {new: old for old, new in partners}
     has_partner = {old for old, _ in partners}
     at_old = at_new = 0
@@ -296,7 +258,6 @@ def _in_both(
 
 
 def _stages_of(old: _Side | None, new: _Side | None, ignored: Collection[str]) -> Iterator[Stage]:
-    """Compare two interactions stage by stage; one of them may be missing."""
     for stage in _all_stages_of(old, new):
         changes = tuple(without_ignored(stage.changes, ignored)) if ignored else stage.changes
         mark = _mark(changes) if stage.mark in ("=", "~") else stage.mark
@@ -338,7 +299,6 @@ def _one_sided(kind: StageKind, turn: int | None, change: Change) -> Stage:
 
 
 def _request_stage(old: _Side, new: _Side) -> Stage:
-    """Compare what requests say beside their call: worth knowing, as servers may look at it."""
     changes: dict[Change, None] = {}
     pairs = zip(old.interaction.exchanges, new.interaction.exchanges, strict=False)
     for before, after in pairs:
@@ -350,7 +310,6 @@ def _request_stage(old: _Side, new: _Side) -> Stage:
 
 
 def _said_beside(call: Call) -> dict[str, Any]:
-    """Return what a request says beside its call: its headers, `_meta`, who opens a session."""
     headers = {
         name.lower(): "..." if name.lower() in _VOLATILE_HEADERS else comparable_text(value)
         for name, value in call.request.headers
@@ -369,7 +328,6 @@ def _said_beside(call: Call) -> dict[str, Any]:
 def _turn_stages(
     number: int, old: _Turn | None, new: _Turn | None, verdict: Verdict
 ) -> Iterator[Stage]:
-    """Compare a turn; `verdict` is that on one which only one of the two has."""
     answers = [ABSENT if turn is None else turn.answers for turn in (old, new)]
     if old is None or new is None:
         questions = [ABSENT if turn is None else turn.question for turn in (old, new)]
@@ -387,6 +345,5 @@ def _turn_stages(
 
 
 def _final(side: _Side | None) -> RecordedExchange | None:
-    """Return the exchange with the last response, unless that is an ask that nobody answered."""
     last = None if side is None else side.interaction.exchanges[-1]
     return None if last is None or last.ask is not None else last

@@ -1,8 +1,5 @@
-"""What differs between two responses to the same call.
-
-What is volatile is so by its place, never by its look (docs/diff.md, "What counts").
-Source: MCP 2026-07-28, "Discovery", "Tools", "Prompts", "Resources".
-"""
+"""What differs between two responses to the same call."""
+# Source: MCP 2026-07-28, "Discovery", "Tools", "Prompts", "Resources".
 
 from __future__ import annotations
 
@@ -189,7 +186,6 @@ def elicitation_id(request: Any) -> str | None:
 
 
 def _without_own_id(request: Any) -> Any:
-    """Return a request for input in which its own id is the same wherever it repeats it."""
     identity = elicitation_id(request)
     if identity is None:
         return request
@@ -225,7 +221,6 @@ def _comparable(raw: bytes, states: Mapping[str, str]) -> bytes:
 def _read(
     exchange: RecordedExchange, response: Response, states: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return a response as one value: the members of its result, and `#…` for all beside it."""
     request = exchange.call.message
     messages = [located.message for located in messages_in(response)]
     own = _own(messages, request)
@@ -262,7 +257,6 @@ def _read(
 
 
 def _own(messages: list[Message], request: Message | None) -> Message | None:
-    """Return the response to a request; a server that could not read it responds without id."""
     if request is None or request.kind is not Kind.REQUEST:
         return None
     responses = [each for each in messages if each.kind is Kind.RESPONSE]
@@ -281,7 +275,6 @@ def _headers(response: Response) -> dict[str, str]:
 
 
 def _message(tree: dict[str, Any], token: str | None) -> dict[str, Any]:
-    """Return a message as it is compared, in the response to a request with a progress token."""
     kept = {key: value for key, value in tree.items() if key not in ("id", "jsonrpc")}
     params = kept["params"] = pinned(kept, _VOLATILE_OF_MESSAGES).get("params")
     if isinstance(params, dict) and "progressToken" in params:
@@ -293,7 +286,6 @@ def _message(tree: dict[str, Any], token: str | None) -> dict[str, Any]:
 
 
 def _judged(change: Change, received: Any, *, is_surface: bool) -> Change:
-    """Return a change with the verdict that its place has."""
     pointer = change.pointer
     # The recorded answer repeats a state.
     is_needed = pointer == f"/{REQUEST_STATE}" and change.received is None
@@ -346,7 +338,6 @@ _ALTERNATIVES: Final = frozenset(
 
 
 def _by_name(recorded: list[Any], received: list[Any]) -> list[Pair]:
-    """Pair items by their names, and texts and numbers as those of sets; others by their place."""
     old, new = ([_name_of(item) for item in items] for items in (recorded, received))
     if None in old or None in new:
         return by_place(recorded, received)
@@ -364,7 +355,6 @@ def _name_of(item: Any) -> str | None:
 
 
 def _is_second(change: Change, received: Any) -> bool:
-    """Tell whether what is added is an item under a name that another item of its list has."""
     if change.recorded is not None:
         return False
     *path, last = pointer_path(change.pointer)
@@ -390,7 +380,6 @@ def _is_information(change: Change, steps: tuple[str, ...]) -> bool:
 
 
 def _demands_more(steps: tuple[str, ...], added: str) -> bool:
-    """Tell whether something that is added makes a call fail that worked before."""
     if "arguments" in steps:
         # An argument of a prompt, or what is said of one.
         return '"required":true' in added or (steps[-1] == _REQUIRED and added == "true")

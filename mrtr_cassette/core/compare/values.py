@@ -239,7 +239,6 @@ def change_of(verdict: Verdict, pointer: str, recorded: Any, received: Any) -> C
 
 
 def _places_in(place: _Place, pair_items: PairItems) -> list[_Place] | None:
-    """Return the places within two values that are both objects, arrays or such texts."""
     pointer, old, new = place
     if isinstance(old, dict) and isinstance(new, dict):
         return [
@@ -262,7 +261,6 @@ def _places_in(place: _Place, pair_items: PairItems) -> list[_Place] | None:
 
 
 def _json_in(text: str) -> Any:
-    """Return the object or array that a text is; None for any other text."""
     if not text.lstrip(" \t\r\n").startswith(("{", "[")):
         return None
     try:

@@ -1,8 +1,4 @@
-"""Taking responses of a live server into the cassette that it was held to.
-
-A response is taken whole, so only where all of its changes are accepted; requests and answers stay
-as the client sent them. Errors and changed rounds are never accepted by their verdict alone.
-"""
+"""Taking responses of a live server into the cassette that it was held to."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from mrtr_cassette.core.cassette.load import with_responses
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.compare.responses import elicitation_id
 from mrtr_cassette.core.compare.values import Change, Verdict
-from mrtr_cassette.core.drive.server_session import repeats_own_id
+from mrtr_cassette.core.drive.conversation import repeats_own_id
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
@@ -132,7 +128,6 @@ def accepted_by_verdict(proposed: Iterable[Proposal], verdicts: Collection[str])
 def _objections(
     recorded: RecordedExchange, live: RecordedExchange, cassette: Cassette, *, is_last: bool
 ) -> Iterator[str]:
-    """Yield why a live response can't stand in the cassette, each as a sentence."""
     if live.response is None:
         yield "the live server gave no response"
     if repeats_own_id(live, recorded):
@@ -159,7 +154,6 @@ def _objections(
 
 
 def _pushed_in(exchange: RecordedExchange) -> list[Located]:
-    """Return the requests that a server pushed in a response."""
     located = () if exchange.response is None else messages_in(exchange.response)
     return [each for each in located if each.message.kind is Kind.REQUEST]
 
@@ -186,7 +180,6 @@ def _as_recorded(
     states: Mapping[str, str],
     numbers: SecretNumbers,
 ) -> Response:
-    """Return a live response in the form in which the cassette would have it."""
     response = live.response
     if response is None:
         raise AssertionError("unreachable because what has no response is not taken")
@@ -214,7 +207,6 @@ def _as_recorded(
 
 
 def _push_ids(recorded: RecordedExchange, live: RecordedExchange) -> Iterator[tuple[Span, bytes]]:
-    """Yield the recorded ids of pushed requests, as the posted answers have them, and where."""
     for before, now in zip(_pushed_in(recorded), _pushed_in(live), strict=True):
         identity = before.message.spelled(ID_PATH)
         span = now.in_body(find_spans(now.message.raw, [ID_PATH])[ID_PATH][-1])
@@ -223,7 +215,6 @@ def _push_ids(recorded: RecordedExchange, live: RecordedExchange) -> Iterator[tu
 
 
 def _questions_of(exchange: RecordedExchange) -> list[Any]:
-    """Return the requests for input in a response, in their order."""
     pushed = [each.message.tree for each in _pushed_in(exchange)]
     result = {} if exchange.ask is None else exchange.ask.message.tree["result"]
     asked = result.get(INPUT_REQUESTS)
@@ -254,7 +245,6 @@ def _with_event_ids(texts: list[bytes], old: Response | None) -> list[bytes]:
 
 
 def _with_numbers(texts: list[bytes], before: bytes, numbers: SecretNumbers) -> list[bytes]:
-    """Number the placeholders of a response: as in the recorded one where it has as many."""
     recorded: dict[str, deque[str]] = defaultdict(deque)
     for match in PLACEHOLDER.finditer(before.decode("latin-1")):
         if _NUMBER.fullmatch(match["token"]):

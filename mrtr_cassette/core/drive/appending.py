@@ -1,11 +1,5 @@
-"""Bringing a live server to where a client of the cassette is, so that what is missing is recorded.
-
-A retry that isn't recorded answers an ask of the cassette, whose state no live server knows. So
-the recorded conversation is repeated with it, from the first request to the ask, and the retry goes
-on with the state that the server issues now. The same holds for the page of a list that isn't
-recorded, and for the session in which a request is sent.
-Source: MCP 2025-11-25, "Session Management".
-"""
+"""Bringing a live server to where a client of the cassette is, to record what is missing."""
+# Source: MCP 2025-11-25, "Session Management".
 
 from __future__ import annotations
 
@@ -13,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
-from mrtr_cassette.core.drive.conversation import AskedOtherwise, Conversation, Finished
-from mrtr_cassette.core.drive.recorded_script import RecordedScript
-from mrtr_cassette.core.drive.server_session import (
+from mrtr_cassette.core.drive.conversation import (
+    AskedOtherwise,
+    Conversation,
+    Finished,
     Pages,
     Requests,
     ServerSession,
@@ -26,6 +21,7 @@ from mrtr_cassette.core.drive.server_session import (
     with_body,
     with_values,
 )
+from mrtr_cassette.core.drive.verification import RecordedScript
 from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, InputRequired
 from mrtr_cassette.core.protocol.jsonrpc import Kind
@@ -41,14 +37,7 @@ from mrtr_cassette.core.wire.pointers import Difference
 
 @dataclass(frozen=True, slots=True)
 class Unrecorded:
-    """A request that was not sent on and not recorded.
-
-    Attributes:
-        call: the request, as messages may show it.
-        detail: why, as a sentence.
-        asker: the recorded exchange whose ask the server should have repeated, or None.
-        differences: where the recorded ask and the live one differ.
-    """
+    """A request that was not sent on and not recorded."""
 
     call: Call
     detail: str
@@ -88,7 +77,6 @@ class Sessions:
     """The sessions (2025 era) that a cassette opened for clients, and the live ones for them."""
 
     def __init__(self, redactor: Redactor | None, credentials: Credentials | None = None) -> None:
-        """Begin without any; what a live server says is shown redacted."""
         self._redactor = redactor
         self._credentials = credentials
         self._opening: dict[str, list[Request]] = {}
@@ -134,14 +122,9 @@ class Sessions:
 
 
 class SessionOpening(Requests):
-    """One session of the cassette, opened again with the live server as the client opened it.
-
-    Attributes:
-        failure: why no session could be opened, or None.
-    """
+    """One session of the cassette, opened again with the live server as the client opened it."""
 
     def __init__(self, call: Call, requests: Sequence[Request], session: ServerSession) -> None:
-        """Begin with the first of some requests; `call` needs the session."""
         first, *self._unsent = requests
         super().__init__(first, session)
         self.call = call
@@ -163,7 +146,6 @@ class RecordedAsks:
     def __init__(
         self, player: Player, redactor: Redactor | None, credentials: Credentials | None = None
     ) -> None:
-        """Find them; what the live server says will be redacted as what was recorded is."""
         self._player = player
         self._redactor = redactor
         self._credentials = credentials
@@ -201,7 +183,6 @@ class RecordedAsks:
         return None
 
     def _pages_before(self, call: Call, shown: Call) -> PagesBefore | None:
-        """Return how the live server gets to the page whose cursor a recorded one issued."""
         cursor, seen = call.cursor, set[str]()
         while cursor is not None and cursor not in seen:
             page = self._page_with(call, cursor)
@@ -216,7 +197,6 @@ class RecordedAsks:
         return PagesBefore(page_at(call.request, cursor), shown, session, len(seen))
 
     def _page_with(self, call: Call, cursor: str) -> ReplayEntry | None:
-        """Return a recorded page of the same list that issued a cursor."""
         pages = (
             each
             for each in self._player.entries
@@ -226,12 +206,10 @@ class RecordedAsks:
 
 
 def _is_within(issued: str, state: str) -> bool:
-    """Tell whether a state is a recorded one, with or without something added."""
     return issued == state or (len(issued) >= SHORTEST_SEARCHED and issued in state)
 
 
 def _chain(asker: ReplayEntry) -> list[ReplayEntry]:
-    """Return the exchanges of an interaction up to one of them."""
     chain = [asker]
     while chain[0].parent is not None:
         chain.insert(0, chain[0].parent)
@@ -239,12 +217,7 @@ def _chain(asker: ReplayEntry) -> list[ReplayEntry]:
 
 
 class ReplayToAsk(Conversation):
-    """One recorded conversation, repeated with the live server up to an ask.
-
-    Attributes:
-        asker: the recorded exchange whose ask the retry answers.
-        states: the states that the server has issued so far.
-    """
+    """One recorded conversation, repeated with the live server up to an ask."""
 
     def __init__(
         self,
@@ -254,7 +227,6 @@ class ReplayToAsk(Conversation):
         script: RecordedScript,
         recorder: Recorder,
     ) -> None:
-        """Begin with the call that the retry `call` repeats; messages may show it as `shown`."""
         session = ServerSession(recorder, call.request.header(SESSION_HEADER))
         super().__init__(call.request, script, session)
         self.asker = asker
@@ -291,7 +263,6 @@ class PagesBefore(Pages):
     """The pages before the one that a client requests, fetched from the live server."""
 
     def __init__(self, first: Request, shown: Call, session: ServerSession, most: int) -> None:
-        """Begin with the first of these pages; messages show the client's request as `shown`."""
         # The page after the last of them is requested by the client itself.
         super().__init__(first, session, most)
         self._shown = shown

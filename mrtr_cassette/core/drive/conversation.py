@@ -1,38 +1,368 @@
-"""Having a conversation with a live server: one call, from its first request to where it stands.
-
-An ask is answered only by who has answers to this very ask.
-Source: MCP 2026-07-28, "Multi Round-Trip Requests": a retry is the original call with
-`inputResponses` and the exact `requestState` of the last ask, under a new id. MCP 2025-11-25,
-"Elicitation", "Sampling", "Roots": what a server pushes is answered by a JSON-RPC response.
-"""
+"""The client side of a live server: sessions, requests, and one call until it stands still."""
+# Source: MCP 2026-07-28, "Multi Round-Trip Requests", "Versioning", "Transports" (`Mcp-Param-*`),
+# "Pagination"; MCP 2025-11-25, "Lifecycle", "Session Management", "Elicitation", "Tasks".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, Protocol
+import re
+from base64 import b64encode
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from json.encoder import encode_basestring_ascii
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
+from mrtr_cassette.core.cassette.lookup import caller_values
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.compare.values import Change
-from mrtr_cassette.core.drive.server_session import Requests, ServerSession, with_body
-from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.calls import NAMED_BY, Call, read_call
 from mrtr_cassette.core.protocol.dialect import write_retry
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, classify
 from mrtr_cassette.core.record.linking import OpenPush
-from mrtr_cassette.core.record.recorder import Observation
-from mrtr_cassette.core.wire.http import End, Request
+from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.wire.http import (
+    EVENT_STREAM,
+    JSON_HEADERS,
+    POST_HEADERS,
+    SESSION_HEADER,
+    End,
+    Headers,
+    Piece,
+    Request,
+    Response,
+)
+from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
+    canonical,
+    find_spans,
+    parse,
+    replace_members,
+    splice,
+)
+from mrtr_cassette.core.wire.lines import line_request
+from mrtr_cassette.core.wire.pointers import value_at
+from mrtr_cassette.core.wire.sse import event_id, retry_ms
+from mrtr_cassette.errors import shorten
+
+_OWN_ID: Final = b"mrtr-cassette-"
+"""The ids of verify's requests begin with this; a number follows."""
+_REPEATED = re.compile(
+    rb"""(?P<quote>\\*["'])?(?P<id>%b[0-9]+)(?(quote)(?P=quote))""" % re.escape(_OWN_ID)
+)
+_OF_ALL: Final = frozenset({"authorization", "mcp-protocol-version", SESSION_HEADER})
+"""Headers that all requests of a session have alike."""
+_PAUSE_MS: Final = 1000
+"""How long the SDKs' clients wait by default, and the longest wait."""
+_MOST_PAGES: Final = 100
+"""Pages that are read; a server may have no last one."""
+_OF_CALL: Final = ("mcp-name", "mcp-param-")
+_ISSUED: Final[tuple[MemberPath, ...]] = (
+    ("result", "nextCursor"),
+    ("result", "taskId"),
+    ("result", "task", "taskId"),
+)
+_SENT_BACK: Final[tuple[MemberPath, ...]] = (
+    ("params", "cursor"),
+    ("params", "taskId"),
+    ("params", "_meta", "io.modelcontextprotocol/related-task", "taskId"),
+)
+
+
+class ServerSession:
+    """What all conversations in one session with a live server have in common.
+
+    A server without sessions has one, whose `id` is empty.
+    """
+
+    def __init__(self, recorder: Recorder, session_id: str = "") -> None:
+        self.recorder = recorder
+        self.id = session_id
+        self._sent = 0
+        self._owners: dict[int, Requests] = {}
+
+    def request(self, request: Request, owner: Requests) -> Observation:
+        """Return a request as it is sent in this session, a call with an id of its own.
+
+        The observation is to be shown the response; the owner gets what the server pushes because
+        of the request.
+        """
+        self._sent += 1
+        call = read_call(request)
+        if call.message is not None and call.message.kind is Kind.REQUEST:
+            body, identity = request.body, b'"%b%d"' % (_OWN_ID, self._sent)
+            spans = find_spans(body, [ID_PATH])[ID_PATH]
+            request = with_body(request, splice(body, [(span, identity) for span in spans]))
+        request = _readable(in_session(request, self.id))
+        observation = self.recorder.request_received(request, 0.0)
+        self._owners[observation.number] = owner
+        return observation
+
+    def post(self, first: Request, body: bytes, owner: Requests) -> Observation:
+        """Return the request that posts a message which is no call, where `first` was sent."""
+        if first.is_line:
+            return self.request(line_request(body), owner)
+        kept = tuple(pair for pair in first.headers if pair[0].lower() in _OF_ALL)
+        return self.request(Request("POST", first.target, (*POST_HEADERS, *kept), body), owner)
+
+    def pushed(self, push: OpenPush) -> Observation | None:
+        """Take a request that the server pushed, on whatever stream."""
+        owner = self._owners.get(push.exchange)
+        return None if owner is None else owner.push_received(push)
+
+    def as_recorded(self, push: OpenPush) -> tuple[RecordedExchange, Message]:
+        """Return a pushed request as it would be recorded: as the response to its call."""
+        piece = Piece(push.message.raw, 0.0, 0)
+        response = Response(200, JSON_HEADERS, (piece,), End.COMPLETE)
+        request = push.call.request
+        seen = RecordedExchange(push.exchange, request, response, 0.0, 0.0, None, None, 0)
+        exchange = self.recorder.seal(seen, push.call).exchange
+        sealed = None if exchange.response is None else classify(exchange.response.body)
+        return exchange, sealed or push.message
+
+    def responded(self, observation: Observation) -> None:
+        """Take the whole response to one of its requests.
+
+        A session has the id that comes with the result of `initialize`; servers name one in errors
+        too, which they forget at once.
+        """
+        if observation.call.method == "initialize" and observation.status == 200:
+            self.id = observation.session or self.id
+        self._owners.pop(observation.number, None)
+
+
+def id_of(exchange: RecordedExchange) -> bytes:
+    """Return the id of a request as it is spelled; empty where it has none."""
+    return caller_values(exchange.call.message).id or b""
+
+
+def with_ids(exchange: RecordedExchange, recorded: Mapping[bytes, bytes]) -> RecordedExchange:
+    """Return a live exchange with the recorded ids, by our own, in whatever repeats them too."""
+
+    def as_recorded(found: re.Match[bytes]) -> bytes:
+        identity = recorded.get(b'"%b"' % found["id"])
+        if identity is None:
+            return found[0]
+        # A server that quotes a text writes a number without quotes.
+        quote = found["quote"] or b""
+        return quote + identity[1:-1] + quote if identity.startswith(b'"') else identity
+
+    def changed(raw: bytes) -> bytes:
+        return _REPEATED.sub(as_recorded, raw)
+
+    request, response = exchange.request, exchange.response
+    if _OWN_ID not in request.body:
+        return exchange
+    if response is not None:
+        pieces = tuple(piece._replace(raw=changed(piece.raw)) for piece in response.pieces)
+        response = replace(response, pieces=pieces)
+    request = replace(request, body=changed(request.body))
+    return replace(exchange, request=request, response=response)
+
+
+def repeats_own_id(live: RecordedExchange, recorded: RecordedExchange) -> bool:
+    """Tell whether a live response has an id of ours that is not its request's."""
+    live = with_ids(live, {id_of(live): id_of(recorded)})
+    body = b"" if live.response is None else live.response.body
+    return any(b'"%b"' % found["id"] != id_of(recorded) for found in _REPEATED.finditer(body))
+
+
+class Resumption(NamedTuple):
+    """What a client sends for the rest of a response, after so many seconds."""
+
+    request: Request
+    after_s: float
+
+
+def resumption(observation: Observation) -> Resumption | None:
+    """Return how the rest of a response is asked for that the server let go of; None if it didn't.
+
+    A server may end the stream of a call before the response, once it has sent an event with an id;
+    the client waits as long as `retry` says (MCP 2025-11-25, "Resumability and Redelivery").
+    """
+    call, events = observation.call, observation.events
+    is_call = call.message is not None and call.message.kind is Kind.REQUEST
+    if observation.is_answered or observation.is_listening or not is_call:
+        return None
+    last = next(filter(None, map(event_id, reversed(events))), "")
+    if not last:
+        return None
+    waits = [wait for wait in map(retry_ms, events) if wait is not None]
+    kept = tuple(pair for pair in call.request.headers if pair[0].lower() in _OF_ALL)
+    headers = (("Accept", EVENT_STREAM), *kept, ("Last-Event-ID", last))
+    request = _readable(Request("GET", call.request.target, headers, b""))
+    return Resumption(request, min(waits[-1] if waits else _PAUSE_MS, _PAUSE_MS) / 1000)
+
+
+def in_session(request: Request, session: str) -> Request:
+    """Return a request in a session, or in none."""
+    if request.header(SESSION_HEADER) == session:
+        return request
+    kept = tuple(pair for pair in request.headers if pair[0].lower() != SESSION_HEADER)
+    added = (("Mcp-Session-Id", session),) if session else ()
+    return replace(request, headers=(*kept, *added))
+
+
+def _readable(request: Request) -> Request:
+    if request.is_line:
+        return request
+    kept = tuple(pair for pair in request.headers if pair[0].lower() != "accept-encoding")
+    return replace(request, headers=(*kept, ("Accept-Encoding", "identity")))
+
+
+def with_body(request: Request, body: bytes) -> Request:
+    """Return a request with another body; the length that it announced goes."""
+    headers = tuple(pair for pair in request.headers if pair[0].lower() != "content-length")
+    return replace(request, headers=headers, body=body)
+
+
+def with_values(
+    body: bytes, paths: Sequence[MemberPath], new_value: Callable[[str], str | None]
+) -> bytes:
+    """Return a request with other texts at some places; None leaves one as it is."""
+    replacements = []
+    for span in (span for spans in find_spans(body, paths).values() for span in spans):
+        value = parse(body[span.start : span.end])
+        new = new_value(value) if isinstance(value, str) else None
+        if new is not None:
+            replacements.append((span, encode_basestring_ascii(new).encode()))
+    return splice(body, replacements)
+
+
+class LiveValues:
+    """Cursors and task ids that a live server issues anew, by those that were recorded."""
+
+    def __init__(self) -> None:
+        self._live: dict[str, str] = {}
+
+    def issued(self, recorded: Message, live: Message) -> None:
+        """Take two responses to the same request."""
+        for path in _ISSUED:
+            old, new = (value_at(message.tree, path) for message in (recorded, live))
+            if isinstance(old, str) and isinstance(new, str):
+                self._live[old] = new
+
+    def in_live(self, body: bytes) -> bytes:
+        """Return a request with the live values in it."""
+        return with_values(body, _SENT_BACK, self._live.get) if self._live else body
+
+
+class Requests:
+    """Requests to a live server, each made of the response before it; no push is answered."""
+
+    def __init__(self, first: Request, session: ServerSession) -> None:
+        self.request = first
+        self.last: RecordedExchange | None = None
+        self._session = session
+        self._is_over = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing that still comes is of interest."""
+        return self._is_over
+
+    def next(self) -> Observation | None:
+        """Return the next request to send, to be shown its response; None where there is none."""
+        return None if self.is_over else self._session.request(self.request, self)
+
+    def pushed(self, push: OpenPush) -> Observation | None:
+        """Take a request that stood in a response; it may belong to other requests."""
+        return self._session.pushed(push)
+
+    def push_received(self, push: OpenPush) -> Observation | None:  # noqa: ARG002
+        """Take a request that the server pushed because of one of these; leave it unanswered."""
+        return None
+
+    def responded(self, observation: Observation) -> None:
+        """Take the response to the last request, which the observation has seen whole."""
+        self._session.responded(observation)
+        self.last = observation.seal(End.COMPLETE, 0.0)
+        following = self._after(self.last)
+        self.request, self._is_over = following or self.request, following is None
+
+    def _after(self, exchange: RecordedExchange) -> Request | None:
+        raise NotImplementedError
+
+
+class Pages(Requests):
+    """A list of a live server, page after page, at most so many."""
+
+    def __init__(self, listing: Request, session: ServerSession, most: int = _MOST_PAGES) -> None:
+        super().__init__(listing, session)
+        self.left = most
+
+    def _after(self, exchange: RecordedExchange) -> Request | None:
+        self.left -= 1
+        cursor = exchange.next_cursor
+        return page_at(self.request, cursor) if cursor is not None and self.left else None
+
+
+def page_at(listing: Request, cursor: str | None) -> Request:
+    """Return the request for the page at a cursor; None stands for the first page."""
+    value = None if cursor is None else encode_basestring_ascii(cursor).encode()
+    return with_body(listing, replace_members(listing.body, ("params",), {"cursor": value}))
+
+
+class ToolList(Pages):
+    """The tools of a live server."""
+
+    def __init__(self, listing: Request, session: ServerSession) -> None:
+        super().__init__(listing, session)
+        self.tools: list[Any] = []
+        self.is_whole = True
+
+    def _after(self, exchange: RecordedExchange) -> Request | None:
+        result = exchange.rpc_members.get("result")
+        tools = result.get("tools") if isinstance(result, dict) else None
+        self.is_whole = isinstance(tools, list)
+        self.tools += tools if isinstance(tools, list) else ()
+        return super()._after(exchange) if self.is_whole else None
+
+    def destroys(self, name: str) -> bool:
+        """Tell whether the server says that a tool may destroy something."""
+        hints = self._hints_of(name)
+        return hints.get("destructiveHint") is True and hints.get("readOnlyHint") is not True
+
+    def only_reads(self, name: str) -> bool:
+        """Tell whether the server says that a tool changes nothing."""
+        return self._hints_of(name).get("readOnlyHint") is True
+
+    def _hints_of(self, name: str) -> Mapping[str, Any]:
+        named = (each for each in self.tools if isinstance(each, dict) and each.get("name") == name)
+        hints = next(named, {}).get("annotations")
+        return hints if isinstance(hints, dict) else {}
+
+
+def listing_beside(call: Request) -> Request:
+    """Return the request that lists the tools, with the headers and `_meta` of a call."""
+    meta = parse(call.body).get("params", {}).get("_meta")
+    params = {} if meta is None else {"_meta": meta}
+    listing = {"jsonrpc": "2.0", "id": 0, "method": "tools/list", "params": params}
+    headers = tuple(
+        (name, "tools/list" if name.lower() == "mcp-method" else value)
+        for name, value in call.headers
+        if not name.lower().startswith(_OF_CALL)
+    )
+    request = Request(call.method, call.target, headers, b"")
+    return with_body(request, canonical(listing).encode())
+
+
+def has_error(exchange: RecordedExchange) -> bool:
+    """Tell whether an exchange ended with a JSON-RPC error."""
+    return exchange.rpc_members.get("error") is not None
+
+
+def outcome(exchange: RecordedExchange) -> str:
+    """Return what a live server responded, in a few words."""
+    response = exchange.response
+    if response is None:
+        return "no response"
+    text = "a response" if response.is_lines else f"HTTP {response.status}"
+    error = exchange.rpc_members.get("error")
+    return text if error is None else f"{text}, error {shorten(canonical(error))}"
 
 
 @dataclass(frozen=True, slots=True)
 class LiveAsk:
-    """An ask of the live server: a response to the call, or a request pushed while it is pending.
-
-    Attributes:
-        turn: how many asks there were in the conversation, with this one.
-        exchange: the call with the ask as its response, as it would be recorded.
-        request_state: the state that the server issued with it, as it is; or None.
-        push: the pushed request, as it would be recorded; None where the response asks.
-        key: our name for a pushed request within its turn, such as `elicitation-1`.
-    """
+    """An ask of the live server: a response to the call, or a request pushed meanwhile."""
 
     turn: int
     exchange: RecordedExchange
@@ -72,12 +402,7 @@ class AskedOtherwise:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The server asks nothing: it has given its result, an error, or no answer at all.
-
-    Attributes:
-        turn: the turn in which it would have asked, from 1.
-        exchange: the last exchange, in the form in which it would be recorded.
-    """
+    """The server asks nothing: it has given its result, an error, or no answer at all."""
 
     turn: int
     exchange: RecordedExchange
@@ -92,16 +417,9 @@ class Script(Protocol):
 
 
 class Conversation(Requests):
-    """One call on a live server, or another request that is no part of one.
-
-    Attributes:
-        standing: where it has come to; None while there is a request to send or a response to
-            come. `NeedsAnswers` ends with `answer`.
-        request_state: the state that the server issued last, or None.
-    """
+    """One call on a live server, or another request that is no part of one."""
 
     def __init__(self, request: Request, script: Script, session: ServerSession) -> None:
-        """Begin with the call; what makes the request a retry is left out of it."""
         super().__init__(request, session)
         self.standing: NeedsAnswers | AskedOtherwise | Finished | None = None
         self.request_state: str | None = None
@@ -135,7 +453,6 @@ class Conversation(Requests):
         return self._pending
 
     def _cancellation(self, pending: Observation) -> Observation | None:
-        """Return the request that tells the server that nobody waits for its response."""
         self._pending = None
         message = pending.call.message
         identity = None if message is None else message.spelled(ID_PATH)
@@ -173,12 +490,7 @@ class Conversation(Requests):
         self._replied(ask, self._script.answer(ask))
 
     def answer(self, answer: Answered) -> Observation | None:
-        """Answer what the script had no answer to.
-
-        Returns:
-            the request that posts the answer to a pushed request; None for any other, which `next`
-            has, and where the server has not waited for it.
-        """
+        """Answer what the script had no answer to."""
         if not isinstance(self.standing, NeedsAnswers):
             return None
         ask, self.standing = self.standing.ask, None
@@ -198,3 +510,155 @@ class Conversation(Requests):
             body = response % (identity, reply.member.encode(), reply.value or b"{}")
             return self._session.post(self.request, body, self)
         return None
+
+
+Era = Literal["legacy", "modern"]
+
+MODERN_VERSION: Final = "2026-07-28"
+LEGACY_VERSION: Final = "2025-11-25"
+_META: Final = "io.modelcontextprotocol/"
+_VERSION_HEADER: Final = "MCP-Protocol-Version"
+_CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "form": ("elicitation", "form"),
+    "url": ("elicitation", "url"),
+    "sampling": ("sampling",),
+    "roots": ("roots",),
+}
+
+
+class OwnClient:
+    """The built-in client; its `era`, which revision the server speaks, is None until known."""
+
+    def __init__(self, target: str, kinds: Collection[str], version: str) -> None:
+        self.era: Era | None = None
+        self._target = target
+        self._about = {"name": "mrtr-cassette", "version": version}
+        self._capabilities = _capabilities(kinds)
+        self._version = MODERN_VERSION
+
+    def discover(self) -> Request:
+        """Return the request by which the newer revision is tried."""
+        return self.call("server/discover", {})
+
+    def discovered(self, exchange: RecordedExchange) -> None:
+        """Take the response to it."""
+        result = exchange.rpc_members.get("result")
+        versions = result.get("supportedVersions") if isinstance(result, dict) else None
+        is_modern = isinstance(versions, list) and MODERN_VERSION in versions
+        self.era = "modern" if is_modern else "legacy"
+        self._version = MODERN_VERSION if is_modern else LEGACY_VERSION
+
+    def initialize(self) -> Request:
+        """Return the request that opens a session of an earlier revision."""
+        params = {
+            "protocolVersion": self._version,
+            "capabilities": self._capabilities,
+            "clientInfo": self._about,
+        }
+        return self._post("initialize", params, ())
+
+    def initialized(self, exchange: RecordedExchange) -> Request | None:
+        """Take the response to `initialize`; return the next request, or None if there is none."""
+        result = exchange.rpc_members.get("result")
+        if not isinstance(result, dict):
+            return None
+        version = result.get("protocolVersion")
+        self._version = version if isinstance(version, str) else self._version
+        return self._post("notifications/initialized", None, self._headers("", None, {}))
+
+    def listening(self) -> Request:
+        """Return the request for the stream on which a server of an earlier revision asks too."""
+        headers = (("Accept", EVENT_STREAM), (_VERSION_HEADER, self._version))
+        return Request("GET", self._target, headers, b"")
+
+    def leaving(self) -> Request:
+        """Return the request that ends a session."""
+        return Request("DELETE", self._target, ((_VERSION_HEADER, self._version),), b"")
+
+    def call(
+        self, method: str, params: Mapping[str, Any], input_schema: Mapping[str, Any] | None = None
+    ) -> Request:
+        """Return the first request of a call; the tool's schema may want arguments in headers."""
+        headers = self._headers(method, input_schema, params)
+        if self.era == "legacy":
+            return self._post(method, params, headers)
+        meta = {
+            f"{_META}protocolVersion": self._version,
+            f"{_META}clientInfo": self._about,
+            f"{_META}clientCapabilities": self._capabilities,
+        }
+        return self._post(method, {**params, "_meta": meta}, headers)
+
+    def _headers(
+        self, method: str, input_schema: Mapping[str, Any] | None, params: Mapping[str, Any]
+    ) -> Headers:
+        headers = [(_VERSION_HEADER, self._version)]
+        if self.era == "legacy":
+            return tuple(headers)
+        headers.append(("Mcp-Method", method))
+        name = params.get(NAMED_BY.get(method, ""))
+        if isinstance(name, str):
+            headers.append(("Mcp-Name", _header_value(name)))
+        return (*headers, *_argument_headers(input_schema or {}, params.get("arguments")))
+
+    def _post(self, method: str, params: Mapping[str, Any] | None, headers: Headers) -> Request:
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if not method.startswith("notifications/"):
+            message["id"] = 0
+        if params is not None:
+            message["params"] = params
+        return Request("POST", self._target, (*POST_HEADERS, *headers), canonical(message).encode())
+
+
+def is_modern(call: Call) -> bool:
+    """Tell whether a request says for itself who sends it, as the newer revision has it."""
+    return call.message is not None and f"{_META}protocolVersion" in call.message.meta
+
+
+def declaring(request: Request, kinds: Collection[str]) -> Request:
+    """Return a request of the newer revision that declares these kinds besides its own."""
+    call = read_call(request)
+    own = {} if call.message is None else call.message.meta.get(f"{_META}clientCapabilities")
+    both = dict(own) if isinstance(own, dict) else {}
+    for name, value in _capabilities(kinds).items():
+        inner = both.get(name)
+        both[name] = {**inner, **value} if isinstance(inner, dict) else value
+    member = {f"{_META}clientCapabilities": canonical(both).encode()}
+    return with_body(request, replace_members(request.body, ("params", "_meta"), member))
+
+
+def with_id_of(call: Call, exchange: RecordedExchange) -> bytes:
+    """Return the body of a response with the id of another call in the place of its own."""
+    response, located = exchange.response, exchange.located_response
+    own = None if call.message is None else call.message.spelled(ID_PATH)
+    if response is None or own is None or located is None:
+        return b"" if response is None else response.body
+    spans = find_spans(located.message.raw, [ID_PATH])[ID_PATH]
+    places = [place for span in spans if (place := located.in_body(span)) is not None]
+    return splice(response.body, [(place, own) for place in places])
+
+
+def _capabilities(kinds: Collection[str]) -> dict[str, Any]:
+    capabilities: dict[str, Any] = {}
+    for kind, path in _CAPABILITIES.items():
+        inner = capabilities
+        for step in path if kind in kinds else ():
+            inner = inner.setdefault(step, {})
+    return capabilities
+
+
+def _argument_headers(schema: Mapping[str, Any], arguments: Any) -> Iterator[tuple[str, str]]:
+    fields = schema.get("properties")
+    for name, field in fields.items() if isinstance(fields, dict) else ():
+        header = field.get("x-mcp-header") if isinstance(field, dict) else None
+        value = arguments.get(name) if isinstance(arguments, dict) else None
+        if isinstance(header, str) and value is not None:
+            text = value if isinstance(value, str) else canonical(value)
+            yield f"Mcp-Param-{header}", _header_value(text)
+
+
+def _header_value(text: str) -> str:
+    is_plain = text.isascii() and text.isprintable() and text == text.strip()
+    if is_plain and not text.startswith("=?"):
+        return text
+    return f"=?base64?{b64encode(text.encode('utf-8', 'surrogatepass')).decode()}?="

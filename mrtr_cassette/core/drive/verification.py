@@ -1,39 +1,72 @@
-"""Holding a live server to a cassette: each recorded conversation is repeated and compared.
-
-What was not compared is never the same; what can't be sent as it was recorded is not sent in some
-other form.
-"""
+"""Holding a live server to a cassette: what is repeated, what is compared, what doesn't count."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Literal
+from json.encoder import encode_basestring
+from typing import Any, Final, Literal, NamedTuple
 
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    PushedRequest,
+    PushedTurn,
+    RecordedExchange,
+    RecordedInteraction,
+    asking_turn,
+)
 from mrtr_cassette.core.cassette.sessions import endpoint_in, listens, opened_session
-from mrtr_cassette.core.compare.values import Change, Verdict, heaviest, without_ignored
-from mrtr_cassette.core.drive.conversation import Conversation, Finished
-from mrtr_cassette.core.drive.recorded_script import IssuedState, RecordedScript, TurnChange
-from mrtr_cassette.core.drive.server_session import (
+from mrtr_cassette.core.compare.responses import (
+    asked_question,
+    pushed_value,
+    question_changes,
+    response_changes,
+    round_change,
+)
+from mrtr_cassette.core.compare.values import (
+    ABSENT,
+    ORDER,
+    Change,
+    Verdict,
+    heaviest,
+    is_below,
+    without_ignored,
+)
+from mrtr_cassette.core.drive.conversation import (
+    Answered,
+    AskedOtherwise,
+    Conversation,
+    Finished,
+    LiveAsk,
     LiveValues,
+    NeedsAnswers,
     ServerSession,
     ToolList,
     has_error,
+    id_of,
     listing_beside,
     outcome,
     with_body,
+    with_ids,
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, is_read_only, session_of
+from mrtr_cassette.core.protocol.dialect import answers_text
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.credentials import Credentials, Given
 from mrtr_cassette.core.secrets.decode import as_text, undo_percent
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN
-from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, SEALED_HASH, without_numbers
+from mrtr_cassette.core.secrets.sealed import (
+    PLACEHOLDER,
+    SEALED_ANSWER,
+    SEALED_HASH,
+    sha256_of,
+    without_numbers,
+)
 from mrtr_cassette.core.wire.http import (
     CREDENTIAL_HEADERS,
     LARGEST_BODY,
@@ -42,7 +75,186 @@ from mrtr_cassette.core.wire.http import (
     End,
     Request,
 )
+from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.core.wire.lines import opens_channel
+
+
+class IssuedState(NamedTuple):
+    """One request state, as the live server issued it and as the cassette has it."""
+
+    live: str
+    recorded: str
+
+
+class TurnChange(NamedTuple):
+    """A change in the turn that asks, from 1, or 0 for the final response."""
+
+    turn: int
+    change: Change
+
+
+class RecordedScript:
+    """The answers of a recorded conversation, as far as it goes."""
+
+    def __init__(
+        self,
+        exchanges: Sequence[RecordedExchange],
+        pushed_turns: Sequence[PushedTurn] = (),
+        ignored: Collection[str] = (),
+        listening: Sequence[RecordedScript] = (),
+    ) -> None:
+        """Take a recorded conversation, whose last exchange may ask and have no answer here.
+
+        Requests that were pushed while several calls were pending belong to the scripts of the
+        session's `listening` streams.
+        """
+        self._listening = listening
+        self._exchanges = exchanges
+        self._ignored = ignored
+        self._unasked = [list(turn.asked) for turn in pushed_turns]
+        self._turns = pushed_turns
+        self._answered = 0
+        self._ids: dict[bytes, bytes] = {}
+        self.states: list[IssuedState] = []
+        self.changes: list[TurnChange] = []
+        self.left_out: list[Change] = []
+        self.live: list[RecordedExchange] = []
+
+    @property
+    def problem(self) -> str | None:
+        """Why the conversation can't be repeated, or None."""
+        if self._exchanges[0].call.answers is not None:
+            return "the recorded conversation begins with a retry whose ask was not recorded"
+        for turn, answers in self._answers():
+            if SEALED_ANSWER.search(answers.decode("latin-1")):
+                return f"the recorded answer of turn {turn} is sealed: only its hash is known"
+            if without_numbers(answers) != answers:
+                return f"the recorded answer of turn {turn} has redacted secrets"
+        return None
+
+    def _answers(self) -> Iterator[tuple[int, bytes]]:
+        for position, exchange in enumerate(self._exchanges[1:]):
+            yield asking_turn(position, self._turns), answers_text(exchange.request.body) or b""
+        for at, turn in enumerate(self._turns):
+            for answer in turn.answers:
+                yield turn.position + at + 1, answer.exchange.request.body
+
+    @property
+    def _recorded_by_hash(self) -> dict[str, str]:
+        return {sha256_of(live): recorded for live, recorded in self.states}
+
+    def _recorded_at(self, position: int) -> RecordedExchange:
+        return self._exchanges[min(position, len(self._exchanges) - 1)]
+
+    def _as_recorded(self, position: int, live: RecordedExchange) -> RecordedExchange:
+        self._ids[id_of(live)] = id_of(self._recorded_at(position))
+        return with_ids(live, self._ids)
+
+    def answer(self, ask: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
+        """Give the recorded answers, if the ask is the recorded one."""
+        if ask.push is not None:
+            return self._answer_push(ask)
+        position = ask.turn - 1 - self._answered
+        turn = asking_turn(position, self._turns)
+        live = self._as_recorded(position, ask.exchange)
+        self.live.append(live)
+        recorded = self._exchanges[position] if position < len(self._exchanges) else None
+        if recorded is None or recorded.ask is None:
+            return self._refused(ask, turn, [round_change(ABSENT, asked_question(live))])
+        if unasked := self._unasked_at(position):
+            return self._refused(ask, turn, [round_change(_asked(unasked[0]), ABSENT)])
+        if ask.request_state is not None and recorded.ask.request_state is not None:
+            self.states.append(IssuedState(ask.request_state, recorded.ask.request_state))
+        changes = self._counting(response_changes(recorded, live, self._recorded_by_hash))
+        if heaviest(changes) == "question-changed":
+            return self._refused(ask, turn, changes)
+        self._take(turn, changes)
+        if position + 1 == len(self._exchanges):
+            return NeedsAnswers(ask)
+        return Answered(answers_text(self._exchanges[position + 1].request.body))
+
+    def _answer_push(self, push: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
+        position = push.turn - 1 - self._answered
+        response = self._as_recorded(position, push.exchange).response
+        raw = b"" if response is None else response.body
+        asked = pushed_value(raw, self._recorded_by_hash)
+        number, changes = asking_turn(position, self._turns), [round_change(ABSENT, asked)]
+        for at, (turn, unasked) in enumerate(zip(self._turns, self._unasked, strict=True)):
+            if unasked and turn.position <= position:
+                # What was pushed together may come in another order.
+                if pushed := self._same_as(asked, unasked):
+                    self._answered += 1
+                    return _posted(turn, pushed) or NeedsAnswers(push)
+                number, changes = turn.position + at + 1, self._changes_of_push(unasked[0], asked)
+                break
+        for script in self._listening:
+            posted = script.posted(asked)
+            if posted is not None:
+                self._answered += 1
+                return posted
+        return self._refused(push, number, changes)
+
+    def posted(self, asked: object) -> Answered | None:
+        """Return the answer to what was pushed on this stream, whatever the turn; or None."""
+        for turn, unasked in zip(self._turns, self._unasked, strict=True):
+            if pushed := self._same_as(asked, unasked):
+                return _posted(turn, pushed)
+        return None
+
+    def _same_as(self, asked: object, unasked: list[PushedRequest]) -> PushedRequest | None:
+        same = (each for each in unasked if not self._changes_of_push(each, asked))
+        pushed = next(same, None)
+        if pushed is not None:
+            unasked.remove(pushed)
+        return pushed
+
+    def _changes_of_push(self, pushed: PushedRequest, asked: object) -> list[Change]:
+        changes = question_changes({pushed.key: _asked(pushed)}, {pushed.key: asked})
+        return self._counting(changes)
+
+    def _counting(self, changes: list[Change]) -> list[Change]:
+        kept = without_ignored(changes, self._ignored)
+        self.left_out += [change for change in changes if change not in kept]
+        return kept
+
+    def finished(self, exchange: RecordedExchange) -> None:
+        """Take the response that asks nothing."""
+        position = len(self.live)
+        exchange = self._as_recorded(position, exchange)
+        self.live.append(exchange)
+        recorded, turn = self._recorded_at(position), asking_turn(position, self._turns)
+        if unasked := self._unasked_at(position):
+            self._take(turn, [round_change(_asked(unasked[0]), ABSENT)])
+        elif recorded.ask is not None:
+            self._take(turn, [round_change(asked_question(recorded), ABSENT)])
+        else:
+            changes = response_changes(recorded, exchange, self._recorded_by_hash)
+            self._take(0, self._counting(changes))
+
+    def _unasked_at(self, position: int) -> list[PushedRequest]:
+        turns = zip(self._turns, self._unasked, strict=True)
+        return [each for turn, unasked in turns if turn.position <= position for each in unasked]
+
+    def _refused(self, ask: LiveAsk, turn: int, changes: Sequence[Change]) -> AskedOtherwise:
+        self._take(turn, changes)
+        return AskedOtherwise(ask, tuple(changes))
+
+    def _take(self, turn: int, changes: Sequence[Change]) -> None:
+        self.changes += [TurnChange(turn, change) for change in changes]
+
+
+def _posted(turn: PushedTurn, pushed: PushedRequest) -> Answered | None:
+    response = next((each for each in turn.answers if each.key == pushed.key), None)
+    message = None if response is None else response.exchange.call.message
+    if message is None:
+        return None
+    result, error = message.spelled(("result",)), message.spelled(("error",))
+    return Answered(result) if result is not None else Answered(error or b"{}", "error")
+
+
+def _asked(pushed: PushedRequest) -> dict[str, Any]:
+    return pushed_value(pushed.message.raw)
+
 
 Part = Literal["call", "opening", "notice", "listening", "other"]
 """What an interaction is: a call that a user makes, what opens and closes sessions, a notification,
@@ -53,15 +265,7 @@ IgnoredFor = Callable[[Call], Collection[str]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Planned:
-    """One interaction, as it is repeated.
-
-    Attributes:
-        call: its first request, read.
-        session: the recorded session in which it is sent; empty where it is in none.
-        opens: the recorded session that its response opens; empty where it opens none.
-        skipped: why it is not repeated, or None.
-        is_compared: it is one of those that the user wants.
-    """
+    """One interaction, as it is repeated."""
 
     interaction: RecordedInteraction
     call: Call
@@ -111,17 +315,14 @@ def endpoint_of(url: str) -> str:
 
 
 def _is_at(endpoint: str, request: Request) -> bool:
-    """Tell whether a request was sent to the upstream's URL, whatever its query."""
     return not request.is_line and _path_of(request.target) == endpoint
 
 
 def _path_of(target: str) -> str:
-    """Return the path of a target, in which a secret may have been replaced."""
     return without_numbers(as_text(undo_percent(target.partition("?")[0], is_form=False)))
 
 
 def _session_of_old_stream(exchange: RecordedExchange) -> str | None:
-    """Return the session of a stream of HTTP+SSE; None for any other response."""
     response = exchange.response
     if response is None or not (response.is_event_stream and response.pieces):
         return None
@@ -142,7 +343,6 @@ def _part_of(exchange: RecordedExchange, call: Call) -> Part:
 def _objections(
     interaction: RecordedInteraction, call: Call, part: Part, endpoint: str
 ) -> Iterator[str]:
-    """Yield why an interaction can't be repeated."""
     first, last = interaction.exchanges[0], interaction.exchanges[-1]
     if part == "notice" and call.method == "notifications/cancelled":
         yield "it cancels a call that is not pending now"
@@ -173,16 +373,7 @@ def _objections(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VerifiedInteraction:
-    """What came of one interaction.
-
-    Attributes:
-        verdict: the heaviest of its changes, or why there was nothing to compare.
-        changes: where the live server differs, information included.
-        reason: why it was skipped, not reached or is unstable; None where it was compared.
-        live: the live exchanges, each in the place of the recorded one, as far as there are any.
-        states: what the live server issued, with what the cassette has in its place.
-        left_out: where it differs at what is ignored.
-    """
+    """What came of one interaction."""
 
     planned: Planned = field(repr=False)
     verdict: Verdict
@@ -235,7 +426,6 @@ class Repeated:
         )
 
     def _is_no_response(self, position: int, live: RecordedExchange) -> bool:
-        """Tell whether the server did not respond as it did when it was recorded, in any way."""
         exchanges = self.planned.interaction.exchanges
         recorded = exchanges[min(position, len(exchanges) - 1)]
         return recorded.rpc_response is not None and live.rpc_response is None
@@ -265,12 +455,6 @@ class Verifier:
         allows_destructive: bool = False,
         largest_body: int = LARGEST_BODY,
     ) -> None:
-        """Begin before anything is sent.
-
-        Args:
-            endpoint: path and query of the live server.
-            token_of: tells apart the secrets of a rule that the live server says.
-        """
         self.cassette = cassette
         self._endpoint = endpoint
         self._recorded_endpoint = endpoint_of(cassette.upstream)
@@ -356,7 +540,6 @@ class Verifier:
         return tools.destroys(planned.call.name)
 
     def _sent(self, request: Request) -> Request:
-        """Return a recorded request as it is sent to where the live server is."""
         if _is_at(self._recorded_endpoint, request):
             request = replace(request, target=self._endpoint)
         kept = tuple(
@@ -396,3 +579,106 @@ class Verifier:
         if planned.opens:
             self._unopened[planned.opens] = f"its session was not opened: {reason}"
         return VerifiedInteraction(planned, "not-reached", reason=reason)
+
+
+_TABLE: Final = "ignore"
+_MEMBERS: Final = frozenset({"call", "pointers"})
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredPlaces:
+    """JSON Pointers that don't count in results of the calls that match a pattern."""
+
+    call: str
+    pointers: tuple[str, ...]
+
+
+def call_name(call: Call) -> str:
+    """Return what names a call in the file."""
+    return f"{call.method} {call.name}" if call.name else call.method
+
+
+def ignored_in(rules: Sequence[IgnoredPlaces], call: Call) -> tuple[str, ...]:
+    """Return the pointers that don't count in what a call gets."""
+    names = (call.method, call.name, call_name(call))
+    matching = [rule for rule in rules if any(fnmatchcase(name, rule.call) for name in names)]
+    return tuple(pointer for rule in matching for pointer in rule.pointers)
+
+
+def read_ignored(text: str) -> list[IgnoredPlaces]:
+    """Read the file.
+
+    Raises:
+        ValueError: it is none; the text says where and why.
+    """
+    tree = tomllib.loads(text)
+    unknown = [name for name in tree if name != _TABLE]
+    if unknown:
+        raise ValueError(f"it has {unknown[0]!r}, and may have [[{_TABLE}]] only")
+    rules = tree.get(_TABLE, [])
+    if not isinstance(rules, list):
+        raise ValueError(f"{_TABLE!r} is one table; write [[{_TABLE}]]")  # noqa: TRY004
+    return [_read_rule(rule, f"[[{_TABLE}]] {number}") for number, rule in enumerate(rules, 1)]
+
+
+def _read_rule(rule: Any, where: str) -> IgnoredPlaces:
+    unknown = [name for name in rule if name not in _MEMBERS] if isinstance(rule, dict) else ["?"]
+    if unknown:
+        raise ValueError(f"{where} has {unknown[0]!r}, and may have call and pointers only")
+    call, pointers = rule.get("call", "*"), rule.get("pointers")
+    if not isinstance(call, str):
+        raise ValueError(f"{where}: call is no text")  # noqa: TRY004
+    if not isinstance(pointers, list) or not pointers:
+        raise ValueError(f"{where}: pointers is no list of JSON Pointers")
+    for pointer in pointers:
+        if not isinstance(pointer, str) or not pointer.startswith("/"):
+            raise ValueError(f"{where}: {pointer!r} is no JSON Pointer, which begins with a slash")
+    return IgnoredPlaces(call, tuple(pointers))
+
+
+def write_ignored(text: str, call: str, pointers: Collection[str]) -> str:
+    """Return the file with more places; what stands in it stays, comments too."""
+    lines = ",\n".join(f"  {encode_basestring(pointer)}" for pointer in pointers)
+    gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+    rule = f"[[{_TABLE}]]\ncall = {encode_basestring(call)}\npointers = [\n{lines},\n]\n"
+    return f"{text}{gap}{rule}"
+
+
+class Learned(NamedTuple):
+    """One place that differs by itself, and why it is not left out; None where it is."""
+
+    pointer: str
+    reason: str | None = None
+
+
+def learned(
+    first: VerifiedInteraction, second: VerifiedInteraction, known: Collection[str] = ()
+) -> list[Learned]:
+    """Return what differs between two live runs of the same conversation, but at `known`."""
+    if len(first.live) != len(second.live):
+        return [Learned("", "the server asks more questions in one run than in the other")]
+    pairs = zip(first.live, second.live, strict=True)
+    places: dict[str, Learned] = {}
+    for change in (change for pair in pairs for change in response_changes(*pair)):
+        pointer = change.pointer
+        if not (change.is_information or any(is_below(pointer, outer) for outer in known)):
+            places.setdefault(pointer, Learned(pointer, _why_not(change)))
+    return list(places.values())
+
+
+def _why_not(change: Change) -> str | None:
+    if change.verdict in ("question-changed", "rounds-changed"):
+        return "a question that differs is never answered"
+    if change.recorded is None or change.received is None:
+        return "it is there in one of two responses, and what it is would be hidden"
+    if change.verdict != "text-changed":
+        return "not only its value differs"
+    before, after = (parse(text.encode()) for text in (change.recorded, change.received))
+    if change.pointer.endswith(ORDER) or not isinstance(before, str):
+        return None
+    words, others = before.split(), after.split()
+    stable = [word for word in words if word in others and any(map(str.isalnum, word))]
+    # A single word is a value as a whole.
+    if stable and not len(words) == len(others) == 1:
+        return f"the words {' '.join(stable)!r} in it are the same, and would be hidden"
+    return None

@@ -16,9 +16,7 @@ from mrtr_cassette.core.compare.conversations import (
     Stage,
 )
 from mrtr_cassette.core.compare.values import VERDICTS, Change
-from mrtr_cassette.core.drive.ignoring import Learned
-from mrtr_cassette.core.drive.recorded_script import TurnChange
-from mrtr_cassette.core.drive.verification import VerifiedInteraction
+from mrtr_cassette.core.drive.verification import Learned, TurnChange, VerifiedInteraction
 from mrtr_cassette.core.report.text import as_data
 from mrtr_cassette.errors import SHOWN_CHARS, counted, printable, printable_lines, shorten
 

@@ -30,9 +30,11 @@ from mrtr_cassette.core.drive.conversation import (
     Conversation,
     Finished,
     LiveAsk,
+    OwnClient,
+    ServerSession,
+    ToolList,
+    outcome,
 )
-from mrtr_cassette.core.drive.own_client import OwnClient
-from mrtr_cassette.core.drive.server_session import ServerSession, ToolList, outcome
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.report.runs import CallResult, ended_event, recording_event, recording_text
 from mrtr_cassette.core.secrets.credentials import Credentials

@@ -12,8 +12,9 @@ from mrtr_cassette.core.drive.conversation import (
     Conversation,
     LiveAsk,
     NeedsAnswers,
+    Requests,
+    resumption,
 )
-from mrtr_cassette.core.drive.server_session import Requests, resumption
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import Headers, Request, is_event_stream
@@ -42,13 +43,7 @@ class _UnderWay:
 
 @dataclass(eq=False, slots=True)
 class LiveServer:
-    """A live server.
-
-    Attributes:
-        shown_as: its name in messages.
-        headers: added to every request, in the place of those of that name.
-        response_s: seconds that a response may take; None waits for ever.
-    """
+    """A live server."""
 
     upstream: Upstream
     shown_as: str
@@ -107,7 +102,6 @@ class LiveServer:
     async def _exchange(
         self, observation: Observation, steps: Requests, supply: Supply | None
     ) -> None:
-        """Send one request, and show its response until that is whole or of no interest."""
         reading = self._begin(observation, steps, supply)
         try:
             await asyncio.wait({reading}, timeout=self.response_s)
@@ -170,7 +164,6 @@ class LiveServer:
                 await self._pushed(push, steps)
 
     async def _pushed(self, push: OpenPush, steps: Requests) -> None:
-        """Hand over what the server pushed, and post the answer."""
         async with self._answering:
             posted = steps.pushed(push)
             if posted is None:
@@ -183,7 +176,6 @@ class LiveServer:
                 each.reading.cancel()
 
     async def _supplied(self) -> Observation | None:
-        """Have the ask answered that a conversation stands at; return the request that posts it."""
         for each in self._under_way:
             conversation, ask = each.steps, _needed(each.steps)
             if ask is not None and isinstance(conversation, Conversation) and each.supply:
@@ -193,6 +185,5 @@ class LiveServer:
 
 
 def _needed(steps: Requests) -> LiveAsk | None:
-    """Return what a conversation needs an answer to."""
     standing = steps.standing if isinstance(steps, Conversation) else None
     return standing.ask if isinstance(standing, NeedsAnswers) else None

@@ -17,9 +17,11 @@ from mrtr_cassette.core.drive.conversation import (
     Finished,
     LiveAsk,
     NeedsAnswers,
+    ServerSession,
+    declaring,
+    is_modern,
+    with_id_of,
 )
-from mrtr_cassette.core.drive.own_client import declaring, is_modern, with_id_of
-from mrtr_cassette.core.drive.server_session import ServerSession
 from mrtr_cassette.core.protocol.calls import NAMED_BY, read_call
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.player import Player

@@ -1,7 +1,4 @@
-"""Upstreams: those that users name by URL or command, and those that live as long as a recording.
-
-What is started here is stopped here, children included.
-"""
+"""Upstreams: named by URL or command, or started here and stopped here, children included."""
 
 from __future__ import annotations
 
@@ -54,19 +51,7 @@ STARTED_HERE: Final = f"http://localhost{ENDPOINT}"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is recorded, or called.
-
-    Attributes:
-        name: its name in a cassette.
-        origin: its name in messages.
-        path: path and query of the client's URL.
-        headers: what it gets besides the client's headers.
-        given: all that the user gives for it.
-        connecting: gives what takes requests to it, once the one who sees its responses knows which
-            credentials it is given.
-        is_on_pipes: a command starts it.
-        host, port: where it is; empty and 0 where it is on pipes.
-    """
+    """What is recorded, or called."""
 
     name: str
     origin: str
@@ -86,10 +71,6 @@ def target_of(
     command: Sequence[str] = (),
 ) -> Target:
     """Return the upstream of a URL, or of a program and its arguments.
-
-    Args:
-        rules: which secrets are taken out of what is shown of it.
-        command: what has started the server at a URL, where we have.
 
     Raises:
         UsageError: it is no URL, or its certificates can't be used.
@@ -206,11 +187,6 @@ def running_command(
 ) -> Iterator[RunningCommand]:
     """Run a command that serves, until the block ends.
 
-    Args:
-        command: the program and its arguments, one of which has `{port}`.
-        start_s: seconds in which it has to listen.
-        grace_s: seconds that it and its children have to end before they are killed.
-
     Raises:
         UsageError: it has no `{port}`.
         UpstreamError: it can't be run, ends, or does not listen.
@@ -300,7 +276,6 @@ async def _serving_asgi(
 
 
 def _check_asgi(application: Any) -> None:
-    """Make sure that something can be called as an ASGI application."""
     try:
         inspect.signature(application).bind("scope", "receive", "send")
         own = getattr(application, "__call__", None)  # noqa: B004  what an instance has of it
@@ -352,12 +327,7 @@ def is_on_pipes(upstream: Any) -> bool:
 
 
 class StartedUpstream(NamedTuple):
-    """An upstream that is ready to be recorded.
-
-    Attributes:
-        command: what serves it, where a command does.
-        arguments: that command; empty for an application, and None for a URL.
-    """
+    """An upstream that is ready to be recorded."""
 
     url: str
     command: RunningCommand | None = None

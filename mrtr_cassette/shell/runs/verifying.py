@@ -14,21 +14,19 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import rejoined
 from mrtr_cassette.core.cassette.transports import over_http, over_pipes
 from mrtr_cassette.core.drive.accepting import Proposal, accepted, proposals
-from mrtr_cassette.core.drive.ignoring import (
+from mrtr_cassette.core.drive.verification import (
     IgnoredPlaces,
     Learned,
-    call_name,
-    ignored_in,
-    learned,
-    read_ignored,
-    write_ignored,
-)
-from mrtr_cassette.core.drive.verification import (
     Planned,
     Repeated,
     VerifiedInteraction,
     Verifier,
+    call_name,
+    ignored_in,
+    learned,
     planned,
+    read_ignored,
+    write_ignored,
 )
 from mrtr_cassette.core.report.comparison import Verification
 from mrtr_cassette.core.secrets.redact import keyed_hash
@@ -45,13 +43,7 @@ from mrtr_cassette.shell.runs.upstreams import PORT, Target, running_command, ta
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """One cassette to which a live server was held.
-
-    Attributes:
-        data: the bytes of its file.
-        verification: what came of each interaction, as a report.
-        is_of_transport: the live server was called over the transport of the recording.
-    """
+    """One cassette to which a live server was held."""
 
     data: bytes
     cassette: Cassette
@@ -76,10 +68,6 @@ async def hold(
     command: Sequence[str] = (),
 ) -> Held:
     """Hold a live server to one cassette, and return all that came of it.
-
-    Args:
-        upstream: URL of the server, or the command that starts it; one with `{port}` serves HTTP.
-        command: the command that has started the server at a URL already.
 
     Raises:
         UsageError: the upstream is no URL and no command, or what is ignored can't be read.
@@ -192,7 +180,6 @@ class _Run:
         ]
 
     async def _server(self, each: Planned) -> LiveServer:
-        """Return the live server of a session: over pipes each session is one start of it."""
         key = each.session if self.target.is_on_pipes else ""
         if key not in self._servers:
             upstream = await self.stack.enter_async_context(self.target.connecting(self.verifier))
@@ -202,7 +189,6 @@ class _Run:
         return self._servers[key]
 
     async def _one(self, each: Planned) -> VerifiedInteraction | None:
-        """Repeat one interaction; None stands for a listening stream, which is still heard."""
         try:
             server = await self._server(each)
             tools = self.verifier.tools_for(each)
@@ -220,7 +206,6 @@ class _Run:
             return self.verifier.failed(each, str(error))
 
     async def _followed(self, server: LiveServer, repeated: Repeated) -> VerifiedInteraction:
-        """Repeat a conversation."""
         await server.follow(repeated.conversation)
         verified = self.verifier.ended(repeated)
         if self.options.learn is not None and self.verifier.only_reads(repeated.planned):
@@ -228,7 +213,6 @@ class _Run:
         return verified
 
     async def _learned(self, server: LiveServer, first: VerifiedInteraction) -> VerifiedInteraction:
-        """Have a conversation that only reads once more, and learn what differs by itself."""
         again = self.verifier.begin(first.planned)
         if not isinstance(again, Repeated) or not first.live:
             return first
@@ -252,11 +236,7 @@ Choose = Callable[[Sequence[Proposal]], Sequence[Proposal]]
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What came of updating one cassette: the verdicts, and what was taken and what was not.
-
-    Attributes:
-        written: the file that was written; None where nothing was taken.
-    """
+    """What came of updating one cassette: the verdicts, and what was taken and what was not."""
 
     verification: Verification
     accepted: tuple[Proposal, ...]

@@ -33,9 +33,13 @@ from mrtr_cassette.core.drive.accepting import (
     accepted_by_verdict,
     proposals,
 )
-from mrtr_cassette.core.drive.recorded_script import IssuedState, TurnChange
-from mrtr_cassette.core.drive.server_session import id_of, with_ids
-from mrtr_cassette.core.drive.verification import VerifiedInteraction, planned
+from mrtr_cassette.core.drive.conversation import id_of, with_ids
+from mrtr_cassette.core.drive.verification import (
+    IssuedState,
+    TurnChange,
+    VerifiedInteraction,
+    planned,
+)
 
 CALL = with_token(tool("deploy", env="prod"), 1)
 STATE, LIVE = "the-recorded-state-0123456789abc", "the-live-state-0123456789-abcdefg"

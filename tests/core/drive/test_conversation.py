@@ -32,8 +32,6 @@ from mrtr_cassette.core.drive.conversation import (
     Finished,
     LiveAsk,
     NeedsAnswers,
-)
-from mrtr_cassette.core.drive.server_session import (
     ServerSession,
     ToolList,
     has_error,

@@ -5,16 +5,17 @@ from builders import converse, post, refusal, rpc, tool
 from messages import Json, asks, text
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
-from mrtr_cassette.core.drive.ignoring import (
+from mrtr_cassette.core.drive.verification import (
     IgnoredPlaces,
     Learned,
+    VerifiedInteraction,
     call_name,
     ignored_in,
     learned,
+    planned,
     read_ignored,
     write_ignored,
 )
-from mrtr_cassette.core.drive.verification import VerifiedInteraction, planned
 from mrtr_cassette.core.protocol.calls import read_call
 
 CLOCK = read_call(post(tool("clock")))

@@ -10,7 +10,7 @@ import pytest
 from builders import exchange, post, tool
 from messages import compact, message, result
 
-from mrtr_cassette.core.drive.own_client import (
+from mrtr_cassette.core.drive.conversation import (
     OwnClient,
     declaring,
     is_modern,

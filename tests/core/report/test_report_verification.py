@@ -11,9 +11,7 @@ from harmless import assert_harmless
 from messages import text
 
 from mrtr_cassette.core.compare.values import Change, Verdict
-from mrtr_cassette.core.drive.ignoring import Learned
-from mrtr_cassette.core.drive.recorded_script import TurnChange
-from mrtr_cassette.core.drive.verification import VerifiedInteraction, planned
+from mrtr_cassette.core.drive.verification import Learned, TurnChange, VerifiedInteraction, planned
 from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
 from mrtr_cassette.core.report.comparison import (
     Verification,
