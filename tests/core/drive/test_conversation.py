@@ -296,13 +296,6 @@ def test_tools_are_listed_page_after_page_as_the_client_would() -> None:
         assert not tools.destroys("a")
 
 
-def test_what_a_server_asks_while_it_lists_is_not_answered() -> None:
-    """Nobody is there who could: the call comes later."""
-    tools = ToolList(listing_beside(post(tool("a"))), session())
-    listing = tools.next()
-    assert listing is not None
-    assert tools.pushed(push_on(listing, rpc("roots/list"))) is None
-
 
 REFUSED = 'error {"code":-32602,"message":"invalid state"}'
 
