@@ -310,7 +310,6 @@ async def test_places_are_left_out_where_they_are_named(cassette: Path, tmp_path
         await verified(cassette, changed, ignore_from=tmp_path / "none.toml")
 
 
-
 CLOCK = "tools/call clock"
 LEARNED = {
     "/content/0/text#json/at",

@@ -296,7 +296,6 @@ def test_tools_are_listed_page_after_page_as_the_client_would() -> None:
         assert not tools.destroys("a")
 
 
-
 REFUSED = 'error {"code":-32602,"message":"invalid state"}'
 
 
