@@ -22,9 +22,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 33_001,
-    "modules of the package": 133,
-    "lines of tests": 49_660,
+    "lines of the package": 32_698,
+    "modules of the package": 129,
+    "lines of tests": 49_650,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
