@@ -77,7 +77,7 @@ def call(
     """  # noqa: D301  \b is click's mark for lines that stay as they are
     from mrtr_cassette.core.answers.given import wanted_of
     from mrtr_cassette.core.report.runs import problem_lines
-    from mrtr_cassette.shell.files.log import Announcer
+    from mrtr_cassette.shell.files.log import Announcer, heard_by
     from mrtr_cassette.shell.runs.answerers import ask_at_terminal, has_terminal
     from mrtr_cassette.shell.runs.calling import call as call_server
     from mrtr_cassette.shell.runs.running import run_until_signal
@@ -91,7 +91,7 @@ def call(
     sources = _sources_of(given, answers_path, has_person=has_person)
     if cassette is None and options.existing != "keep":
         raise UsageError("--force and --append need --record CASSETTE")
-    announcer = Announcer(log.line, log.event, options.terms)
+    announcer = Announcer(log.line, heard_by(log.event), options.terms)
     calling = call_server(
         upstream,
         wanted,

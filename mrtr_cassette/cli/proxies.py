@@ -183,10 +183,11 @@ def _code_of(session: RecordSession, log: Log) -> int:
 
 def _conclude_recording(session: RecordSession, log: Log) -> None:
     """Say what a recording came to."""
-    from mrtr_cassette.core.report.runs import recording_event, recording_text
+    from mrtr_cassette.core.report.events import recording_said
 
     report = session.report
-    log.tell(recording_text(report), recording_event(report))
+    event, line = recording_said(report)
+    log.tell(line, event)
     tell_unused(session.unused_ignores, log)
 
 
@@ -279,9 +280,10 @@ async def _replay_pipe(
 
 def _conclude(summary: ReplayReport, options: ReplayOptions, log: Log, report: Path | None) -> bool:
     """Say what a replay came to; return whether it fails."""
-    from mrtr_cassette.core.report.runs import summary_event, summary_text
+    from mrtr_cassette.core.report.events import replay_said
 
-    log.tell(summary_text(summary), summary_event(summary))
+    event, line = replay_said(summary)
+    log.tell(line, event)
     _report(summary, report)
     return bool(summary.misses or (options.fail_on_unplayed and summary.incomplete))
 

@@ -19,7 +19,7 @@ from mrtr_cassette.core.report.runs import CallResult
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import CallOptions
 from mrtr_cassette.shell.files.cassettes import load_cassette
-from mrtr_cassette.shell.files.log import Announcer
+from mrtr_cassette.shell.files.log import Announcer, heard_by
 from mrtr_cassette.shell.runs.calling import call
 
 TOOLS = [
@@ -95,7 +95,7 @@ async def called(
             wanted_of(words or ("deploy", "env=prod")),
             sources,
             CallOptions(**options),
-            Announcer(None, log),
+            Announcer(None, heard_by(log)),
             cassette=cassette,
         )
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
+from mrtr_cassette.core.answers.fulfilment import CallTurn
 from mrtr_cassette.core.cassette.recorded import PushedAsk
 from mrtr_cassette.core.drive.appending import Unrecorded
 from mrtr_cassette.core.protocol.dialect import InputRequest
@@ -20,9 +21,16 @@ from mrtr_cassette.core.replay.equivalence import SeveralAnswers, listed
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.player import Play
 from mrtr_cassette.core.report.misses import answering_text, recorded_ask
+from mrtr_cassette.core.report.runs import (
+    CallResult,
+    RecordingReport,
+    ReplayReport,
+    recording_text,
+    summary_text,
+)
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import End
-from mrtr_cassette.errors import LIBRARY_TERMS, Terms, counted, in_terms, printable
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms, counted, in_terms, printable, shorten
 
 Event = dict[str, Any]
 """What happened, for a log that programs read: ready for JSON."""
@@ -221,4 +229,59 @@ def missed_event(miss: Miss) -> Event:
         "reason": miss.reason.value,
         "nearest": None if nearest is None else [nearest.interaction, nearest.turn],
         "pointers": [printable(difference.pointer) for difference in miss.differences],
+    }
+
+
+# What a run came to
+
+
+def replay_said(report: ReplayReport) -> Said:
+    """Return what a replay came to."""
+    event = {
+        "event": "concluded",
+        "interactions": len(report.interactions),
+        "unplayed": [each.number for each in report.incomplete],
+        "misses": len(report.misses),
+        "harmless": sum(each.times for each in report.harmless),
+    }
+    return event, summary_text(report)
+
+
+def recording_said(report: RecordingReport) -> Said:
+    """Return what a recording came to."""
+    facts: Event = {"interactions": report.interactions or 0, "exchanges": report.exchanges}
+    if report.played is not None:
+        facts |= {"played": report.played, "unrecorded": report.unrecorded}
+    if report.objection is not None:
+        facts["unpublished"] = report.objection
+    return {"event": "concluded", **facts}, recording_text(report)
+
+
+def turn_said(turn: CallTurn) -> Said:
+    """Return who answered what in a turn of a call without a client."""
+    event = {
+        "event": "answered" if turn.answered_by or not turn.requests else "unanswered",
+        "turn": turn.number,
+        "via": turn.via,
+        "keys": _kinds(turn.requests),
+        "answered_by": {printable(key): source for key, source in turn.answered_by.items()},
+        "request_state_sha256": turn.state_sha256,
+    }
+    asked = []
+    for key, request in turn.requests.items():
+        message = f" {shorten(request.message)!r}" if request.message else ""
+        source = turn.answered_by.get(key)
+        answered = f"answered by {source}" if source else "not answered"
+        asked.append(f"{key} ({request.kind}){message}, {answered}")
+    line = f"turn {turn.number}: {'; '.join(asked) or 'asked for a retry only'}"
+    return event, printable(line)
+
+
+def call_ended_event(result: CallResult) -> Event:
+    """Return that a call without a client has ended."""
+    return {
+        "event": "failed" if result.problem is not None else "ended",
+        "call": printable(f"{result.method} {result.name}".strip()),
+        "turns": len(result.turns),
+        "exit_code": result.exit_code,
     }

@@ -1,7 +1,4 @@
-"""What a replay, a recording or a call came to: as values, text for people, and JSON data.
-
-Rule: events have no answer and no request state, only who answered and a hash.
-"""
+"""What a replay, a recording or a call came to: as values, text for people, and JSON data."""
 
 from __future__ import annotations
 
@@ -26,8 +23,6 @@ from mrtr_cassette.errors import (
     Terms,
     UpstreamError,
     counted,
-    printable,
-    shorten,
 )
 
 _MOST_LISTED: Final = 10
@@ -159,17 +154,6 @@ def summary_data(report: ReplayReport) -> dict[str, Any]:
     return data
 
 
-def summary_event(report: ReplayReport) -> dict[str, Any]:
-    """Return what a replay came to, for a log that programs read."""
-    return {
-        "event": "concluded",
-        "interactions": len(report.interactions),
-        "unplayed": [each.number for each in report.incomplete],
-        "misses": len(report.misses),
-        "harmless": sum(each.times for each in report.harmless),
-    }
-
-
 class UnreadableReportError(ValueError):
     """A file is no report of a replay; the message says where."""
 
@@ -258,19 +242,6 @@ def recording_text(report: RecordingReport) -> str:
     else:
         return "nothing was recorded, no cassette was written"
     return ", ".join([outcome, *parts])
-
-
-def recording_event(report: RecordingReport) -> dict[str, Any]:
-    """Return what a recording came to, for a log that programs read."""
-    facts: dict[str, Any] = {
-        "interactions": report.interactions or 0,
-        "exchanges": report.exchanges,
-    }
-    if report.played is not None:
-        facts |= {"played": report.played, "unrecorded": report.unrecorded}
-    if report.objection is not None:
-        facts["unpublished"] = report.objection
-    return {"event": "concluded", **facts}
 
 
 # Calls
@@ -390,43 +361,6 @@ def call_data(result: CallResult) -> dict[str, Any]:
         if value is not None:
             data[member] = value
     return data
-
-
-def turn_event(turn: CallTurn) -> dict[str, Any]:
-    """Return that a turn was answered, or was not."""
-    return {
-        "event": "answered" if turn.answered_by or not turn.requests else "unanswered",
-        "turn": turn.number,
-        "via": turn.via,
-        "keys": {printable(key): printable(each.kind) for key, each in turn.requests.items()},
-        "answered_by": {printable(key): source for key, source in turn.answered_by.items()},
-        "request_state_sha256": turn.state_sha256,
-    }
-
-
-def turn_line(turn: CallTurn) -> str:
-    """Return as a line who answered what in a turn."""
-    asked = [
-        f"{key} ({request.kind})"
-        + (f" {shorten(request.message)!r}" if request.message else "")
-        + (
-            f", answered by {turn.answered_by[key]}"
-            if key in turn.answered_by
-            else ", not answered"
-        )
-        for key, request in turn.requests.items()
-    ]
-    return printable(f"turn {turn.number}: {'; '.join(asked) or 'asked for a retry only'}")
-
-
-def ended_event(result: CallResult) -> dict[str, Any]:
-    """Return that a call has ended."""
-    return {
-        "event": "failed" if result.problem is not None else "ended",
-        "call": printable(f"{result.method} {result.name}".strip()),
-        "turns": len(result.turns),
-        "exit_code": result.exit_code,
-    }
 
 
 def problem_lines(result: CallResult) -> list[str]:

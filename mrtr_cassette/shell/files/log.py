@@ -72,17 +72,22 @@ class Aside(Generic[T]):
                 self._is_finishing.wait(_GATHERED_S)
 
 
+def heard_by(*listeners: OnEvent | None) -> tuple[OnEvent, ...]:
+    """Return those who listen, of some of whom there may be none."""
+    return tuple(each for each in listeners if each is not None)
+
+
 @dataclass(frozen=True, slots=True)
 class Announcer:
-    """Says what happens: `log` takes lines with options as in `terms`, `on_event` takes facts."""
+    """Says what happens: `log` takes lines with options as in `terms`, `listeners` take facts."""
 
     log: Log | None = None
-    on_event: OnEvent | None = None
+    listeners: tuple[OnEvent, ...] = ()
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS)
 
     def say(self, make: Callable[[Unpack[Ts]], tuple[dict[str, Any], str]], *args: *Ts) -> None:
         """Say one thing in both forms; nothing is made where nobody wants any."""
-        if self.on_event is not None or self.log is not None:
+        if self.listeners or self.log is not None:
             event, line = make(*args)
             self.tell(lambda: event)
             if self.log is not None:
@@ -90,13 +95,13 @@ class Announcer:
                     self.log(printable_lines(line))
 
     def tell(self, make: Callable[[Unpack[Ts]], dict[str, Any]], *args: *Ts) -> None:
-        """Tell programs one thing; it is made only if one of them wants it.
-
-        A log that nobody reads any more must not break what passes.
-        """
-        if self.on_event is not None:
-            with suppress(OSError):
-                self.on_event(make(*args))
+        """Tell programs one thing; it is made only if one of them wants it."""
+        if self.listeners:
+            event = make(*args)
+            for listener in self.listeners:
+                # A log that nobody reads any more must not break what passes.
+                with suppress(OSError):
+                    listener(event)
 
 
 class Progress:

@@ -17,7 +17,7 @@ from mrtr_cassette.core.report.events import admin_said
 from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ProxyOptions
-from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent
+from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent, heard_by
 from mrtr_cassette.shell.http.access import Listener, listening
 from mrtr_cassette.shell.http.server import (
     REQUEST_TIMEOUTS,
@@ -173,17 +173,9 @@ class Admin:
                 )
             self._metrics = Metrics()
 
-    def told(self, on_event: OnEvent | None) -> OnEvent | None:
+    def listeners(self, on_event: OnEvent | None) -> tuple[OnEvent, ...]:
         """Return what takes events: the metrics too, where there are any."""
-        metrics = self._metrics
-        if metrics is None or on_event is None:
-            return on_event if metrics is None else metrics.event
-
-        def both(event: dict[str, Any]) -> None:
-            metrics.event(event)
-            on_event(event)
-
-        return both
+        return heard_by(None if self._metrics is None else self._metrics.event, on_event)
 
     @asynccontextmanager
     async def serving(

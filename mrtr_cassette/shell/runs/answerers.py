@@ -25,7 +25,6 @@ from mrtr_cassette.core.answers.fulfilment import (
     LARGEST_REPLY,
     AskEndpoint,
     AskPerson,
-    CallTurn,
     EndpointReply,
     Pause,
     Rounds,
@@ -33,7 +32,7 @@ from mrtr_cassette.core.answers.fulfilment import (
 )
 from mrtr_cassette.core.drive.conversation import Answered, LiveAsk
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.report.runs import turn_event, turn_line
+from mrtr_cassette.core.report.events import turn_said
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import checked_headers
 from mrtr_cassette.shell.files.disk import reason_of
@@ -77,7 +76,7 @@ class Answerers:
                 step = steps.send(reply)
             except StopIteration as ended:
                 for turn in rounds.turns[told:]:
-                    self.announcer.say(_said, turn)
+                    self.announcer.say(turn_said, turn)
                 answer: Answered | None = ended.value
                 return answer
             reply = None
@@ -87,10 +86,6 @@ class Answerers:
                 reply = await self.ask_person(step.key, step.request)
             elif isinstance(step, AskEndpoint) and self.ask_endpoint is not None:
                 reply = await self.ask_endpoint(step.body)
-
-
-def _said(turn: CallTurn) -> tuple[dict[str, Any], str]:
-    return turn_event(turn), turn_line(turn)
 
 
 @asynccontextmanager

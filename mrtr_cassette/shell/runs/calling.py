@@ -36,7 +36,8 @@ from mrtr_cassette.core.drive.conversation import (
     outcome,
 )
 from mrtr_cassette.core.record.recorder import Recorder
-from mrtr_cassette.core.report.runs import CallResult, ended_event, recording_event, recording_text
+from mrtr_cassette.core.report.events import call_ended_event, recording_said
+from mrtr_cassette.core.report.runs import CallResult
 from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN
@@ -102,8 +103,7 @@ async def _reached(
         server = LiveServer(proxy, session.shown_url)
         yield _Reached(server, url.raw_path_qs, session)
         await server.close()
-    report = session.report
-    announcer.say(lambda: (recording_event(report), recording_text(report)))
+    announcer.say(recording_said, session.report)
     if session.problem is not None:
         raise CassetteError(session.path, f"the recording is not whole: {session.problem}")
 
@@ -156,7 +156,7 @@ async def call(
         except (UpstreamError, BodyTooLargeError) as error:
             problem = error.in_terms(options.terms)
         result = _result(wanted, rounds, exchange, problem or caller.problem)
-        announcer.tell(ended_event, result)
+        announcer.tell(call_ended_event, result)
         return result
 
 

@@ -19,7 +19,7 @@ from mrtr_cassette.options import RecordOptions, ReplayOptions
 from mrtr_cassette.shell.files import cassettes, journals
 from mrtr_cassette.shell.files.cassettes import recover_journal
 from mrtr_cassette.shell.files.disk import is_locked
-from mrtr_cassette.shell.files.log import CLOCK, Announcer, OnEvent
+from mrtr_cassette.shell.files.log import CLOCK, Announcer, OnEvent, heard_by
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.pipes.lines import OWN_PIPES, LineWriter, lines_from
 from mrtr_cassette.shell.pipes.processes import (
@@ -100,7 +100,7 @@ async def record_pipe(
         player, asks = player_of(over_pipes(earlier), options, given_to(command)), LiveAsks()
     session = RecordSession(shown, shown, output, earlier, player, options.terms)
     header = journal_header(options, rules, shown, "stdio", client)
-    announcer = Announcer(options.log, on_event, options.terms)
+    announcer = Announcer(options.log, heard_by(on_event), options.terms)
     on_ask = None if asks is None else asks.asked
     began(session)
     async with told_to_end() as told:
@@ -274,7 +274,7 @@ async def replay_pipe(
     """
     from mrtr_cassette.shell.runs.replaying import ReplaySession, load_server
 
-    announcer = Announcer(options.log, on_event, options.terms)
+    announcer = Announcer(options.log, heard_by(on_event), options.terms)
     cassette, server = load_server(path, over_pipes, options, announcer)
     server.player.was_given(given_to(server_command))
     session = ReplaySession("", "", cassette, server.player, options.terms)

@@ -182,7 +182,7 @@ class Watcher:
 
     def __post_init__(self) -> None:
         """Look once who wants to know: exchanges are many."""
-        self.is_told = self.announcer.log is not None or self.announcer.on_event is not None
+        self.is_told = self.announcer.log is not None or bool(self.announcer.listeners)
 
     def go_on(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do some work that nobody has to wait for before the recording ends."""

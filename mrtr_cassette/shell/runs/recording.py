@@ -97,7 +97,7 @@ async def recording(
             options, rules, shown(target.name if started is None else STARTED_HERE)
         )
         live_asks = LiveAsks()
-        announcer = Announcer(options.log, admin.told(on_event), options.terms)
+        announcer = Announcer(options.log, admin.listeners(on_event), options.terms)
         with journaling(
             *(session, header, options, announcer, clock),
             publishes=kept_for is None,

@@ -118,7 +118,7 @@ async def replaying(
         UsageError: the address can't be bound.
     """
     admin = Admin(options)
-    announcer = Announcer(options.log, admin.told(on_event), options.terms)
+    announcer = Announcer(options.log, admin.listeners(on_event), options.terms)
     cassette, server = load_server(path, over_http, options, announcer, clock)
     player = server.player
     target = served_target(cassette)
@@ -173,7 +173,7 @@ def load_server(
         )
     if player.told_apart:
         announcer.say(told_apart_said, player.told_apart)
-    asks = pushed_asks(cassette.interactions) if announcer.on_event is not None else None
+    asks = pushed_asks(cassette.interactions) if announcer.listeners else None
     return cassette, ReplayServer(player, announcer, paced, clock, asks)
 
 
@@ -215,7 +215,7 @@ class ReplayServer:
     async def play(self, play: Play, downstream: Downstream) -> None:
         """Answer a request with what was recorded for it."""
         downstream.called = play.entry.key.method
-        if self.announcer.on_event is not None:
+        if self.announcer.listeners:
             self._say_played(play)
         if self.arrival is not None:
             self._wake()

@@ -26,6 +26,12 @@ from mrtr_cassette.core.answers.checking import Asked
 from mrtr_cassette.core.answers.fulfilment import CallTurn, Unanswered
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.details import details_of
+from mrtr_cassette.core.report.events import (
+    call_ended_event,
+    recording_said,
+    replay_said,
+    turn_said,
+)
 from mrtr_cassette.core.report.runs import (
     CallResult,
     RecordingReport,
@@ -33,17 +39,12 @@ from mrtr_cassette.core.report.runs import (
     UnpublishedError,
     UnreadableReportError,
     call_data,
-    ended_event,
     problem_lines,
-    recording_event,
     recording_text,
     report_of_replay,
     saved_report,
     summary_data,
-    summary_event,
     summary_text,
-    turn_event,
-    turn_line,
 )
 
 CALL = tool("deploy", env="prod")
@@ -81,7 +82,7 @@ def test_replay_tells_what_was_played_and_missed() -> None:
         "misses": [{"text": miss.text, **miss.facts} for miss in report.misses],
         "harmless": [],
     }
-    assert summary_event(report) == {
+    assert replay_said(report)[0] == {
         "event": "concluded",
         "interactions": 3,
         "unplayed": [2, 3],
@@ -108,7 +109,7 @@ def test_replay_lists_harmless_requests() -> None:
         {"call": "ping", "answer": "{}", "times": 2},
         {"call": "GET /.well-known/x", "answer": "404", "times": 1},
     ]
-    assert summary_event(report)["harmless"] == 3
+    assert replay_said(report)[0]["harmless"] == 3
 
 
 def test_long_summaries_are_cut() -> None:
@@ -233,7 +234,7 @@ def test_recording_tells_what_it_came_to(
 ) -> None:
     """What was written, recorded, played and not recorded is told in one line and one event."""
     assert recording_text(report) == told
-    assert recording_event(report) == {"event": "concluded", **event}
+    assert recording_said(report)[0] == {"event": "concluded", **event}
 
 
 def test_recording_that_was_not_published_tells_why() -> None:
@@ -250,7 +251,7 @@ def test_recording_that_was_not_published_tells_why() -> None:
         ),
     ]
     assert (error.reason, error.exit_code) == ("all 2 requests got 404", 4)
-    assert recording_event(report) == {
+    assert recording_said(report)[0] == {
         "event": "concluded",
         "interactions": 0,
         "exchanges": 2,
@@ -330,21 +331,20 @@ def test_data_is_the_whole_conversation() -> None:
 
 def test_events_have_no_answer() -> None:
     """Each round says who answered and has a hash of its state."""
-    event = turn_event(TURN)
+    event, line = turn_said(TURN)
     assert event["event"] == "answered"
     assert event["answered_by"] == {"confirm": "rule 1"}
     assert event["request_state_sha256"] == "sha256:0"
-    line = turn_line(TURN)
     assert (
         line == "turn 1: confirm (form) 'Deploy?', answered by rule 1; where (roots), not answered"
     )
     assert "sesame" not in json.dumps(event) + line
     empty = CallTurn(2, "result", {}, {}, {}, "sha256:1")
-    assert turn_line(empty) == "turn 2: asked for a retry only"
-    assert turn_event(empty)["event"] == "answered"
-    assert turn_event(CallTurn(2, "push", REQUESTS, {}, {}, None))["event"] == "unanswered"
-    assert ended_event(called(result={}))["event"] == "ended"
-    assert ended_event(called(problem="x"))["event"] == "failed"
+    assert turn_said(empty)[1] == "turn 2: asked for a retry only"
+    assert turn_said(empty)[0]["event"] == "answered"
+    assert turn_said(CallTurn(2, "push", REQUESTS, {}, {}, None))[0]["event"] == "unanswered"
+    assert call_ended_event(called(result={}))["event"] == "ended"
+    assert call_ended_event(called(problem="x"))["event"] == "failed"
 
 
 def test_problems_are_told() -> None:
