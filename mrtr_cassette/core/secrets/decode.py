@@ -6,7 +6,7 @@ import re
 from binascii import a2b_base64
 from bisect import bisect_right
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from html import unescape
 from typing import Final
 
@@ -26,12 +26,12 @@ _LINES_IN_STRINGS = tuple(
 )
 _LONGEST_BASE64 = 256 * 1024
 _AS_STANDARD = str.maketrans("-_", "+/")
-_AS_STANDARD_BYTES = bytes.maketrans(b"-_", b"+/")
+AS_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 BASE64_WORDS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 _STRING = re.compile(r"[^\"\\\r\n]*+(?:\\.[^\"\\\r\n]*+)*+")
 _QUOTES = re.compile(r"(\\*)\"|[\r\n]")
 _HTML_ESCAPE = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
-_TEXT = re.compile(
+TEXT_BEGINS: Final = re.compile(
     rb"(?:[\t\r\n -~]|[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}"
     rb"|[\xf0-\xf4][\x80-\xbf]{3}){4}"
 )
@@ -180,22 +180,18 @@ def words_of(chars: str) -> bytes:
     return bytes(ord("w") if chr(code) in chars else ord(" ") for code in range(256))
 
 
-def long_words(raw: bytes, words: bytes, shortest: int) -> Iterator[tuple[int, int]]:
-    """Yield where long words stand; the beginning of one is found by a search for a literal."""
+def long_words(raw: bytes, words: bytes, shortest: int) -> list[tuple[int, int]]:
+    """Return where long words stand; the beginning of one is found by a search for a literal."""
+    found = []
     mapped = raw.translate(words)
     long = b"w" * shortest
     at = mapped.find(long)
     while at >= 0:
         end = mapped.find(b" ", at)
         end = len(raw) if end < 0 else end
-        yield at, end
+        found.append((at, end))
         at = mapped.find(long, end)
-
-
-def may_be_text(word: bytes) -> bool:
-    """Tell, quickly, whether base64 of at least 8 characters begins like a text."""
-    first = word[: 12 if len(word) >= 12 else 8].translate(_AS_STANDARD_BYTES)
-    return _TEXT.match(a2b_base64(first)) is not None
+    return found
 
 
 def decoded_base64(spelled: str) -> str:

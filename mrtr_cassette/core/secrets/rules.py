@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
@@ -320,12 +320,15 @@ class Name(NamedTuple):
 
 
 class Mark:
-    """What a text may contain besides the shapes of the table, as numbers beside theirs."""
+    """What a text may contain besides the shapes of the table, as numbers beside theirs.
 
-    NAME = -1
-    ESCAPE = -2
-    PERCENT = -3
-    CREDENTIALS = -4
+    From `NAME` on they may be secrets; the others say where to look, and what is none.
+    """
+
+    CREDENTIALS = -1
+    NAME = -2
+    ESCAPE = -3
+    PERCENT = -4
     PLACEHOLDER = -5
     BASE64 = -6
 
@@ -347,14 +350,15 @@ class ActiveRules:
 
     def marks(self, raw: bytes) -> set[int]:
         """Return what a text may contain: rows of the table, and marks."""
-        marked = self._markers(raw)
+        rows, patterns = self._markers
+        marked = set(map(rows.__getitem__, patterns.Match(raw) or ()))
         if not self._has_ascii_keys:
             marked.add(Mark.NAME)
         return marked
 
-    def likely(self, marks: Collection[int]) -> Iterator[Rule]:
-        """Yield the shapes that a text may contain."""
-        return (self.shapes[row] for row in sorted(marks) if row >= 0)
+    def likely(self, marks: Collection[int]) -> list[Rule]:
+        """Return the shapes that a text may contain."""
+        return [self.shapes[row] for row in sorted(marks) if row >= 0]
 
     @cached_property
     def named(self) -> Any:
@@ -387,7 +391,8 @@ class ActiveRules:
         return "|".join("[_-]?".join(map(_spelled, name)) for name in sorted(ends))
 
     @cached_property
-    def _markers(self) -> _Markers:
+    def _markers(self) -> tuple[list[int], Any]:
+        """What the patterns of a set stand for, and the set, which is matched in one walk."""
         named = rf"(?i)(?:{self._stems})(?:\\*[\"'])?(?:\s|\\+[nrt]|[:=,}}|;])"
         markers = [
             (named, Mark.NAME),
@@ -400,7 +405,11 @@ class ActiveRules:
             markers.append((CREDENTIALS_MARKER, Mark.CREDENTIALS))
         for row, rule in enumerate(self.shapes):
             markers += [(each, row) for each in rule.markers]
-        return _Markers(markers)
+        patterns = re2.Set.SearchSet(quiet_options())
+        for marker, _ in markers:
+            patterns.Add(marker.encode())
+        patterns.Compile()
+        return [row for _, row in markers], patterns
 
     def name(self, name: str) -> Name:
         """Return what a name tells about its value."""
@@ -427,17 +436,3 @@ def _spelled(char: str) -> str:
     escaped = "|".join(rf"\\+u(?i:{ord(c):04x})" for c in each if len(c) == 1)
     in_bytes = "|".join("".join(f"\\x{byte:02x}" for byte in c.encode()) for c in each)
     return f"(?:{in_bytes}|{escaped})"
-
-
-class _Markers:
-    """Tells in one walk through a text which of many patterns it contains."""
-
-    def __init__(self, markers: Sequence[tuple[str, int]]) -> None:
-        self._rows = [row for _, row in markers]
-        self._set = re2.Set.SearchSet(quiet_options())
-        for marker, _ in markers:
-            self._set.Add(marker.encode())
-        self._set.Compile()
-
-    def __call__(self, raw: bytes) -> set[int]:
-        return {self._rows[index] for index in self._set.Match(raw) or ()}

@@ -327,12 +327,8 @@ class StatePlace(NamedTuple):
 
 def may_have_states(raw: bytes) -> bool:
     """Tell, quickly, whether `find_states` may find something."""
-    return _MEMBER in raw or _has_escaped_letter(raw)
-
-
-def _has_escaped_letter(raw: bytes) -> bool:
     # A single byte is found much faster than a pattern.
-    return b"\\" in raw and _ESCAPED_LETTER.search(raw) is not None
+    return _MEMBER in raw or (b"\\" in raw and _ESCAPED_LETTER.search(raw) is not None)
 
 
 def find_states(raw: bytes) -> list[StatePlace]:
@@ -345,7 +341,7 @@ def find_states(raw: bytes) -> list[StatePlace]:
             for match in _PLAIN_MEMBER.finditer(raw)
         ]
     text = raw.decode("latin-1")
-    decoded = without_ascii_escapes(text) if _has_escaped_letter(raw) else None
+    decoded = without_ascii_escapes(text) if _ESCAPED_LETTER.search(raw) else None
     if decoded is not None:
         text = decoded.text
     places = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from binascii import a2b_base64
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, Literal, NamedTuple
@@ -16,13 +17,14 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     TOKEN_PATH,
 )
 from mrtr_cassette.core.secrets.decode import (
+    AS_STANDARD,
     BASE64_WORDS,
+    TEXT_BEGINS,
     Decoded,
     as_text,
     decoded_base64,
     flattened,
     long_words,
-    may_be_text,
     string_end,
     undo_json,
     undo_percent,
@@ -509,6 +511,8 @@ class Search:
         if self._rules.custom:
             for start, end in _lines_of(text, is_stream=is_stream):
                 found += _shifted(self._custom(text[start:end], kind), start)
+        if not found:
+            return []
         if is_stream:
             found = [_of_lines(spelled, find) for find in found]
         if is_stream or text.lstrip()[:1] in ("{", "[", '"'):
@@ -536,7 +540,7 @@ class Search:
             if decoded.text != text:
                 yield from _mapped_back(decoded, self._in_layer(decoded.text, kind, depth))
                 return
-        if marks:
+        if marks and max(marks) >= Mark.NAME:
             layer = _JudgedText(self._rules, text, kind)
             found = [find for find in layer.finds(marks) if find.start < find.end]
             if found and Mark.PLACEHOLDER in marks:
@@ -587,7 +591,8 @@ class Search:
         raw = text.encode("latin-1")
         end = 0
         for start, stop in long_words(raw, _BASE64, _SHORTEST_BASE64):
-            if start < end or not may_be_text(raw[start : min(stop, start + 12)]):
+            first = raw[start : start + (12 if stop - start >= 12 else 8)].translate(AS_STANDARD)
+            if start < end or not TEXT_BEGINS.match(a2b_base64(first)):
                 continue
             match = _ENCODED.match(text, start)
             word, end = (match[0], match.end()) if match else ("", end)
