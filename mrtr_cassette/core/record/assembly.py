@@ -266,7 +266,7 @@ def _earlier_facts(exchange: RecordedExchange) -> LinkFacts:
 
 
 # The order of the file: what was over before something else began stands before it. Of what
-# overlapped, content decides: arrival means nothing there.
+# overlapped, content decides, as arrival means nothing there.
 
 Content = Callable[[int], str]
 """Returns what stands for the content of an exchange, without what every recording has anew."""
@@ -293,10 +293,7 @@ def in_order(
     content: Content,
     places: Mapping[int, int] | None = None,
 ) -> list[LinkedInteraction]:
-    """Return the interactions in the order of a cassette.
-
-    `places` comes before the order in which requests arrived, `content` where calls are the same.
-    """
+    """Return the interactions in the order of a cassette: by place, time and content."""
     # What parts from an interaction of an earlier recording has no place of its own.
     first = [each for each in interactions if each.numbers[0] < 0]
     sessions: dict[str, list[_Unit]] = {}
@@ -357,23 +354,8 @@ def _session(units: Sequence[_Unit], content: Content) -> _Unit:
 
 
 def _ordered(units: Iterable[_Unit], content: Content) -> list[_Unit]:
-    """Return units so that each stands after those that were over before it began."""
-    ordered: list[_Unit] = []
-    overlapping: list[_Unit] = []
-    end = 0
-    for unit in sorted(units, key=lambda unit: unit.start):
-        if unit.start > end:
-            ordered += _by_content(overlapping, content)
-            overlapping = []
-        overlapping.append(unit)
-        end = max(end, unit.end)
-    return ordered + _by_content(overlapping, content)
-
-
-def _by_content(units: Sequence[_Unit], content: Content) -> list[_Unit]:
-    """Return units, which stand as they began, ordered by content as far as they may be."""
-    if len(units) < 2:
-        return list(units)
+    """Return units by content, but each after those that were over before it began."""
+    units = sorted(units, key=lambda unit: unit.start)
     places = {unit: at for at, unit in enumerate(_sorted(units, content))}
     ends = [(unit.end, places[unit]) for unit in units]
     heapify(ends)

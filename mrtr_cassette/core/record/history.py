@@ -201,12 +201,9 @@ def recounted(
     after: Callable[[int, float], int],
     offset_ms: float = 0.0,
 ) -> RecordedExchange:
-    """Return an exchange, seen by this recorder, as another recording counts and times it.
+    """Return an exchange as another recording counts it, which began `offset_ms` earlier.
 
-    Args:
-        number: its number there.
-        after: how many requests had arrived there, by how many had and when.
-        offset_ms: how much earlier that recording began.
+    `after` tells how many requests had arrived there, by how many had here and when.
     """
 
     def time(at_ms: float) -> float:
@@ -255,9 +252,8 @@ def ends_of(facts: Mapping[int, SessionFacts]) -> dict[int, Moment]:
 def ended_with_session(facts: Mapping[int, SessionFacts]) -> dict[int, int]:
     """Return the listening streams that ended with their session, and the DELETE that ended it.
 
-    Where nothing but the DELETE came after its client left a stream, client and server were
-    closing, and which of them was the first to close the stream is chance. One that the server
-    ended before the DELETE was let go.
+    Where nothing else came after its client left a stream, who closed it first is chance. One that
+    the server ended before the DELETE was let go.
     """
     deletes: dict[str, int] = {}
     last: dict[str, int] = {}

@@ -28,10 +28,9 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class LinkFacts:
-    """What linking needs to know of one exchange."""
+    """What linking needs to know of one exchange; a call is the hash of its key."""
 
     call: str
-    """Hash of the call key."""
     caller: str = ""
     """Session and client, as far as a request tells."""
     client: str = ""
@@ -145,10 +144,7 @@ def link(
     earlier: Sequence[LinkedInteraction] = (),
     earlier_facts: Mapping[int, LinkFacts] | None = None,
 ) -> list[LinkedInteraction]:
-    """Return the interactions that begin here, in the order of their first requests.
-
-    An interaction of an earlier recording whose last ask is answered here grows.
-    """
+    """Return the interactions that begin here, by their first requests; earlier ones may grow."""
     asks = _asks_of(earlier, earlier_facts or {})
     interactions: list[LinkedInteraction] = []
     for number, facts in exchanges.items():
@@ -234,14 +230,9 @@ class PushTurns(Generic[P]):
     ) -> tuple[PushTurn[P], Call | None]:
         """Take a request that the server pushed; the caller appends to what the turn asked.
 
-        Args:
-            session: that of the exchange in whose response the request stands.
-            number: this exchange, or the one that it resumes.
-            identity: that of the request.
-            shared: the response is a stream that tells what other requests caused.
-
-        Returns:
-            the turn; and the pending call that it belongs to, where that is not the exchange.
+        It stands in the response to `number`, or in one that resumes it, which is `shared` where it
+        tells what other requests caused. Returns also the pending call that it belongs to, where
+        that is another one.
         """
         pending = self._pending.get(session)
         call: Call | None = None
@@ -292,7 +283,6 @@ class OpenPush(NamedTuple):
     exchange: int
     """Number of the exchange in whose interaction it is asked."""
     call: Call
-    """The request of that exchange."""
     key: str
     """Our name for it within its turn."""
     request: InputRequest

@@ -299,11 +299,7 @@ def _clock_corrections(recorders: Sequence[_Recorder], givers: _Givers) -> list[
 def _as_one(
     recorders: Sequence[_Recorder], offsets_ms: Sequence[float], givers: _Givers
 ) -> dict[int, RecordedExchange]:
-    """Return the exchanges of all recorders, counted and timed as one recorder would have.
-
-    Args:
-        offsets_ms: how much later than the first one each recorder began.
-    """
+    """Return the exchanges of all recorders, counted and timed as one recorder would have."""
     requests: list[tuple[int, int]] = []
     afters: dict[tuple[int, int, int, float], int] = {}
     for index, happening in _in_order(recorders, offsets_ms, givers):
@@ -496,10 +492,9 @@ class Joined(NamedTuple):
 
 
 def joined(parts: Sequence[RunPart], known: Collection[str]) -> Joined:
-    """Return what several parts have of recorders that are not known yet, by their ids.
+    """Return what several parts have of recorders that are not known yet, one after the other.
 
-    What parts say of the same time is told one after the other: they have nothing to do with each
-    other, and the replay of one must not wait for another.
+    Parts have nothing to do with each other, so the replay of one must not wait for another.
     """
     recorders: list[RecorderFacts] = []
     exchanges: dict[int, RecordedExchange] = {}

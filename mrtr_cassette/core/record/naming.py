@@ -185,11 +185,7 @@ class Names:
             self._highest[call] = max(self._highest[call], occurrence_in(state) or 0)
 
     def name(self, exchange: RecordedExchange, session: str) -> RecordedExchange:
-        """Name what is new in an exchange of this recording, in its session; states come later.
-
-        Returns:
-            the exchange with the numbers of its secrets, or itself where it has none.
-        """
+        """Name what is new in an exchange, and put the numbers of its secrets into it."""
         match = SESSION_SURROGATE.fullmatch(reveal_text(session, self._name_session))
         place = 0 if match is None else int(match[1])
         response = exchange.response
@@ -314,11 +310,8 @@ def reopened(cassette: Cassette, digest: str) -> dict[str, dict[int, RecordedExc
     """Return the exchanges of a cassette by recorder, and by number there.
 
     A state has the hash that `recording` keeps. What a cassette has no hash of (session ids, ids of
-    events and of questions, secrets) gets one that no other file's is taken for.
-
-    Args:
-        cassette: the cassette; a recorder that it does not name has an empty id.
-        digest: tells this file from any other one.
+    events and of questions, secrets) gets one of its own file, which has this digest. A recorder
+    that is not known has an empty id.
     """
     own = [exchange for interaction in cassette.interactions for exchange in interaction.own]
     free = count(max((exchange.number or 0 for exchange in own), default=0) + 1)
