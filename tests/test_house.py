@@ -22,7 +22,7 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 32_681,
+    "lines of the package": 32_637,
     "modules of the package": 129,
     "lines of tests": 49_542,
 }
