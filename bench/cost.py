@@ -88,9 +88,6 @@ def _published(bench: Bench, count: int, path: Path) -> None:
     bench.results.fact("size of the cassette", "MB", cassette, size=count)
     bench.results.fact("publishing (`recover`)", "s", took, size=count)
     bench.results.fact("publishing, peak memory", "MB", memory, size=count)
-    if count == max(bench.size.interactions):
-        what = f"publishing {count:,} interactions, peak memory"
-        bench.results.at_most(what, memory, 400.0, "MB")
 
 
 def _inspected(bench: Bench, count: int, path: Path) -> None:

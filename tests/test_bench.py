@@ -45,7 +45,6 @@ def test_quick_run_measures_every_target(tmp_path: Path) -> None:
         "importing the pytest plugin",
         "record of streams of 50 events",
         "record of answers of 1 MB",
-        "publishing 20 interactions, peak memory",
         "replay ready, against importing its libraries",
         "fixture of a replayed test",
         "longest stall of the loop",

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
+from sys import intern
 from typing import Any, Final, Literal, NamedTuple
 from zlib import crc32
 
@@ -217,7 +218,8 @@ def _response(status: int, headers: Any, end: str, pieces: Any) -> Response:
 
 
 def _headers(pairs: Any) -> Headers:
-    return tuple([(name, value) for name, value in pairs])
+    # Most exchanges have the same ones.
+    return tuple([(intern(name), intern(value)) for name, value in pairs])
 
 
 def _pieces(trees: Any) -> tuple[Piece, ...]:
