@@ -24,7 +24,7 @@ LONGEST_FUNCTION = 50
 BUDGET = {
     "lines of the package": 32_637,
     "modules of the package": 129,
-    "lines of tests": 49_542,
+    "lines of tests": 49_541,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 

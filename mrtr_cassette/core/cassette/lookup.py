@@ -94,11 +94,7 @@ class CutBody(NamedTuple):
 
 
 def cut_body(body: bytes) -> CutBody | None:
-    """Cut what looks like the caller's values out of a body, unread; None where nothing does.
-
-    Two bodies of one digest, for one of which there is a `digest_of`, are the same message but for
-    these values.
-    """
+    """Cut what looks like the caller's values out of a body, unread; None where nothing does."""
     identity, token = PLAIN_ID.search(body), PLAIN_TOKEN.search(body)
     if identity is None or (token is None and TOKEN_KEY in body):
         return None
@@ -110,7 +106,10 @@ def cut_body(body: bytes) -> CutBody | None:
 
 
 def digest_of(message: Message) -> bytes | None:
-    """Return the digest of a request without the caller's values; None where a cut may be wrong."""
+    """Return the digest of a request without the caller's values; None where a cut may be wrong.
+
+    A body whose cut has this digest is the same message but for these values.
+    """
     raw = message.raw
     # A key that stands there once, in its one spelling, is the one that the message has.
     is_certain = (

@@ -237,10 +237,7 @@ class RecordedInteraction:
 
 @dataclass(frozen=True, slots=True)
 class Cassette:
-    """A recording, loaded; `model.CassetteModel` describes its values.
-
-    `path` is the file's, as messages show it.
-    """
+    """A recording, loaded; `path` is the file's, as messages show it."""
 
     path: str
     upstream: str
@@ -261,8 +258,7 @@ class Cassette:
     ) -> Cassette:
         """Return the same with other exchanges in the place of some, wherever they stand.
 
-        Args:
-            pieces: for each exchange the new index of each piece of its response, where they moved.
+        Where pieces of a response moved, `pieces` has the new index of each.
         """
         if not changed:
             return self

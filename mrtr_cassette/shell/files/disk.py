@@ -211,14 +211,9 @@ def stands_at(path: Path, file: int) -> bool:
 
 def is_locked(path: Path) -> bool:
     """Tell whether a living process holds the lock of a file, which need not be there."""
-    try:
-        file = os.open(path, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(file)
+    with suppress(OSError), path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
     return False

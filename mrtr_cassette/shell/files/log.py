@@ -41,10 +41,7 @@ CLOCK: Final = Clock(time.monotonic, asyncio.sleep)
 
 
 class Aside(Generic[T]):
-    """Hands values to a function in a thread of its own, so that this one never waits for it.
-
-    What the function can't take in time is left out.
-    """
+    """Hands values to a function in a thread of its own; what it can't take in time is left out."""
 
     def __init__(self, take: Callable[[T], None]) -> None:
         self._take = take
