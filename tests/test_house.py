@@ -22,7 +22,7 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 32_637,
+    "lines of the package": 32_626,
     "modules of the package": 129,
     "lines of tests": 49_541,
 }
