@@ -12,7 +12,6 @@ from builders import retry, tool
 from harness import http, looped, playing, post, taped, taping, until_stopped
 from messages import YES, input_required, message, result, tool_call
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
-from prometheus_client.parser import text_string_to_metric_families as plain_text
 from standin import Visit, answering, json_response
 
 import mrtr_cassette
@@ -21,7 +20,7 @@ from mrtr_cassette.cli import common
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ReplayOptions
-from mrtr_cassette.shell.files.log import Announcer, Clock
+from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.http.access import listening
 from mrtr_cassette.shell.http.server import RequestTimeouts
 from mrtr_cassette.shell.http.transport import Downstream
@@ -168,28 +167,6 @@ async def test_a_drain_is_not_ready_and_alive() -> None:
             go_on.set()
             await asyncio.gather(stopping, client)
     assert during == [503, 200]
-
-
-@looped
-async def test_how_late_the_event_loop_is() -> None:
-    """Each look is one value of the histogram."""
-    times = iter([0.0, 0.35])
-    late = asyncio.Event()
-
-    async def sleep(_seconds: float) -> None:
-        if late.is_set():
-            await asyncio.Event().wait()
-        late.set()
-
-    metrics = Metrics(Clock(lambda: next(times, 9.0), sleep))
-    async with metrics.watching_loop():
-        await late.wait()
-    content_type, page = metrics.exposition("")
-    (lag,) = [each for each in plain_text(page.decode()) if each.name.endswith("loop_lag_seconds")]
-    total = {each.name: each.value for each in lag.samples}
-    assert content_type.startswith("text/plain")
-    assert total["mrtr_cassette_loop_lag_seconds_count"] == 1
-    assert abs(total["mrtr_cassette_loop_lag_seconds_sum"] - 0.25) < 1e-9
 
 
 def test_the_guide_lists_every_metric() -> None:

@@ -138,7 +138,6 @@ def _nearest(
     *,
     without_null: bool = False,
 ) -> tuple[ReplayEntry, list[Difference]]:
-    """Return the candidate with the fewest differences, the first of equals."""
     received = shown(call)
     found = [
         (each, differences(shown(each.call), received, without_null=without_null))

@@ -25,7 +25,6 @@ from mrtr_cassette.core.secrets.sealed import (
     placeholder,
     sha256_of,
 )
-from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse, splice
 from mrtr_cassette.errors import CassetteError
 
@@ -34,16 +33,6 @@ _NAME: Final = re.compile(
     re.ASCII,
 )
 _MOST_LISTED: Final = 10
-_TOLD_BY: Final = {
-    "empty_members": "empty arguments",
-    "session": "the session",
-    "is_authorized": "the header Authorization",
-    "has_progress_token": "a progress token",
-    "capabilities": "the client's capabilities",
-    "protocol_version": "the protocol version",
-    "accept": "the header Accept",
-}
-"""How messages name the traits, headers of many names aside."""
 
 
 class ResponseDigest(NamedTuple):
@@ -69,7 +58,6 @@ class ResponseClasses:
     def __init__(
         self, by_arrival: Sequence[ReplayEntry], answered: Mapping[ReplayEntry, ReplayEntry]
     ) -> None:
-        """Compare what was recorded; `answered` has what the proxy answered, by what asks."""
         self._roots: dict[str, str] = {}
         self._surrogates: dict[str, str] = {}
         self._issued = _issued_secrets(by_arrival)
@@ -134,7 +122,6 @@ class ResponseClasses:
     def _united(
         self, responses: Mapping[ReplayEntry, ResponseDigest], changed_states: Iterable[str]
     ) -> bool:
-        """Unite the names in equal responses to equal requests; return whether any were new."""
         is_new = False
         states: dict[tuple[Identity, bytes], ResponseDigest] = {}
         names: dict[tuple[Identity, bytes], ResponseDigest] = {}
@@ -196,7 +183,6 @@ class ResponseClasses:
 
 
 def _without_caller(message: Message, request: Message | None) -> str:
-    """Return the canonical text of a message without the values of the request's caller."""
     if request is None or request.kind is not Kind.REQUEST:
         return canonical(message.tree)
     spans = echoes(message, request)
@@ -233,36 +219,13 @@ def _issued_secrets(by_arrival: Sequence[ReplayEntry]) -> set[str]:
 # What no replica can know
 
 
-class SeveralAnswers(NamedTuple):
-    """Equal requests with several recorded answers.
-
-    Attributes:
-        call: what was called, such as `tools/call "status"`.
-        interactions: numbers of the interactions that it is in.
-        told_apart_by: what tells the requests apart; empty where nothing does.
-    """
-
-    call: str
-    interactions: tuple[int, ...]
-    told_apart_by: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        """Return a line for messages."""
-        line = f"{_numbered(self.interactions)}: {self.call}"
-        by = ", ".join(self.told_apart_by)
-        return f"{line}, told apart by {by}" if by else line
-
-
 def unite_equal(
     cassette: Cassette,
     by_arrival: Sequence[ReplayEntry],
     timelines: Timelines,
     answered: Mapping[ReplayEntry, ReplayEntry],
-) -> tuple[ResponseClasses, tuple[SeveralAnswers, ...]]:
+) -> ResponseClasses:
     """Let one exchange stand for all that are equal, so that any process plays the same.
-
-    Returns:
-        which are equal, and the requests with several answers that something tells apart.
 
     Raises:
         CassetteError: some reply depends on more than its request; the error names which.
@@ -273,42 +236,32 @@ def unite_equal(
             "<<stateless>> can't play what one process has to remember; serve it without, from "
             "one process, or from several to which a load balancer routes each session"
         )
-        raise CassetteError(cassette.path, listed(reason, bound))
+        raise CassetteError(cassette.path, _listed(reason, bound))
     classes = ResponseClasses(by_arrival, answered)
     groups: dict[LookupKey, dict[Identity, list[ReplayEntry]]] = {}
     for each in by_arrival:
         identity = classes.identity(each)
         groups.setdefault(identity.lookup, {}).setdefault(identity, []).append(each)
-    several = [each for group in groups.values() for each in _several(group, classes)]
-    ambiguous = [each for each in several if not each.told_apart_by]
+    ambiguous = [
+        f"{_numbered(sorted({each.interaction for each in members}))}: {identity.lookup.call}"
+        for group in groups.values()
+        for identity, members in group.items()
+        if len(_said(members, classes)) > 1
+    ]
     if ambiguous:
         reason = (
             "with <<stateless>> nothing tells which of several recorded answers these requests "
             "get; serve it without, from one process, or record one answer to each, or a "
             "header by <<match_headers>> that tells them apart"
         )
-        raise CassetteError(cassette.path, listed(reason, ambiguous))
+        raise CassetteError(cassette.path, _listed(reason, ambiguous))
     for of_lookup in groups.values():
         for identity, members in of_lookup.items():
             first = next((each for each in members if each.exchange.response), members[0])
             for each in members:
                 each.lookup, each.traits, _, each.caller = identity
                 each.same = None if each is first else first
-    return classes, tuple(several)
-
-
-def _several(
-    group: Mapping[Identity, list[ReplayEntry]], classes: ResponseClasses
-) -> Iterator[SeveralAnswers]:
-    """Find requests of one lookup key with several answers."""
-    call = str(next(iter(group)).lookup.call)
-    said = {identity: _said(members, classes) for identity, members in group.items()}
-    for identity, members in group.items():
-        if len(said[identity]) > 1:
-            yield SeveralAnswers(call, _interactions(members))
-    if all(len(each) <= 1 for each in said.values()) and len(set().union(*said.values())) > 1:
-        members = [each for own in group.values() for each in own]
-        yield SeveralAnswers(call, _interactions(members), _told_apart_by([*group]))
+    return classes
 
 
 def _said(members: Iterable[ReplayEntry], classes: ResponseClasses) -> set[bytes]:
@@ -319,26 +272,6 @@ def _said(members: Iterable[ReplayEntry], classes: ResponseClasses) -> set[bytes
         if each in classes.digests
         and (each.exchange.response is not None or each.kind is not Kind.NOTIFICATION)
     }
-
-
-def _told_apart_by(identities: Sequence[Identity]) -> tuple[str, ...]:
-    """Return how messages name what differs between requests."""
-    names: list[str] = []
-    for name, *values in zip(Traits._fields, *(each.traits for each in identities), strict=True):
-        if len(set(values)) > 1:
-            names += [_TOLD_BY[name]] if name in _TOLD_BY else _differing(values)
-    if len({each.secrets for each in identities}) > 1:
-        names.append("a secret that the server gave out")
-    if len({each.caller.removeprefix(each.traits.session) for each in identities}) > 1:
-        names.append("the client")
-    return tuple(names)
-
-
-def _differing(headers: Sequence[Headers]) -> list[str]:
-    """Return how messages name the headers that not all requests have alike."""
-    common = set(headers[0]).intersection(*headers)
-    names = sorted({name for each in headers for name, _ in set(each) - common})
-    return [f"the header {'-'.join(map(str.capitalize, name.split('-')))}" for name in names]
 
 
 def _pushing(cassette: Cassette, by_arrival: Iterable[ReplayEntry]) -> Iterator[str]:
@@ -368,10 +301,6 @@ def _gated(by_arrival: Iterable[ReplayEntry], timelines: Timelines) -> Iterator[
             yield f"{_place(each.session, [each.interaction])}: {reason}"
 
 
-def _interactions(members: Iterable[ReplayEntry]) -> tuple[int, ...]:
-    return tuple(sorted({each.interaction for each in members}))
-
-
 def _place(session: str, interactions: Sequence[int]) -> str:
     numbered = _numbered(interactions)
     return f"{session} ({numbered})" if session else numbered
@@ -384,8 +313,7 @@ def _numbered(interactions: Sequence[int]) -> str:
     return ", ".join(numbers)
 
 
-def listed(reason: str, items: Sequence[object]) -> str:
-    """Return a line with lines for the first of some items."""
+def _listed(reason: str, items: Sequence[object]) -> str:
     lines = [f"{reason}:", *(f"  {each}" for each in items[:_MOST_LISTED])]
     if len(items) > _MOST_LISTED:
         lines.append(f"  and {len(items) - _MOST_LISTED} more")

@@ -52,7 +52,6 @@ class IssuedTokens:
     """
 
     def __init__(self, url: str) -> None:
-        """Begin with the recorded URL, whose path and query are the client's too."""
         self._unread: dict[int, Response] = {}
         self._tokens = set(_tokens_in(url))
 
@@ -108,7 +107,6 @@ class MatchedForm:
     def __init__(
         self, cassette: Cassette, issued: IssuedTokens, ignored: Collection[MemberPath]
     ) -> None:
-        """Look at how a cassette was recorded."""
         self._issued = issued
         self.ignored = ignored
         self._states_are_sealed = cassette.request_state == "sealed"
@@ -241,8 +239,6 @@ def _changed(request: Request, change: Callable[[str], str]) -> Request:
 
 
 def _disowned(text: str) -> str:
-    """Return a text in which what is marked as not issued is no placeholder any more."""
-
     def disowned(match: re.Match[str]) -> str:
         token = match["token"]
         if not token.startswith(_NOT_ISSUED):
@@ -318,7 +314,6 @@ class ReplayEntry:
         parent: ReplayEntry | None = None,
         answers: PushedQuestion | None = None,
     ) -> None:
-        """Read an exchange; `place` is its interaction, its turn and the turn that it asks."""
         self.exchange = exchange
         self.interaction, self.turn, self.asking_turn = place
         self.parent, self.answers = parent, answers

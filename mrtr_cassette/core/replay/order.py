@@ -47,7 +47,6 @@ class Candidates:
     """Recorded exchanges of one lookup key, in recorded order, by traits."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._by_traits: dict[Traits, list[ReplayEntry]] = {}
         self._secrets: set[tuple[Secret, ...]] = set()
 
@@ -179,7 +178,6 @@ class LiveSession:
 
 
 def _with_id(raw: bytes, old: str, new: str) -> bytes:
-    """Return bytes with another session id in the place of one, as it stands there or in a URL."""
     for colon in (b":", b"%3A"):
         before, after = (each.encode().replace(b":", colon) for each in (old, new))
         # The id of session 1 begins that of session 12.
@@ -203,7 +201,6 @@ class SecretMapping:
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._received: dict[Secret, Secret] = {}
 
     def fitting(
@@ -223,7 +220,6 @@ class SecretMapping:
         return [each for each in entries if not self._has_been_another(each, received)]
 
     def _has_been_another(self, entry: ReplayEntry, received: tuple[Secret, ...]) -> bool:
-        """Tell whether a secret was played as another one earlier in the same interaction."""
         earlier: set[Secret] = set()
         parent = entry.parent
         while parent is not None:
@@ -262,7 +258,6 @@ class PlayOrder:
         repeat: Repeat,
         classes: ResponseClasses | None = None,
     ) -> None:
-        """Begin with nothing played; `classes` are given where nothing is to be remembered."""
         self._has_placeholders = matched.has_placeholders
         self._issued = issued
         self._repeat = repeat
@@ -306,7 +301,6 @@ class PlayOrder:
             self._by_any_rule.setdefault(general, Candidates()).add(entry)
 
     def _known_as(self, lookup: LookupKey) -> LookupKey:
-        """Return a lookup key with the state that stands for all that are equal."""
         if self._classes is None or lookup.state is None:
             return lookup
         return lookup._replace(state=self._classes.root(lookup.state))
@@ -413,7 +407,6 @@ class PlayOrder:
         return session
 
     def _opened(self, opening: ReplayEntry) -> LiveSession:
-        """Begin a session for a client that was given a recorded one."""
         recorded = session_id = opening.session
         if self._classes is not None:
             return self._by_id[recorded]

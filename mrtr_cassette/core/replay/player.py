@@ -37,7 +37,7 @@ from mrtr_cassette.core.replay.diagnosis import (
     no_more,
     other_secrets,
 )
-from mrtr_cassette.core.replay.equivalence import SeveralAnswers, unite_equal
+from mrtr_cassette.core.replay.equivalence import unite_equal
 from mrtr_cassette.core.replay.matching import (
     IssuedTokens,
     MatchedForm,
@@ -84,7 +84,6 @@ class Player:
         misses: the requests that got no recorded reply, in order.
         harmless: the requests that were not recorded and got what any server answers, in order.
         plays: how many requests got a recorded reply.
-        told_apart: without memory, equal requests with several answers.
     """
 
     def __init__(
@@ -113,7 +112,6 @@ class Player:
         self.misses: list[Miss] = []
         self.harmless: list[Harmless] = []
         self.plays = 0
-        self.told_apart: tuple[SeveralAnswers, ...] = ()
         self._ignored = tuple(ignored)
         self._unseen = list(self._ignored)
         self._paced = paced
@@ -136,8 +134,7 @@ class Player:
         }
         classes = None
         if stateless:
-            compared = cassette, by_arrival, self._timelines, self._answered
-            classes, self.told_apart = unite_equal(*compared)
+            classes = unite_equal(cassette, by_arrival, self._timelines, self._answered)
             for each in by_arrival:
                 # Another process may have given it to the client.
                 if each.exchange.response is not None:
@@ -337,7 +334,6 @@ class Player:
 
     @cached_property
     def _events(self) -> dict[tuple[str, str], tuple[ReplayEntry, int]]:
-        """The events of recorded streams by session and id: whose, and which piece of it."""
         return {
             (each.session, identity): (each, index)
             for each in sorted(self.entries, key=lambda each: each.arrival)

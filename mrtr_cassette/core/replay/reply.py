@@ -290,7 +290,6 @@ class Delivery:
         return self.values if request is None else self.session.values_of(request)
 
     def _due_part(self) -> Part | None:
-        """Return the next part that is due, and take it as sent."""
         for part in self._set_aside:
             # What was passed over counts again once its call has come.
             if self._awaited(part.gate, self._first_counts()) is None:

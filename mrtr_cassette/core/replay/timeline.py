@@ -23,7 +23,6 @@ class Arrivals:
     """Recorded exchanges in the order in which their requests arrived."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self.entries: list[ReplayEntry] = []
         self._numbers: list[int] = []
 
@@ -103,7 +102,6 @@ class Timelines:
     """What the clients of each recorded session sent; no session waits for another one."""
 
     def __init__(self, by_arrival: Sequence[ReplayEntry]) -> None:
-        """Sort what was recorded, all of it in the order in which the requests arrived."""
         self._sessions: dict[str, _Timeline] = {}
         self._during: dict[ReplayEntry, Arrivals] = {}
         self._asking: dict[tuple[RecordedExchange, int], ReplayEntry] = {}
@@ -206,7 +204,6 @@ class _Timeline:
             self.endings.add(entry, number)
 
     def request_of(self, message: Message, after: int) -> ReplayEntry | None:
-        """Return the latest request that a message of the server is about, or None."""
         if message.kind is Kind.RESPONSE:
             arrivals = self._by_id.get(message.id)
         else:

@@ -6,7 +6,7 @@ Rule: no value that anybody sent: keys, kinds, pointers and hashes only.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
 from mrtr_cassette.core.answers.fulfilment import CallTurn
@@ -17,7 +17,6 @@ from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.record.sealing import Unread
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
-from mrtr_cassette.core.replay.equivalence import SeveralAnswers, listed
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.player import Play
 from mrtr_cassette.core.report.misses import answering_text, recorded_ask
@@ -212,12 +211,6 @@ def asked_by_push_event(ask: PushedAsk) -> Event:
 def harmless_event(harmless: Harmless) -> Event:
     """Return that a request that was not recorded got what any server answers."""
     return {"event": "harmless", "call": harmless.call.title, "answer": harmless.answer}
-
-
-def told_apart_said(groups: Sequence[SeveralAnswers]) -> Said:
-    """Return which requests have several recorded answers, without memory."""
-    event = {"event": "told_apart", "requests": [each._asdict() for each in groups]}
-    return event, listed("note: recorded with several answers", groups)
 
 
 def missed_event(miss: Miss) -> Event:

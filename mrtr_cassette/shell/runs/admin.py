@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter as Tally
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -49,8 +48,6 @@ the cassette, reasons of misses. Nothing that a client sends makes a new one.
 """
 _WITHIN: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds that are the bounds of a histogram's buckets."""
-_TICK_S: Final = 0.1
-"""Seconds between two looks at how late the event loop is: a sample, which misses short stalls."""
 
 
 class Metrics:
@@ -61,7 +58,6 @@ class Metrics:
     """
 
     def __init__(self, clock: Clock = CLOCK) -> None:
-        """Count nothing yet."""
         # An optional dependency, which costs nothing where nobody asks for the port.
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -88,8 +84,6 @@ class Metrics:
         )
         self._received = Counter("received_bytes", "Bytes of requests' bodies", **common)
         self._sent = Counter("sent_bytes", "Bytes of responses' bodies", **common)
-        late = "How late the event loop did what was due"
-        self._loop_lag = Histogram("loop_lag_seconds", late, buckets=_WITHIN, **common)
 
     def event(self, event: dict[str, Any]) -> None:
         """Count what has happened."""
@@ -115,21 +109,6 @@ class Metrics:
         self._sent.inc(client.sent)
         duration = self._clock.now() - client.began
         self._duration.labels(known_method(client.called)).observe(duration)
-
-    @asynccontextmanager
-    async def watching_loop(self) -> AsyncIterator[None]:
-        """Measure how late the event loop is, until the block ends."""
-        task = asyncio.create_task(self._watch_loop())
-        try:
-            yield
-        finally:
-            task.cancel()
-
-    async def _watch_loop(self) -> None:
-        while True:
-            due = self._clock.now() + _TICK_S
-            await self._clock.sleep(_TICK_S)
-            self._loop_lag.observe(max(0.0, self._clock.now() - due))
 
     def collect(self) -> Iterator[Metric]:
         """Return what was played, as the registry asks for it."""
@@ -202,7 +181,7 @@ class Admin:
         # It has the clients' host and names.
         options = replace(self._options, port=self._options.admin_port)
         with listening(options) as own:
-            async with serving(self._handle, own, options, log), metrics.watching_loop(), served:
+            async with serving(self._handle, own, options, log), served:
                 url = own.url("")
                 announcer.say(admin_said, url)
                 self._is_ready = True

@@ -91,7 +91,6 @@ class Appender:
             await self.relay.handle(request, downstream, sent)
 
     def _is_for_live(self, request: Request) -> bool:
-        """Tell whether a request answers what the live server asked in this run."""
         recorder = self.relay.watcher.recorder
         call = recorder.read(request)
         return self.live_asks.answered_by(call) or recorder.has_asked(call)
@@ -124,7 +123,6 @@ class Appender:
         return catch_up.retry()
 
     def _say_caught_up(self, catch_up: ReplayToAsk) -> None:
-        """Say where the server has been brought, and look for its states from now on."""
         watcher = self.relay.watcher
         for live, recorded in catch_up.states:
             watcher.recorder.known.remember(recorded)
@@ -132,7 +130,6 @@ class Appender:
         watcher.announcer.say(caught_up_said, catch_up.asker)
 
     def _unrecorded(self, failure: Unrecorded) -> bytes:
-        """Take note of a request that could not be recorded; return the answer to it."""
         watcher = self.relay.watcher
         watcher.session.unrecorded.append(failure)
         player = self.server.player

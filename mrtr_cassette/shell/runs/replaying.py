@@ -27,7 +27,6 @@ from mrtr_cassette.core.report.events import (
     harmless_event,
     missed_event,
     played_event,
-    told_apart_said,
 )
 from mrtr_cassette.core.report.misses import MissReport, miss_body, refusal_body, report_of_miss
 from mrtr_cassette.core.report.runs import ReplayReport, report_of_replay, reports_of_misses
@@ -171,8 +170,6 @@ def load_server(
             paced=paced,
             stateless=options.stateless,
         )
-    if player.told_apart:
-        announcer.say(told_apart_said, player.told_apart)
     asks = pushed_asks(cassette.interactions) if announcer.listeners else None
     return cassette, ReplayServer(player, announcer, paced, clock, asks)
 
@@ -237,7 +234,6 @@ class ReplayServer:
             tell(asked_event, entry)
 
     def _say_pushed(self, delivery: Delivery, pieces: range) -> None:
-        """Say what is asked by the requests that these pieces of a response push."""
         if self.pushed_asks is not None:
             for ask in self.pushed_asks.get(delivery.entry.exchange, ()):
                 if ask.request.piece in pieces:
@@ -257,7 +253,6 @@ class ReplayServer:
             await downstream.send_whole(200, JSON_HEADERS, body)
 
     def _say_missed(self, miss: Miss) -> bytes:
-        """Say what was missed; return what its client is told."""
         report = self._report(miss)
         self.announcer.say(lambda: (missed_event(miss), report.text))
         if miss.call.message is None:
@@ -274,13 +269,11 @@ class ReplayServer:
         return report_of_miss(miss, player.path, player.redacted, self.announcer.terms)
 
     def _wake(self) -> None:
-        """Let whatever waits for a request look again."""
         if self.arrival is not None:
             self.arrival.set()
             self.arrival = None
 
     async def _send_whole(self, delivery: Delivery, downstream: Downstream) -> None:
-        """Send a response in one write, once it is due."""
         body = b""
         while not isinstance(step := delivery.next(), Ending):
             if step is None:
@@ -350,6 +343,5 @@ class ReplayServer:
 
 
 async def _hold_open() -> None:
-    """Wait until the client leaves or the replay ends; both cancel the request's task."""
     await asyncio.Event().wait()
     raise AssertionError("unreachable because nobody sets this event")

@@ -177,7 +177,7 @@ def test_what_differs_whenever_it_is_recorded_makes_no_other_answer(
     """Spelling, ids, tokens, event ids, comments, repeated states, and who left a stream aside."""
     (player,) = replicas(one, other, number=1, **options)
 
-    assert player.told_apart == ()
+    assert all(play(player, request) for request, _ in (one, other))
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_poll_is_refused_by_name() -> None:
 
 
 def test_header_progress_token_and_client_tell_requests_apart() -> None:
-    """What tells them apart is named, and each client gets its own."""
+    """Each client gets its own answer, from any replica."""
     by_client = [
         with_meta(tool("who"), **{CLIENT_KEY: {"name": name, "version": "1"}}) for name in "ab"
     ]
@@ -234,11 +234,6 @@ def test_header_progress_token_and_client_tell_requests_apart() -> None:
         number=1,
     )
 
-    assert [str(each) for each in player.told_apart] == [
-        '#1, #2: tools/call "who", told apart by the client',
-        '#3, #4: tools/call "where", told apart by the header Mcp-Param-Region',
-        '#5, #6: tools/call "slow", told apart by a progress token',
-    ]
     for _ in range(2):
         assert [said(play(player, each)) for each in by_client] == ["a", "b"]
         assert [said(play(player, each)) for each in with_header] == ["eu", "us"]
@@ -265,9 +260,6 @@ def test_placeholder_that_any_replica_gave_out_tells_who_it_is() -> None:
 
     assert given == ["<github:1>", "<github:2>"]
     assert [said(play(other, tool("who", token=each))) for each in given] == ["a", "b"]
-    assert [str(each) for each in one.told_apart] == [
-        '#3, #4: tools/call "who", told apart by a secret that the server gave out'
-    ]
     miss = missed(other, tool("who", token="ghp_" + "e5F6" * 9))
     assert miss.reason is Reason.ARGUMENTS_DIFFER
     missed(other, tool("who", token="<github:7>"))

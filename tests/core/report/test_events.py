@@ -28,7 +28,6 @@ from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.record.sealing import Unread
 from mrtr_cassette.core.replay.diagnosis import Harmless
-from mrtr_cassette.core.replay.equivalence import SeveralAnswers
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.events import (
     admin_said,
@@ -44,7 +43,6 @@ from mrtr_cassette.core.report.events import (
     pushed_said,
     request_event,
     response_said,
-    told_apart_said,
     unreachable_said,
     unread_said,
     unrecorded_event,
@@ -66,10 +64,6 @@ CAUGHT_UP = (
     f"      repeated the conversation up to #1 ({DEPLOY}, ask of turn 1), "
     "for an answer that is not recorded"
 )
-TOLD_APART = """\
-note: recorded with several answers:
-  #1, #2: tools/call "who", told apart by the client
-  #3, #4: tools/call "slow", told apart by a progress token, the session"""
 FIRST = {"call": DEPLOY, "interaction": 1, "turn": 1}
 
 
@@ -269,10 +263,6 @@ def test_body_that_cannot_be_read_is_told(unread: Unread, rest: str) -> None:
 def test_what_goes_on_in_a_run_is_an_event_and_a_line() -> None:
     """Each has facts for programs and a sentence for people."""
     asker, _ = player_of(*BRANCHED).interactions[0]
-    groups = [
-        SeveralAnswers('tools/call "who"', (1, 2), ("the client",)),
-        SeveralAnswers('tools/call "slow"', (3, 4), ("a progress token", "the session")),
-    ]
 
     assert [
         admin_said("http://h:1"),
@@ -280,7 +270,6 @@ def test_what_goes_on_in_a_run_is_an_event_and_a_line() -> None:
         failed_said("disk full"),
         progress_said("reading", "c.json", 1500, 60_000, 11.4),
         caught_up_said(asker),
-        told_apart_said(groups),
     ] == [
         ({"event": "admin", "url": "http://h:1"}, "admin port on http://h:1"),
         ({"event": "unreachable", "problem": "refused"}, "POST /mcp: refused; not recorded"),
@@ -295,10 +284,6 @@ def test_what_goes_on_in_a_run_is_an_event_and_a_line() -> None:
         (
             {"event": "caught-up", **FIRST},
             CAUGHT_UP,
-        ),
-        (
-            {"event": "told_apart", "requests": [each._asdict() for each in groups]},
-            TOLD_APART,
         ),
     ]
     failure = Unrecorded(read_call(post(tool("deploy", env="secret"))), "its session is unknown")
