@@ -75,7 +75,7 @@ def call(
     a terminal. What nobody answers is printed as JSON, with the exit code 5; it is 1 where the tool
     or the server says that the call failed, and 4 where the server can't be used.
     """  # noqa: D301  \b is click's mark for lines that stay as they are
-    from mrtr_cassette.core.answers.given import wanted_of
+    from mrtr_cassette.core.answers.written import wanted_of
     from mrtr_cassette.core.report.runs import problem_lines
     from mrtr_cassette.shell.files.log import Announcer, heard_by
     from mrtr_cassette.shell.runs.answerers import ask_at_terminal, has_terminal
@@ -130,9 +130,8 @@ def _server_of(
 
 
 def _sources_of(given: Sequence[str], path: Path | None, *, has_person: bool) -> Sources:
-    from mrtr_cassette.core.answers.answers_file import AnswersFile
     from mrtr_cassette.core.answers.fulfilment import Sources
-    from mrtr_cassette.core.answers.given import GivenAnswers, read_pairs
+    from mrtr_cassette.core.answers.written import AnswersFile, GivenAnswers, read_pairs
     from mrtr_cassette.shell.runs.answerers import load_answers
 
     own = GivenAnswers(read_pairs(given, "answer"))
@@ -162,7 +161,7 @@ def answers() -> None:
 @click.argument("cassette", type=CASSETTE)
 def from_cassette(cassette: Location) -> None:
     """Print an answers file that gives the answers of CASSETTE."""
-    from mrtr_cassette.core.answers.answers_file import answers_text
+    from mrtr_cassette.core.answers.written import answers_text
     from mrtr_cassette.shell.files.cassettes import load_cassette
 
     click.echo(answers_text(load_cassette(cassette), cassette.name), nl=False)

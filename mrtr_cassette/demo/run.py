@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import aiohttp
 import orjson
 
-from mrtr_cassette.core.answers.answers_file import answers_of
 from mrtr_cassette.core.answers.fulfilment import Sources
-from mrtr_cassette.core.answers.given import wanted_of
+from mrtr_cassette.core.answers.written import answers_of, wanted_of
 from mrtr_cassette.core.protocol.calls import NAMED_BY
 from mrtr_cassette.core.protocol.dialect import recognise
 from mrtr_cassette.core.report.runs import CallResult

@@ -29,9 +29,14 @@ from standin import Visit, json_response, upstream
 from yarl import URL
 
 import mrtr_cassette
-from mrtr_cassette.core.answers.answers_file import AnswersFile, answers_of
 from mrtr_cassette.core.answers.fulfilment import Sources, requests_of
-from mrtr_cassette.core.answers.given import GivenAnswers, read_pairs, wanted_of
+from mrtr_cassette.core.answers.written import (
+    AnswersFile,
+    GivenAnswers,
+    answers_of,
+    read_pairs,
+    wanted_of,
+)
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     AskedOtherwise,

@@ -13,7 +13,7 @@ import pytest
 from harness import looped
 from standin import Visit, answering, json_response, response, upstream
 
-from mrtr_cassette.core.answers.answers_file import RestModel
+from mrtr_cassette.core.answers.written import RestModel
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.runs.answerers import answers_endpoint
 

@@ -12,9 +12,14 @@ from harness import looped
 from messages import form, message, result
 from standin import Visit, chunk, event, json_response, response, stream_head, upstream
 
-from mrtr_cassette.core.answers.answers_file import AnswersFile, answers_of
 from mrtr_cassette.core.answers.fulfilment import Sources
-from mrtr_cassette.core.answers.given import GivenAnswers, read_pairs, wanted_of
+from mrtr_cassette.core.answers.written import (
+    AnswersFile,
+    GivenAnswers,
+    answers_of,
+    read_pairs,
+    wanted_of,
+)
 from mrtr_cassette.core.report.runs import CallResult
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import CallOptions
@@ -117,15 +122,6 @@ async def test_each_leg_is_the_call_with_the_latest_answers() -> None:
     assert third["requestState"] == state
     assert {tuple(params["arguments"].items()) for params in server.params} == {(("env", "prod"),)}
     assert [received.head.values("mcp-param-env") for received in server.received] == [["prod"]] * 3
-
-
-@looped
-async def test_server_that_asks_for_ever_is_given_up() -> None:
-    """At the cap, whatever it asks; and the retries without requests too."""
-    server = Server(asking(state="s"))
-    ended = await called(server, rules=DECLINED)
-    assert (ended.exit_code, ended.problem) == (4, "the server asked more than 10 times")
-    assert len(server.received) == 11
 
 
 @looped

@@ -14,7 +14,6 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.answers.answers_file import AnswersFile
 from mrtr_cassette.core.answers.checking import (
     ELICITATIONS,
     RESULTS,
@@ -24,7 +23,7 @@ from mrtr_cassette.core.answers.checking import (
     is_required,
     problem_of,
 )
-from mrtr_cassette.core.answers.given import GivenAnswers
+from mrtr_cassette.core.answers.written import AnswersFile, GivenAnswers
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.drive.conversation import Answered, AskedOtherwise, LiveAsk, NeedsAnswers
 from mrtr_cassette.core.protocol.dialect import (

@@ -19,7 +19,6 @@ from urllib.request import getproxies, proxy_bypass
 
 from yarl import URL
 
-from mrtr_cassette.core.answers.answers_file import AnswersFile, RestModel, read_answers
 from mrtr_cassette.core.answers.dialogue import OpenUrl, Prompt, ReadFile, dialogue
 from mrtr_cassette.core.answers.fulfilment import (
     LARGEST_REPLY,
@@ -30,6 +29,7 @@ from mrtr_cassette.core.answers.fulfilment import (
     Rounds,
     Sources,
 )
+from mrtr_cassette.core.answers.written import AnswersFile, RestModel, read_answers
 from mrtr_cassette.core.drive.conversation import Answered, LiveAsk
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.events import turn_said

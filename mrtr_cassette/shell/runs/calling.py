@@ -23,7 +23,7 @@ from mrtr_cassette.core.answers.fulfilment import (
     fault_of,
     refused,
 )
-from mrtr_cassette.core.answers.given import Wanted, tool_named
+from mrtr_cassette.core.answers.written import Wanted, tool_named
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.drive.conversation import (
     Answered,

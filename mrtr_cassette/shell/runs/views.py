@@ -10,7 +10,7 @@ from typing import Any, Literal
 import orjson
 
 from mrtr_cassette.core.answers.fulfilment import Sources
-from mrtr_cassette.core.answers.given import GivenAnswers, Wanted, WrittenPair
+from mrtr_cassette.core.answers.written import GivenAnswers, Wanted, WrittenPair
 from mrtr_cassette.core.protocol.calls import NAMED_BY
 from mrtr_cassette.core.report.details import Interaction, details_of
 from mrtr_cassette.core.report.misses import MissReport

@@ -13,8 +13,8 @@ from builders import cassette_of, loaded, retry, tool
 from messages import array_asks, asks, compact, text
 from pushing import asked_once, elicit
 
-from mrtr_cassette.core.answers.answers_file import AnswersFile, answers_text, read_answers
 from mrtr_cassette.core.answers.checking import Asked
+from mrtr_cassette.core.answers.written import AnswersFile, answers_text, read_answers
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse

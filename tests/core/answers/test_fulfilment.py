@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from messages import compact
 
-from mrtr_cassette.core.answers.answers_file import AnswersFile, answers_of
 from mrtr_cassette.core.answers.checking import Asked
 from mrtr_cassette.core.answers.fulfilment import (
     AskEndpoint,
@@ -18,7 +17,7 @@ from mrtr_cassette.core.answers.fulfilment import (
     Sources,
     fulfilment,
 )
-from mrtr_cassette.core.answers.given import GivenAnswers, read_pairs
+from mrtr_cassette.core.answers.written import AnswersFile, GivenAnswers, answers_of, read_pairs
 from mrtr_cassette.core.protocol.dialect import InputRequest, recognise
 from mrtr_cassette.core.wire.jsonbytes import parse
 

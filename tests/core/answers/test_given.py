@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mrtr_cassette.core.answers.given import GivenAnswers, read_pairs, tool_named, wanted_of
+from mrtr_cassette.core.answers.written import GivenAnswers, read_pairs, tool_named, wanted_of
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.errors import UsageError
 
@@ -70,13 +70,6 @@ def test_unused_answers_are_known() -> None:
     assert answers.unused == ["confirm", "other"]
     answers.answer_to("confirm", SURE)
     assert answers.unused == ["other"]
-
-
-def test_kinds_that_are_declared() -> None:
-    """Only an object can be the result of sampling or roots."""
-    assert not given()
-    assert given("a=1").kinds == {"form", "url"}
-    assert given("a:={}").kinds == {"form", "url", "sampling", "roots"}
 
 
 # Words of a call

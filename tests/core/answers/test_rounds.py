@@ -8,16 +8,14 @@ import pytest
 from builders import exchange, post, tool
 from messages import array_asks, asks, compact, message, result
 
-from mrtr_cassette.core.answers.answers_file import answers_of
 from mrtr_cassette.core.answers.fulfilment import (
-    LeavesToSources,
     Pause,
     Rounds,
     Sources,
     fault_of,
-    refused,
 )
-from mrtr_cassette.core.drive.conversation import LiveAsk, NeedsAnswers
+from mrtr_cassette.core.answers.written import answers_of
+from mrtr_cassette.core.drive.conversation import LiveAsk
 from mrtr_cassette.core.protocol.jsonrpc import classify
 from mrtr_cassette.core.secrets.sealed import sha256_of
 
@@ -98,21 +96,6 @@ def test_what_nobody_answers_ends_the_call() -> None:
     assert own.unanswered.key == "a"
     assert [*own.unanswered.asked.requests] == ["a", "b"]
     assert own.turns[0].answered_by == {}
-
-
-def test_script_leaves_everything_to_the_sources() -> None:
-    """Pushed or not."""
-    assert isinstance(LeavesToSources().answer(ask(asks("a"))), NeedsAnswers)
-    assert isinstance(LeavesToSources().answer(push()), NeedsAnswers)
-
-
-def test_what_is_pushed_outside_of_the_call_may_be_refused() -> None:
-    """The server gets an error, and need not wait."""
-    pushed = push().push
-    assert pushed is not None
-    answer = refused(pushed)
-    assert answer.member == "error"
-    assert b"nobody answers roots/list" in answer.value
 
 
 @pytest.mark.parametrize(

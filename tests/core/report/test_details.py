@@ -415,12 +415,3 @@ def test_size_and_time_are_those_of_the_own_exchanges() -> None:
     ]
     (rounded,) = details_of(cassette_with((exchanges, ()))).interactions
     assert rounded.duration_ms == 2
-
-
-def test_cassette_tells_how_it_keeps_secrets() -> None:
-    """Details say what was recorded over, and which secrets are not in the file."""
-    sealed = details_of(loaded(cassette_of((CALL, text("x")), redacts=True, seals_answers=True)))
-    plain = details_of(loaded(cassette_of((CALL, text("x")))))
-
-    assert (sealed.redacts, sealed.seals_answers) == (True, True)
-    assert (plain.redacts, plain.seals_answers, plain.transport) == (False, False, "http")

@@ -9,7 +9,6 @@ import pytest
 from builders import (
     Answer,
     Step,
-    answer,
     conversation,
     get,
     missed,
@@ -136,13 +135,6 @@ def test_exchange_is_two_events_and_a_line(
     timed = {"exchange": 1, "end": "complete", "duration_ms": 3.0}
     assert event.items() >= {**ended, **timed}.items()
     assert shown == f"   1  {line}"
-
-
-def test_events_of_a_recording_count_the_bytes() -> None:
-    """The size is that of the bodies of the response."""
-    event, _ = response_said(observed(CALL, text("x")), End.COMPLETE, 2)
-
-    assert event["bytes"] == len(answer(CALL, text("x")))
 
 
 def test_events_of_a_recording_tell_what_was_pushed() -> None:

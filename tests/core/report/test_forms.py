@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrtr_cassette.core.report.details import Stretch
@@ -122,6 +122,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(JSON, JSON)
 def test_whatever_a_server_says_is_a_form(schema: Any, content: Any) -> None:
     """No schema and no answer is an error, and each answered member is in a field."""

@@ -287,17 +287,12 @@ def called(**facts: Any) -> CallResult:
         ),
         ({"content": [], "structuredContent": {"a": 1}}, '{\n  "a": 1\n}'),
         ({"tools": []}, '{\n  "tools": []\n}'),
+        ({"content": [{"uri": "a:b"}]}, '{\n  "uri": "a:b"\n}'),
     ],
 )
 def test_result_is_shown_as_a_person_reads_it(result: Any, text: str) -> None:
     """Texts are themselves, what is large is its size, the rest is JSON."""
     assert called(result=result).text == text
-
-
-def test_links_are_shown_as_json() -> None:
-    """What has no text of its own is shown whole."""
-    text = called(result={"content": [{"type": "resource_link", "uri": "a:b"}]}).text
-    assert json.loads(text) == {"type": "resource_link", "uri": "a:b"}
 
 
 @pytest.mark.parametrize(
