@@ -22,9 +22,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 32_494,
-    "modules of the package": 129,
-    "lines of tests": 49_479,
+    "lines of the package": 32_485,
+    "modules of the package": 128,
+    "lines of tests": 49_410,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
