@@ -131,10 +131,10 @@ class Appender:
 
     def _unrecorded(self, failure: Unrecorded) -> bytes:
         watcher = self.relay.watcher
-        watcher.session.unrecorded.append(failure)
         player = self.server.player
         terms = watcher.announcer.terms
         report = report_of_unrecorded(failure, player.path, player.redacted, terms)
+        watcher.session.unrecorded.append(report.text)
         watcher.announcer.say(lambda: (unrecorded_event(failure), report.text))
         return unrecorded_body(report, failure.call)
 

@@ -176,7 +176,7 @@ class PipedRecording(_ByClient):
         return [] if self.earlier is None else self._never_played(self.earlier)
 
     @property
-    def unrecorded_texts(self) -> tuple[str, ...]:
+    def unrecorded(self) -> tuple[str, ...]:
         """Why requests could not be recorded, in words."""
         return tuple(text for outcome in self.outcomes for text in outcome.unrecorded)
 
@@ -341,7 +341,7 @@ class _Start:
                     unplayed=None if session.player is None else session.unplayed,
                     played=session.played,
                     unreachable=session.unreachable,
-                    unrecorded=session.unrecorded_texts,
+                    unrecorded=tuple(session.unrecorded),
                     problem=session.problem,
                     objection=session.objection,
                 )

@@ -12,7 +12,6 @@ from typing import Any
 
 from mrtr_cassette.core.cassette.journal import JournalHeader, encode_line
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
-from mrtr_cassette.core.drive.appending import Unrecorded
 from mrtr_cassette.core.protocol.calls import CallKey
 from mrtr_cassette.core.protocol.dialect import InputRequired
 from mrtr_cassette.core.record.publish_check import ExchangeOutcome, outcome_of, why_not_publish
@@ -27,7 +26,6 @@ from mrtr_cassette.core.report.events import (
     unreachable_said,
     unread_said,
 )
-from mrtr_cassette.core.report.misses import report_of_unrecorded
 from mrtr_cassette.core.report.runs import RecordingReport
 from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
@@ -69,8 +67,8 @@ class RecordSession:
     """How many exchanges are in the journal."""
     unreachable: int = 0
     """How many requests the upstream did not answer."""
-    unrecorded: list[Unrecorded] = field(default_factory=list)
-    """Requests that could not be recorded, in order."""
+    unrecorded: list[str] = field(default_factory=list)
+    """Why requests could not be recorded, in words."""
     has_success: bool = False
     """An exchange is no error of the transport."""
     outcomes: dict[int, ExchangeOutcome] = field(default_factory=dict)
@@ -142,17 +140,6 @@ class RecordSession:
     def unused_ignores(self) -> list[str]:
         """Pointers to what was to be left out of matching, and no request had."""
         return [] if self.player is None else self.player.unused_ignores()
-
-    @property
-    def unrecorded_texts(self) -> tuple[str, ...]:
-        """Why requests could not be recorded, in words."""
-        player = self.player
-        if player is None:
-            return ()
-        return tuple(
-            report_of_unrecorded(failure, player.path, player.redacted, self.terms).text
-            for failure in tuple(self.unrecorded)
-        )
 
     def recorded(self) -> Cassette | None:
         """Return what is on the cassette by now, with what was on one that is added to."""

@@ -121,7 +121,7 @@ class MrtrCassette:
         """Why retries were not recorded: the live server no longer asks what was recorded."""
         session = self._session
         if isinstance(session, RecordSession | PipedRecording):
-            return session.unrecorded_texts
+            return tuple(session.unrecorded)
         return ()
 
     @property
