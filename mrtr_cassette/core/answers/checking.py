@@ -1,10 +1,4 @@
-"""Whether an answer fits the request for input that it answers; reading a text as a field's type.
-
-Rule: what is no `PrimitiveSchemaDefinition` is the server's to judge; no valid value is refused,
-and no message quotes a value, which may be a secret.
-Source: MCP 2026-07-28, `PrimitiveSchemaDefinition`, `ElicitResult`, `CreateMessageResult`,
-`ListRootsResult`; `Tool.inputSchema` for the type of a text; docs/answers.md.
-"""
+"""Whether an answer fits a request for input, and what a text means as a field's type."""
 
 from __future__ import annotations
 
@@ -62,7 +56,10 @@ def asked_in(call: Call, turn: int, requests: Mapping[str, InputRequest]) -> Ask
 
 
 def problem_of(request: InputRequest, answer: Any) -> str | None:
-    """Return why an answer doesn't fit the request that it answers; None where it does."""
+    """Return why an answer doesn't fit the request that it answers, without quoting it.
+
+    What is no `PrimitiveSchemaDefinition` of MCP 2026-07-28 is the server's to judge.
+    """
     if request.kind in ELICITATIONS and not request.takes_value:
         return _problem_of_elicitation(request, answer)
     if not isinstance(answer, dict) or (request.takes_value and "value" not in answer):

@@ -1,9 +1,4 @@
-"""Asking a person: what is shown, and what each line that is typed means.
-
-Rule: a person can decline and cancel at each step, nothing is opened unasked, and whatever a line
-says, the answer that comes of it fits.
-Source: MCP 2026-07-28, "Elicitation"; docs/answers.md, "At a terminal".
-"""
+"""Asking a person: what is shown, and what each line that is typed means."""
 
 from __future__ import annotations
 

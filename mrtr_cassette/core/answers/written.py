@@ -1,8 +1,4 @@
-"""What a user writes for a call: what to call, its answers as pairs or as a file of rules.
-
-Rule: the first rule that fits answers. A rule with a message never answers another message. Each
-description is a sentence that users read in the published schema.
-"""
+"""What a user writes for a call: what to call, its answers as pairs or as a file of rules."""
 
 from __future__ import annotations
 

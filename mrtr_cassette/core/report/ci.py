@@ -1,8 +1,4 @@
-"""What a replay, or verifying, came to, for CI: JUnit XML, and annotations of GitHub Actions.
-
-Rule: the XML is well-formed, whatever a client or a server named things (XML 1.0, section 2.2): no
-character that `printable_json` leaves is one that XML can't hold.
-"""
+"""What a replay, or verifying, came to, for CI: JUnit XML, and annotations of GitHub Actions."""
 
 from __future__ import annotations
 
@@ -66,6 +62,7 @@ def _suite(name: str, cases: Sequence[ET.Element], failures: int, skipped: int) 
     return suite
 
 
+# No character that `printable_json` leaves is one that XML can't hold (XML 1.0, section 2.2).
 def _xml(name: str, suites: Sequence[ET.Element]) -> bytes:
     counts = {
         key: str(sum(int(suite.get(key, "0")) for suite in suites))

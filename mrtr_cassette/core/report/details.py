@@ -32,11 +32,9 @@ class Turn:
     """One elicitation turn of an interaction: what the server asked, what the client answered.
 
     Attributes:
-        input_requests: what was asked, by the server's key.
         answers_json: canonical JSON text of each answer, by key; None where the client never
             answered.
         dialect: in which spelling the server asked; None where it pushed requests.
-        has_request_state: the server issued a request state with it.
         via: `result` where the response to the call asked, `push` where the server sent requests
             of its own, whose keys are ours, such as `elicitation-1`.
         answered_by: who answered in the client's place, such as `rule 1`; else None.
@@ -95,21 +93,14 @@ class Interaction:
     """One logical call on a cassette.
 
     Attributes:
-        number: its number on the cassette, from 1.
-        call: what was called, such as `tools/call "deploy"`.
         arguments_json: canonical JSON text of its arguments; None where it had none.
-        turns: what was asked and answered before it ended.
         ended: how it ended, such as `HTTP 200, result`.
-        branch: where it parts from another interaction, or None.
         is_orphan: its first request continues a state that no recorded ask issued.
         size_bytes: bytes of the bodies of its own exchanges, both ways.
         duration_ms: how long its own exchanges took, without the time between them.
         method: its JSON-RPC method, or the HTTP method and path.
         name: of the tool or prompt, the URI of the resource, or an empty string.
         parameters: its arguments, or the other params of a method that names nothing, or None.
-        client: name and version of the client, or an empty string.
-        session: id of its session, or an empty string.
-        final: what it got in the end.
         notifications: what the server sent meanwhile on the call's own streams.
         stretches: its own time, in order.
         listens: it is a stream that tells what other calls caused.
@@ -184,13 +175,13 @@ def _interaction(recorded: RecordedInteraction, streamed: _StreamedResponses) ->
     first, last = recorded.exchanges[0], recorded.exchanges[-1]
     call = first.call
     chain = recorded.exchanges[recorded.shared :]
-    abandoned = "abandoned: the last ask has no answer"
+    ended, final = _ending(last, streamed)
     return Interaction(
         number=recorded.number,
         call=call.title,
         arguments_json=arguments_json(call),
         turns=tuple(_turns(recorded)),
-        ended=abandoned if last.ask else _ending(last, streamed),
+        ended=ended,
         branch=recorded.branch,
         is_orphan=recorded.is_orphan,
         size_bytes=sum(map(_size, recorded.own)),
@@ -200,7 +191,7 @@ def _interaction(recorded: RecordedInteraction, streamed: _StreamedResponses) ->
         parameters=_parameters(call),
         client=_client(call),
         session=session_of(first.request) or opened_session(first.response),
-        final=_final_response(last, streamed),
+        final=final,
         notifications=tuple(each for exchange in chain for each in _notifications(exchange)),
         stretches=tuple(_stretches(recorded)),
         listens=listens(call, first.response),
@@ -377,16 +368,25 @@ def _own_response(exchange: RecordedExchange) -> Message | None:
     return next((message for message in messages if message.kind is Kind.RESPONSE), None)
 
 
-def _ending(last: RecordedExchange, streamed: _StreamedResponses) -> str:
-    response, own = last.response, _own_response(last)
-    if response is None:
-        facts = ["no response"]
-    else:
+def _ending(last: RecordedExchange, streamed: _StreamedResponses) -> tuple[str, FinalResponse]:
+    """Return how the call with this last exchange ended, in words, and its final response."""
+    final = FinalResponse("nothing", None)
+    if last.ask is not None:
+        return "abandoned: the last ask has no answer", final
+    response, message = last.response, _own_response(last)
+    elsewhere = streamed.response_to(last) if message is None else None
+    facts = ["no response"]
+    if response is not None:
         facts = [] if response.is_lines else [f"HTTP {response.status}"]
-    if own is not None:
-        facts.append(_outcome(own))
-    elif (elsewhere := streamed.response_to(last)) is not None:
-        facts.append(f"{_outcome(elsewhere.message)} on the stream of #{elsewhere.interaction}")
+    if elsewhere is not None:
+        words, final = _outcome(elsewhere.message)
+        facts.append(f"{words} on the stream of #{elsewhere.interaction}")
+    elif message is not None:
+        words, final = _outcome(message)
+        facts.append(words)
+    # The messages of a stream are told one by one.
+    elif response is not None and response.body and not response.is_framed:
+        final = FinalResponse("text", _text_of(response.body))
     if response is not None:
         if response.is_lines:
             facts.append(counted(len(response.pieces), "line"))
@@ -396,37 +396,23 @@ def _ending(last: RecordedExchange, streamed: _StreamedResponses) -> str:
             facts.append("still open when the recording ended")
         if response.end is End.BROKEN:
             facts.append("broken off by the upstream")
-    return ", ".join(facts)
+    return ", ".join(facts), final
 
 
-def _outcome(message: Message) -> str:
+def _outcome(message: Message) -> tuple[str, FinalResponse]:
     error, result = message.tree.get("error"), message.tree.get("result")
     if isinstance(error, dict):
         code, text = canonical(error.get("code")), canonical(error.get("message"))
-        return f"error {code} {shorten(text)}"
+        return f"error {code} {shorten(text)}", FinalResponse("error", error)
+    if "error" in message.tree:
+        return "result", FinalResponse("error", error)
     if isinstance(result, dict) and result.get("isError") is True:
-        return "result with isError"
-    return "result"
+        return "result with isError", FinalResponse("failed result", result)
+    return "result", FinalResponse("result", result)
 
 
-def _final_response(last: RecordedExchange, streamed: _StreamedResponses) -> FinalResponse:
-    if last.ask is not None:
-        return FinalResponse("nothing", None)
-    message = _own_response(last)
-    if message is None and (elsewhere := streamed.response_to(last)) is not None:
-        message = elsewhere.message
-    if message is not None and "error" in message.tree:
-        return FinalResponse("error", message.tree["error"])
-    if message is not None:
-        result = message.tree.get("result")
-        failed = isinstance(result, dict) and result.get("isError") is True
-        return FinalResponse("failed result" if failed else "result", result)
-    response = last.response
-    # The messages of a stream are told one by one.
-    if response is None or response.is_framed or not response.body:
-        return FinalResponse("nothing", None)
+def _text_of(body: bytes) -> str:
     try:
-        return FinalResponse("text", response.body.decode())
+        return body.decode()
     except UnicodeDecodeError:
-        shown = f"({counted(len(response.body), 'byte')} that are no text)"
-        return FinalResponse("text", shown)
+        return f"({counted(len(body), 'byte')} that are no text)"

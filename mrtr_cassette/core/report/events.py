@@ -1,7 +1,4 @@
-"""What happens while recording and replaying, as events and as lines of a log.
-
-Rule: no value that anybody sent: keys, kinds, pointers and hashes only.
-"""
+"""What happens in a run, as events and lines of a log, which have no value that anybody sent."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a client asked that can't be played or recorded: values, texts, and JSON-RPC errors.
-
-Source: JSON-RPC 2.0, sections 4 and 5.1.
-"""
+"""Requests that can't be played or recorded: values, texts, and JSON-RPC errors."""
 
 from __future__ import annotations
 

@@ -257,12 +257,7 @@ class CallResult:
     """What a call came to.
 
     Attributes:
-        method: of JSON-RPC.
         name: the tool's or prompt's name, or the resource's URI; empty for any other method.
-        turns: what was asked and answered before it ended.
-        result: the server's result; None where it gave none.
-        error: the server's JSON-RPC error; None where it gave none.
-        unanswered: the question that nobody may answer, or None.
         problem: why the server can't be used, or None.
         unused: names of the call's own answers that nothing was asked for.
     """

@@ -1,7 +1,4 @@
-"""A cassette as text for people, in short or whole, as JSON data, and as a sequence diagram.
-
-Source: Mermaid, "Sequence diagrams" and "Entity codes to escape characters".
-"""
+"""A cassette as text for people, in short or whole, as JSON data, and as a Mermaid diagram."""
 
 from __future__ import annotations
 
