@@ -203,25 +203,6 @@ def test_record_and_replay_in_asyncio(server, tmp_path):
     asyncio.run(main())
 
 
-def test_what_is_recorded_is_not_asked_again(server, tmp_path):
-    """Appending plays what the cassette has; its sessions tell what is new and what is left."""
-    path = tmp_path / "c.json"
-    with record(server, path) as recording:
-        post(recording.url, DEPLOY)
-        post(recording.url, ACCEPT)
-    with record(server, path, existing="append", ignore=["/arguments/env"]) as recording:
-        assert recording.unplayed == recording.interactions
-        post(recording.url, deploy("elsewhere"))
-        before = recording.interactions
-        assert len(before) == 1
-        post(recording.url, DECLINE)
-        assert recording.unrecorded == ()
-    assert len(recording.interactions) == 2
-    with replay(path) as replaying:
-        post(replaying.url, DEPLOY)
-        assert "result" in post(replaying.url, DECLINE)
-
-
 def test_what_fails_in_the_thread_is_raised_in_the_caller(server, tmp_path):
     """Errors on starting and on stopping arrive where the block stands."""
     path = tmp_path / "c.json"
@@ -233,22 +214,6 @@ def test_what_fails_in_the_thread_is_raised_in_the_caller(server, tmp_path):
     with pytest.raises(CassetteError, match="the cassette exists"):
         recording.__exit__(None, None, None)
     assert path.read_text() == "somebody else's"
-
-
-def test_what_the_block_raises_passes_and_the_recording_is_kept(server, tmp_path):
-    """An exception in the block ends it in good order."""
-    path = tmp_path / "c.json"
-
-    def fails():
-        with record(server, path) as recording:
-            post(recording.url, DEPLOY)
-            raise KeyError(recording)
-
-    with pytest.raises(KeyError) as raised:
-        fails()
-    (recording,) = raised.value.args
-    assert len(recording.interactions) == 1
-    assert path.exists()
 
 
 def test_async_with_needs_asyncio(tmp_path):

@@ -81,38 +81,9 @@ def test_the_readme_shows_code_that_runs(reader):
     assert "1 passed" in reader.run("pytest -q test_deploy.py --mrtr-mode=none")[1]
 
 
-def test_the_readme_links_every_guide():
-    """A guide that nobody finds helps nobody."""
-    readme = (ROOT / "README.md").read_text()
-    assert all(f"(docs/{guide}.md)" in readme for guide in GUIDES)
-
-
 EXAMPLES = ROOT / "docs" / "examples"
 WORKFLOWS = {"ci.md": EXAMPLES / "mcp-tests.yml", "verify.md": EXAMPLES / "mcp-contract.yml"}
 WORKFLOW = WORKFLOWS["ci.md"]
-JOB_KEYS = {"runs-on", "steps"}
-STEP_KEYS = {"name", "uses", "run", "with", "if"}
-TOP_KEYS = {"name", "on", "permissions", "jobs"}
-
-
-@pytest.mark.parametrize("path", WORKFLOWS.values(), ids=WORKFLOWS.keys())
-def test_the_workflow_is_one(path):
-    """The GitHub Actions file has the structure that GitHub's reference of workflows describes."""
-    # YAML 1.1 takes `on` for a truth value, and GitHub does not; as text everything is itself.
-    workflow = yaml.load(path.read_text(), Loader=yaml.BaseLoader)
-    assert workflow.keys() <= TOP_KEYS
-    assert workflow["on"].keys() <= {"push", "pull_request", "workflow_dispatch", "schedule"}
-    assert workflow["permissions"] == {"contents": "read"}
-    assert workflow["jobs"]
-    for name, job in workflow["jobs"].items():
-        assert re.fullmatch(r"[A-Za-z_][\w-]*", name)
-        assert job.keys() == JOB_KEYS
-        for step in job["steps"]:
-            assert step.keys() <= STEP_KEYS
-            assert ("uses" in step) != ("run" in step)
-            assert re.fullmatch(r"[\w-]+/[\w./-]+@v\d+", step.get("uses", "a/b@v1"))
-            assert isinstance(step.get("with", {}), dict)
-            assert "with" not in step or "uses" in step
 
 
 def test_the_workflow_runs_commands_that_exist(tmp_path):

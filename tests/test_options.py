@@ -48,13 +48,6 @@ def test_every_option_can_be_given_in_a_shell(options):
         assert bool(flag_of(name, option)) + bool(option.flags) == (name not in programs), name
 
 
-def test_headers_are_a_mapping_or_pairs():
-    """One name may stand more than once among pairs."""
-    pairs = (("A", "1"), ("A", "2"))
-    assert RecordOptions(headers={"A": "1"}).added_headers == pairs[:1]
-    assert RecordOptions(headers=list(pairs)).added_headers == pairs
-
-
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "é", "a\nb"])
 def test_a_header_that_http_can_not_carry_is_refused(name):
     """A name is letters, digits and hyphens; the value, which may be a secret, is not shown."""
@@ -110,14 +103,6 @@ def test_every_front_has_a_term_for_every_slot(terms):
     }
     assert {"append", "ignore"} <= slots
     assert slots - EVERY_OPTION <= terms.keys()
-
-
-def test_what_is_played_needs_something_to_play_from():
-    """Matching is about the cassette that is added to."""
-    with pytest.raises(UsageError) as caught:
-        RecordOptions(ignore=["/a"])
-    assert str(caught.value).startswith('ignore and repeat need existing="append"')
-    assert caught.value.in_terms(common.TERMS).startswith("--ignore and --repeat need --append")
 
 
 def test_the_guide_lists_every_option_of_a_test_suite():

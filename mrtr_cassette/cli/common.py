@@ -8,8 +8,9 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
@@ -211,6 +212,24 @@ def json_report(data: Any) -> str:
         # The name of a file may be no UTF-8.
         text = json.dumps(data, indent=2)
     return printable_json(text)
+
+
+def write_report(
+    path: Path, data: Callable[[], Any], forms: Mapping[str, Callable[[], bytes]]
+) -> None:
+    """Write a report in the form of the path's suffix, else as JSON."""
+    from mrtr_cassette.shell.files.reports import REPORT, write_own
+
+    form = forms.get(path.suffix.lower())
+    written = f"{json_report(data())}\n".encode() if form is None else form()
+    write_own(path, REPORT, [written])
+
+
+def annotate(lines: Iterable[str]) -> None:
+    """Print annotations under GitHub Actions, whose runner reads both streams."""
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for line in lines:
+            click.echo(line)
 
 
 def _say_json(event: dict[str, Any]) -> None:

@@ -201,7 +201,6 @@ def check(cassettes: tuple[Location, ...], *, fixes: bool) -> None:
 
 
 def _check(cassette: Location, *, fixes: bool) -> bool:
-    """Check one cassette; return whether there are secrets in it."""
     from mrtr_cassette.shell.files import cassettes
 
     if fixes:
@@ -273,7 +272,6 @@ def view(
 
 
 def _replay_report(path: Path, interactions: int) -> ReplayReport:
-    """Read the report of a replay of a cassette with so many interactions."""
     from mrtr_cassette.core.report.runs import UnreadableReportError, saved_report
     from mrtr_cassette.shell.files.disk import reason_of
 
@@ -320,7 +318,7 @@ def wrap(file: Path, server: str, record: Location | None, replay: Location | No
         ours = ["replay", "--stdio", str(place)]
     else:
         raise UsageError("give either --record or --replay, with a cassette")
-    command = [*program(), *ours]
+    command = [*_program(), *ours]
     backup = change_config(file, lambda data: wrapped(data, str(file), server, command))
     say(f"wrote {file}, and what was there before to {backup}; restart the client")
 
@@ -337,7 +335,7 @@ def unwrap(file: Path, server: str) -> None:
     say(f"wrote {file}, and what was there before to {backup}; restart the client")
 
 
-def program() -> list[str]:
+def _program() -> list[str]:
     """Return how a client starts this program, whatever PATH it has."""
     script = Path(sys.argv[0]).absolute()
     if script.name == "mrtr-cassette" and script.is_file():

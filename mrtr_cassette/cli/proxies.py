@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import shlex
 import shutil
 import sys
@@ -19,7 +18,7 @@ import click
 from mrtr_cassette.cli.common import (
     CASSETTE,
     Log,
-    json_report,
+    annotate,
     log_format,
     read_options,
     say,
@@ -27,6 +26,7 @@ from mrtr_cassette.cli.common import (
     tell_of_journal,
     tell_unused,
     warn_of_path,
+    write_report,
 )
 from mrtr_cassette.errors import UpstreamError, UsageError, printable_lines
 from mrtr_cassette.options import AnyOptions, ProxyOptions, RecordOptions, ReplayOptions
@@ -182,7 +182,6 @@ def _code_of(session: RecordSession, log: Log) -> int:
 
 
 def _conclude_recording(session: RecordSession, log: Log) -> None:
-    """Say what a recording came to."""
     from mrtr_cassette.core.report.events import recording_said
 
     report = session.report
@@ -280,29 +279,16 @@ async def _replay_pipe(
 
 def _conclude(summary: ReplayReport, options: ReplayOptions, log: Log, report: Path | None) -> bool:
     """Say what a replay came to; return whether it fails."""
+    from mrtr_cassette.core.report.ci import annotation, junit
     from mrtr_cassette.core.report.events import replay_said
+    from mrtr_cassette.core.report.runs import summary_data
 
     event, line = replay_said(summary)
     log.tell(line, event)
-    _report(summary, report)
+    annotate(map(annotation, summary.misses))
+    if report is not None:
+        write_report(report, lambda: summary_data(summary), {".xml": lambda: junit(summary)})
     return bool(summary.misses or (options.fail_on_unplayed and summary.incomplete))
-
-
-def _report(summary: ReplayReport, path: Path | None) -> None:
-    """Write the report, and print misses as annotations under GitHub Actions."""
-    from mrtr_cassette.core.report.ci import annotation, junit
-    from mrtr_cassette.core.report.runs import summary_data
-    from mrtr_cassette.shell.files.reports import REPORT, write_own
-
-    if os.environ.get("GITHUB_ACTIONS") == "true":
-        # Standard error has one JSON object a line, if asked for; the runner reads both streams.
-        for miss in summary.misses:
-            click.echo(annotation(miss))
-    if path is None:
-        return
-    is_xml = path.suffix.lower() == ".xml"
-    data = junit(summary) if is_xml else f"{json_report(summary_data(summary))}\n".encode()
-    write_own(path, REPORT, [data])
 
 
 # What both do

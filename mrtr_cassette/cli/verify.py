@@ -1,11 +1,9 @@
-"""The command `verify`, and what it takes into a cassette: nothing is written unasked."""
+"""The command `verify`, and what it takes into a cassette."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,8 +14,8 @@ from mrtr_cassette.cli.common import (
     TERMS,
     Log,
     TakesServer,
+    annotate,
     has_colour,
-    json_report,
     painted,
     read_options,
     say,
@@ -25,6 +23,7 @@ from mrtr_cassette.cli.common import (
     shared_options,
     tell_unused,
     warn_of_path,
+    write_report,
 )
 from mrtr_cassette.errors import CassetteError, UsageError, counted, printable
 from mrtr_cassette.options import VerifyOptions
@@ -88,7 +87,7 @@ def verify(
     from mrtr_cassette.shell.files.reports import REPORT, check_place
     from mrtr_cassette.shell.runs.running import run_until_signal
 
-    log = Log("text")
+    log = Log()
     options = read_options(VerifyOptions, given, log)
     command = server_after_dashes(context) or []
     if (upstream is None) is (not command):
@@ -107,7 +106,6 @@ def verify(
 
 
 def _cassettes_in(paths: Sequence[Location]) -> list[Location]:
-    """Return the cassettes, and those in folders."""
     from mrtr_cassette.shell.files.cassettes import is_cassette
 
     cassettes: list[Location] = []
@@ -148,46 +146,34 @@ async def _verify(
             continue
         say(verification_text(verification))
         if update is not None:
-            tell_of_update(update)
+            _tell_of_update(update)
         verifications.append(verification)
     left_out = [change for each in verifications for change in each.left_out]
-    tell_unused(unused_pointers(options.ignore, left_out), Log("text"))
+    tell_unused(unused_pointers(options.ignore, left_out), Log())
     return verifications, problems or exit_code_of(verifications)
 
 
 def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> None:
-    """Write the reports, and print what fails as annotations under GitHub Actions."""
     from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
     from mrtr_cassette.core.report.comparison import (
         verification_data,
         verification_markdown,
     )
-    from mrtr_cassette.shell.files.reports import REPORT, write_own
 
-    if os.environ.get("GITHUB_ACTIONS") == "true":
-        for verification in verifications:
-            for line in verification_annotations(verification):
-                click.echo(line)
+    annotate(line for each in verifications for line in verification_annotations(each))
+    forms = {
+        ".xml": lambda: verification_junit(verifications),
+        ".md": lambda: verification_markdown(verifications).encode(),
+    }
     for path in paths:
-        match path.suffix.lower():
-            case ".xml":
-                data = verification_junit(verifications)
-            case ".md":
-                data = verification_markdown(verifications).encode()
-            case _:
-                data = f"{json_report(verification_data(verifications))}\n".encode()
-        write_own(path, REPORT, [data])
+        write_report(path, lambda: verification_data(verifications), forms)
 
 
 _ALL: Final = "all"
 
 
 def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
-    """Return what says which proposals are accepted; None where the cassettes are only read.
-
-    Args:
-        verdicts: those that are accepted, or `all`.
-    """
+    """Return what says which proposals are accepted; None where the cassettes are only read."""
     from mrtr_cassette.core.drive.accepting import ACCEPTABLE, accepted_by_verdict
 
     if not (verdicts or reviews):
@@ -211,53 +197,43 @@ def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
     return Review(by_verdict).choose
 
 
-@dataclass(slots=True)
 class Review:
-    """Asks at the terminal what is accepted, one change at a time.
+    """Asks at the terminal what is accepted, one change at a time, but those of some verdicts."""
 
-    Attributes:
-        verdicts: those whose changes are accepted without a question.
-    """
-
-    verdicts: set[str]
-    _decided: dict[tuple[object, Change], bool] = field(default_factory=dict, init=False)
-    _is_over: bool = field(default=False, init=False)
+    def __init__(self, verdicts: set[str]) -> None:
+        """Begin with the verdicts whose changes are accepted without a question."""
+        self._verdicts = verdicts
+        self._decided: dict[tuple[object, Change], bool] = {}
+        self._is_over = False
 
     def choose(self, proposed: Sequence[Proposal]) -> list[Proposal]:
         """Return the proposals of which all changes are accepted."""
-        askable = [each for each in proposed if each.problem is None]
-        total = sum(len(self._changes_of(each)) for each in askable)
+        changes = [
+            (each, each.counting or each.changes) for each in proposed if each.problem is None
+        ]
+        total = sum(len(its) for _, its in changes)
         asked = 0
         chosen = []
-        for each in askable:
-            changes = self._changes_of(each)
-            accepted = [
-                self._accepts(each, change, f"{number} of {total}")
-                for number, change in enumerate(changes, start=asked + 1)
-            ]
-            asked += len(changes)
+        for each, its in changes:
+            accepted = []
+            for change in its:
+                asked += 1
+                # Branches share a question, which is asked about once.
+                key = (each.recorded, change)
+                if key not in self._decided:
+                    self._decided[key] = self._asked(each, change, f"{asked} of {total}")
+                accepted.append(self._decided[key])
             if all(accepted):
                 chosen.append(each)
             elif any(accepted):
                 say(f"  {_name(each)} stays: a response is taken whole")
         return chosen
 
-    @staticmethod
-    def _changes_of(proposal: Proposal) -> Sequence[Change]:
-        return proposal.counting or proposal.changes
-
-    def _accepts(self, proposal: Proposal, change: Change, place: str) -> bool:
-        # Branches share a question, which is asked about once.
-        key = (proposal.recorded, change)
-        if key not in self._decided:
-            self._decided[key] = self._asked(proposal, change, place)
-        return self._decided[key]
-
     def _asked(self, proposal: Proposal, change: Change, place: str) -> bool:
         from mrtr_cassette.core.drive.accepting import ACCEPTABLE
         from mrtr_cassette.core.report.comparison import change_lines, plain
 
-        if self._is_over or change.verdict in self.verdicts:
+        if self._is_over or change.verdict in self._verdicts:
             return not self._is_over
         say(f"{place}: {_name(proposal)}")
         for line in change_lines(change, painted if has_colour(sys.stderr) else plain):
@@ -271,7 +247,7 @@ class Review:
             f"  accept? ({shown})", type=click.Choice(list(keys)), show_choices=False, err=True
         )
         if answer == "a":
-            self.verdicts.add(change.verdict)
+            self._verdicts.add(change.verdict)
         self._is_over = answer == "q"
         return answer in ("y", "a")
 
@@ -281,8 +257,7 @@ def _name(proposal: Proposal) -> str:
     return f"#{proposal.number} {printable(proposal.call)}{turn}"
 
 
-def tell_of_update(update: Update) -> None:
-    """Say what was taken into a cassette, and what can't be."""
+def _tell_of_update(update: Update) -> None:
     for each in update.accepted:
         verdicts = ", ".join(dict.fromkeys(change.verdict for change in each.changes))
         say(f"accepted: {_name(each)}: {verdicts}")

@@ -1,7 +1,4 @@
-"""The main job, shown: record a server, stop it, replay it, and compare byte for byte.
-
-Any difference but a sealed request state ends the demo with an error.
-"""
+"""The main job, shown: record a server, stop it, replay it, and compare byte for byte."""
 
 from __future__ import annotations
 
@@ -14,16 +11,10 @@ from typing import Any, NamedTuple
 import aiohttp
 import orjson
 
-from mrtr_cassette.core.answers.fulfilment import Sources
-from mrtr_cassette.core.answers.written import answers_of, wanted_of
 from mrtr_cassette.core.protocol.calls import NAMED_BY
 from mrtr_cassette.core.protocol.dialect import recognise
-from mrtr_cassette.core.report.runs import CallResult
 from mrtr_cassette.demo.server import create_app
 from mrtr_cassette.errors import MrtrCassetteError
-from mrtr_cassette.options import CallOptions
-from mrtr_cassette.shell.files.log import Announcer
-from mrtr_cassette.shell.runs.calling import call as call_once
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.upstreams import serving_application
@@ -111,7 +102,7 @@ class DemoClient:
     """A client without an SDK that sees every byte."""
 
     def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
-        """Connect to a URL; ids are counted from 1."""
+        """Talk to a URL; ids are counted from 1."""
         self._http = http
         self._url = url
         self._id = 0
@@ -160,30 +151,10 @@ class DemoClient:
             )
 
 
-_RULES = {
-    "rule": [{"message": "Deploy to production?", "action": "accept", "content": {"confirm": True}}]
-}
-
-
-async def _call_without_client(url: str, cassette: Path | None = None) -> CallResult:
-    """Call a tool that asks, answered by a rule; record it where a cassette is named."""
-    wanted = wanted_of(("deploy", "env=production"))
-    sources = Sources(file=answers_of(_RULES, "the demo's rules"))
-    return await call_once(url, wanted, sources, CallOptions(), Announcer(), cassette=cassette)
-
-
 async def run_demo(
     say: Say, calls: Sequence[DemoCall] = CALLS, calls_again: Sequence[DemoCall] = CALLS
 ) -> int:
-    """Run the demo.
-
-    Args:
-        calls: the calls that are recorded.
-        calls_again: the calls that are replayed.
-
-    Returns:
-        the exit code.
-    """
+    """Record some calls and replay them; any difference but a sealed state is a `DemoError`."""
     with tempfile.TemporaryDirectory(prefix="mrtr-cassette-demo-") as folder:
         cassette = Path(folder, "demo.json")
         async with aiohttp.ClientSession() as http:
@@ -191,7 +162,6 @@ async def run_demo(
                 say(f"1. record: a server at {upstream}, a client, and the proxy in between")
                 async with recording(upstream, cassette) as recorder:
                     live = await _converse(DemoClient(http, recorder.url), calls)
-                called = await _call_without_client(upstream, Path(folder, "call.json"))
             count = recorder.exchanges
             say(f"   {len(live)} calls in {count} exchanges")
             say("2. stop the server")
@@ -207,8 +177,6 @@ async def run_demo(
                 raise DemoError(f"{misses} requests were not found in the cassette")
             if unplayed:
                 raise DemoError(f"interactions {unplayed} of the cassette were not played")
-            async with replaying(Path(folder, "call.json")) as replay:
-                called_again = await _call_without_client(replay.url)
     total = sealed = 0
     for call, before, after in zip(calls, live, replayed, strict=True):
         say("")
@@ -220,9 +188,6 @@ async def run_demo(
             total += len(again.body)
             sealed += recorded.state is not None
     say("")
-    check_same_end(called, called_again)
-    who = ", ".join(f"{key} by {source}" for key, source in called.turns[0].answered_by.items())
-    say(f"   Without a client: deploy was asked, answered ({who}), recorded, replayed the same")
     say(
         f"{count} responses, {total:,} bytes: all replayed byte for byte; "
         f"{sealed} request states were sealed and are surrogates now"
@@ -244,12 +209,6 @@ def check_same(call: DemoCall, recorded: Received, replayed: Received) -> None:
             f"{call.name}: the replay differs\n  recorded: {recorded.status} {expected!r}\n"
             f"  replayed: {replayed.status} {replayed.body!r}"
         )
-
-
-def check_same_end(called: CallResult, again: CallResult) -> None:
-    """Compare what a call without a client came to."""
-    if called.is_error or called != again:
-        raise DemoError(f"without a client: recorded {called}, replayed {again}")
 
 
 def _describe(received: Received) -> str:

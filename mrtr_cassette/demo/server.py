@@ -1,9 +1,6 @@
-"""A small MCP server whose calls require input, for the demo and for tests without an SDK.
+"""A small MCP server whose calls require input, for the demo and for tests without an SDK."""
 
-What a later round needs of an earlier one travels in the signed request state: the server remembers
-nothing but the key of its signatures. It trusts headers and capabilities; `_meta` may be left out.
-Source: MCP 2026-07-28, server features and "Multi Round-Trip Requests" (SEP-2322).
-"""
+# Source: MCP 2026-07-28, server features and "Multi Round-Trip Requests" (SEP-2322).
 
 from __future__ import annotations
 
@@ -145,24 +142,20 @@ NUMBER: JsonObject = {"type": "number", "minimum": -1e300, "maximum": 1e300}
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A tool, prompt or resource: it asks its rounds one after another, and then says `done`.
-
-    Attributes:
-        done: makes the result's text of the arguments and the answers.
-        refused: a template of the text that a refusal ends the call with; without one, a refusal is
-            an answer like any other.
-        signed: asks carry a request state; two rounds cannot do without.
-        fails: a refusal is a tool error.
-        progress: the argument that says how many steps are streamed.
-    """
+    """A tool, prompt or resource: it asks its rounds one after another, and then says `done`."""
 
     done: Callable[[JsonObject], str]
+    """Makes the result's text of the arguments and the answers."""
     refused: str | None = None
+    """A template of the text that a refusal ends the call with; None: it is any answer."""
     rounds: tuple[InputRound, ...] = ()
     parameters: Mapping[str, JsonObject] = field(default_factory=dict)
     signed: bool = False
+    """Asks carry a request state; two rounds cannot do without."""
     fails: bool = False
+    """A refusal is a tool error."""
     progress: str | None = None
+    """The argument that says how many steps are streamed."""
 
     def outcome(
         self, arguments: JsonObject, answers: JsonObject, state: JsonObject | None
@@ -454,9 +447,9 @@ def main() -> None:
     try:
         asyncio.run(_serve(port))
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            sys.exit(f"port {port} is in use; choose another with --port, or 0 for a free one")
-        sys.exit(f"cannot listen on {HOST}: {error.strerror}")
+        in_use = f"port {port} is in use; choose another with --port, or 0 for a free one"
+        reason = f"cannot listen on {HOST}: {error.strerror}"
+        sys.exit(in_use if error.errno == errno.EADDRINUSE else reason)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,6 @@ def test_server_that_is_not_verified_is_warned_of() -> None:
     ("words", "reason"),
     [
         (["call"], "there is no server to call"),
-        (["call", "deploy", "env=a"], "begin with its URL, end with -- and its command"),
         (["call", "deploy", "--"], "there is no server after --"),
         (["call", "http://localhost:9/mcp"], "there is nothing to call"),
         (["call", "http://localhost:9/mcp", "deploy", "env"], "'env' has no name and value"),

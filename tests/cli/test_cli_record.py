@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import STATE, UPSTREAM, asking, caller, conversation, pinged, recorded
+from commands import STATE, UPSTREAM, asking, caller, conversation, pinged
 from harness import (
     Outcome,
     command,
@@ -285,22 +285,6 @@ async def test_append_that_cannot_be_led_exits_with_1(tmp_path: Path) -> None:
         f"{path} stays as it is, 0 exchanges recorded, 1 played, 2 could not be recorded\n"
     )
     assert path.read_bytes() == before
-
-
-def test_append_to_what_it_cannot_add_to_is_refused(tmp_path: Path) -> None:
-    """A damaged file, and one with its states in another form, are left alone."""
-    path = tmp_path / "c.json"
-    words = ("record", "--port", 0, "--output", path, *UPSTREAM, "--append")
-    path.write_text('{"version":1,"interactions"')
-    ended = run_here(*words)
-    assert (ended.code, path.read_text()) == (3, '{"version":1,"interactions"')
-    assert ended.err.startswith(f"error: {path}: not JSON: ")
-    path.unlink()
-    asyncio.run(recorded(path))
-    ended = run_here(*words, "--request-state", "verbatim")
-    assert ended.code == 2
-    assert "sealed" in ended.err
-    assert "verbatim" in ended.err
 
 
 def read_only(tmp_path: Path) -> Path:

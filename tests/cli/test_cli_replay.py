@@ -135,35 +135,6 @@ def test_what_was_not_played_fails_where_that_is_asked_for(tmp_path: Path) -> No
         assert f"played {len(methods)} of 2 interactions, no misses" in ended.err
 
 
-def test_a_report_takes_the_place_of_a_report_only(pinged_path: Path) -> None:
-    """The cassette itself and any other file are refused before anything is played or written."""
-    folder = pinged_path.parent
-    link = folder / "link.xml"
-    link.symlink_to(pinged_path)
-    foreign = {
-        "notes.md": "# mine",
-        "package.json": '{"name": "mine"}',
-        "tests.xml": "<testsuites/>",
-        "other.json": '{"cassette": "mine"}',
-    }
-    for name, text in foreign.items():
-        (folder / name).write_text(text)
-    words = ("replay", pinged_path, "--port", 0, "--report")
-    for report in (pinged_path, link, *(folder / name for name in foreign)):
-        before = report.read_bytes()
-        ended = run_here(*words, report, "--", "true")
-        assert (ended.code, ended.out) == (2, "")
-        assert f"{report} exists and is no report of this program; name another" in ended.err
-        assert report.read_bytes() == before
-    own = folder / "own.json"
-    program = (sys.executable, "-c", f"open({str(own)!r}, 'w').write('mine')")
-    ended = run_here(*words, own, "--", *program)
-    assert (ended.code, own.read_text()) == (2, "mine")
-    ended = run_here(*words, folder / "none" / "r.json")
-    assert (ended.code, ended.out) == (3, "")
-    assert "there is no directory" in ended.err
-
-
 @looped
 async def test_a_miss_is_1_and_explained(tmp_path: Path) -> None:
     """A miss is told on stderr as to the client; the summary counts it; the code is 1."""

@@ -10,13 +10,12 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import ClientSession
 from harness import Answer, call, demo_server, http, looped, post
-from messages import CAPABLE, JsonObject, message
+from messages import JsonObject, message
 from patience import HANGS_S
 
 INVALID_STATE = {"code": -32602, "message": "Invalid or expired requestState"}
@@ -29,13 +28,6 @@ def accepted(**values: object) -> JsonObject:
 
 
 YES = accepted(confirm=True)
-DECLINE = {"confirm": {"action": "decline"}}
-ALL_KINDS: JsonObject = {
-    **YES,
-    "signin": {"action": "accept"},
-    "summary": {"role": "assistant", "content": {"type": "text", "text": "ok"}, "model": "m"},
-    "roots": {"roots": [{"uri": "file:///a"}, {"uri": "file:///b"}]},
-}
 
 
 @asynccontextmanager
@@ -43,25 +35,6 @@ async def asked(tool: str, **arguments: object) -> AsyncIterator[tuple[str, Answ
     """Give a server's URL and the first ask of one of its tools."""
     async with demo_server() as url:
         yield url, await call(url, tool, arguments)
-
-
-async def sent(url: str, method: str, **params: Any) -> Answer:
-    """Make a request of any method."""
-    return await post(url, message(method, {**params, "_meta": CAPABLE}))
-
-
-@looped
-async def test_discovery_and_lists_are_complete() -> None:
-    """Lists name every offer with the hints for caches; discovery names the one version."""
-    async with demo_server() as url:
-        about = (await sent(url, "server/discover")).result
-        assert about["supportedVersions"] == ["2026-07-28"]
-        assert about["capabilities"].keys() == {"tools", "prompts", "resources"}
-        assert "io.modelcontextprotocol/serverInfo" in about["_meta"]
-        for kind, size in (("tools", 10), ("prompts", 1), ("resources", 2)):
-            listed = (await sent(url, f"{kind}/list")).result
-            assert len(listed[kind]) == size
-            assert (listed["resultType"], listed["ttlMs"]) == ("complete", 0)
 
 
 @looped
@@ -73,64 +46,6 @@ async def test_answers_are_compact_json_with_the_callers_id() -> None:
         told = await post(url, {"jsonrpc": "2.0", "method": "notifications/cancelled"})
         assert (told.status, told.body) == (202, b"")
         assert (await http("GET", url)).status == 405
-
-
-@pytest.mark.parametrize(
-    ("tool", "arguments", "rounds", "text"),
-    [
-        ("add", {"a": 2**64, "b": 1}, (), "18446744073709551617"),
-        ("add", {"a": 1, "b": 0.5}, (), "1.5"),
-        ("deploy", {"env": "production"}, (YES,), "Deployed to production"),
-        ("deploy", {"env": "production"}, (accepted(confirm=False),), "Deployment cancelled"),
-        ("deploy", {"env": "production"}, (DECLINE,), "Deployment cancelled"),
-        ("tag-release", {"tag": "v2"}, (DECLINE,), "Tagging cancelled by the operator"),
-        ("provision", {}, (accepted(name="a", region="b"),), "Provisioned a in b"),
-        ("wipe-cache", {}, (YES, accepted(scope="all")), "Wiped all"),
-        (
-            "release-train",
-            {"version": "2"},
-            (accepted(approve=True), accepted(window="now"), accepted(notes="none")),
-            "Train 2: now, none",
-        ),
-        (
-            "everything",
-            {},
-            (ALL_KINDS,),
-            "confirm accept, signin accept, summary ok, roots file:///a file:///b",
-        ),
-        ("build", {"target": "docs"}, ({},), "Built docs"),
-    ],
-)
-@looped
-async def test_call_asks_its_rounds_and_ends(
-    tool: str, arguments: JsonObject, rounds: tuple[JsonObject, ...], text: str
-) -> None:
-    """Each round asks for the keys that its answers have; the state remembers earlier answers."""
-    async with demo_server() as url:
-        answer = await call(url, tool, arguments)
-        for given in rounds:
-            assert answer.result["resultType"] == "input_required"
-            assert answer.result.get("inputRequests", {}).keys() == given.keys()
-            state = answer.result.get("requestState")
-            more = {} if state is None else {"requestState": state}
-            answer = await call(url, tool, arguments, inputResponses=given, **more)
-        assert answer.text == text
-        assert answer.result["isError"] is (tool == "tag-release")
-
-
-@pytest.mark.parametrize("token", [3, "t-1", None])
-@looped
-async def test_progress_is_streamed_to_the_callers_token(token: int | str | None) -> None:
-    """Without a token the stream has the response alone; a question may come last in it."""
-    async with demo_server() as url:
-        meta = {} if token is None else {"meta": {"progressToken": token}}
-        counted = await call(url, "count", {"to": 2}, **meta)
-        *steps, last = counted.events
-        assert [each["params"]["progressToken"] for each in steps] == [token] * len(steps)
-        assert len(steps) == (0 if token is None else 2)
-        assert last["result"]["content"][0]["text"] == "Counted to 2"
-        late = await call(url, "ask-late", {"steps": 2}, **meta)
-        assert late.events[-1]["result"]["resultType"] == "input_required"
 
 
 @looped

@@ -7,7 +7,6 @@ from pathlib import Path
 from pipes import LINES_SERVER
 
 import pytest
-from processes import peer
 
 pytest_plugins = ["pytester"]
 
@@ -27,25 +26,8 @@ AGENT = f"""
         answers = [json.loads(line) for line in done.stdout.splitlines()]
         return [each["result"]["v"] if "result" in each else "error" for each in answers]
 """
-SDK_CLIENT = f"""
-    import asyncio
-    from mcp import Client, StdioServerParameters, stdio_client
-    from mcp_types import ElicitResult
 
-    SERVER = {[*peer("server", "python"), "--stdio"]!r}
 
-    def deploy(command, env="test", action="accept"):
-        async def answer(context, params):
-            content = {{"confirm": True}} if action == "accept" else None
-            return ElicitResult(action=action, content=content)
-
-        async def main():
-            server = stdio_client(StdioServerParameters(command=command[0], args=command[1:]))
-            async with Client(server, elicitation_callback=answer) as client:
-                return (await client.call_tool("deploy", {{"env": env}})).content[0].text
-
-        return asyncio.run(main())
-"""
 ONE_TEST = """
     import pytest
     from piped import SERVER, ask
@@ -158,30 +140,6 @@ def test_workers_that_share_out_a_module_record_all_of_it(project):
     project.run("--mrtr-mode=none", "--mrtr-fail-on-unplayed", "-n", "0", passed=4)
 
 
-def test_other_answer_is_appended_to_a_conversation(project):
-    """The server is brought to the recorded question, and both answers play afterwards."""
-    project.write("sdk_client.py", SDK_CLIENT)
-    text = """
-        import pytest
-        from sdk_client import SERVER, deploy
-
-        @pytest.mark.mrtr_cassette("c.json", upstream=SERVER)
-        def test_deploy(mrtr_cassette):
-            assert deploy(mrtr_cassette.command) == "Deployed to test"
-    """
-    project.write("test_one.py", text)
-    project.run()
-    declining = text.replace("command)", 'command, action="decline")')
-    project.write("test_one.py", declining.replace("Deployed to test", "Deployment cancelled"))
-    project.run("--mrtr-mode=append")
-
-    interactions = project.cassette("c.json")["interactions"]
-    assert interactions[-1]["branch"]["turn"] == 1
-    project.run("--mrtr-mode=none")
-    project.write("test_one.py", text)
-    project.run("--mrtr-mode=none")
-
-
 def test_client_that_is_left_open_is_told(project):
     """The test fails with the way out, and what was recorded is a cassette when the client ends."""
     project.write(
@@ -216,8 +174,4 @@ def test_client_that_is_left_open_is_told(project):
     (kept,) = map(Path, re.findall(r"becomes (\S+) when it ends", result.stdout.str()))
     cassette = json.loads(kept.read_bytes())
     assert len(cassette["interactions"]) == 1
-
-    (project.path / "cassettes").mkdir(exist_ok=True)
-    shutil.move(kept, project.path / "cassettes/c.json")
-    kept.parent.rmdir()
-    project.run("--mrtr-mode=none", passed=1, errors=1).stdout.fnmatch_lines([told])
+    shutil.rmtree(kept.parent)

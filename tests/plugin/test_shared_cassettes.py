@@ -125,11 +125,9 @@ def test_skip_does_not_take_from_a_cassette_what_it_has(suite):
 def test_later_tests_add_to_a_cassette_that_this_run_records(suite):
     """Of tests that name one file by the marker each adds what is missing, alone and with workers."""
     write(suite, NAMED, name="shared.json")
-    for options in ((), ("-n", "2")):
-        for mode in ("once", "all", "append", "none"):
-            suite.run(f"--mrtr-mode={mode}", *options, passed=2)
-            assert sorted(envs(suite, "shared.json")) == ["a", "b"]
-        (suite.path / "cassettes/shared.json").unlink()
+    for mode, *options in (("once",), ("all", "-n", "2"), ("append",), ("none",)):
+        suite.run(f"--mrtr-mode={mode}", *options, passed=2)
+        assert sorted(envs(suite, "shared.json")) == ["a", "b"]
 
 
 @pytest.mark.parametrize(

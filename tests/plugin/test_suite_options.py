@@ -23,21 +23,6 @@ def test_names_that_differ_in_case_only_are_refused(suite):
     )
 
 
-def test_a_cassette_of_another_test_can_be_named(suite):
-    """A relative name is taken from the folder `cassettes` beside the test file."""
-    suite.write("tests/test_one.py", ONE_TEST)
-    suite.run()
-    text = ONE_TEST.replace("upstream=APPLICATION", '"test_one/test_deploy.json"')
-    suite.write("tests/test_two.py", text.replace("test_deploy(", "test_other("))
-    suite.run("tests/test_two.py")
-    suite.write(
-        "tests/test_two.py",
-        text.replace("deploy(mrtr_cassette.url)", 'deploy(mrtr_cassette.url, "x")'),
-    )
-    suite.run("tests/test_two.py", failed=1).stdout.fnmatch_lines(["miss: arguments-differ*"])
-    assert suite.cassettes() == ["tests/cassettes/test_one/test_deploy.json"]
-
-
 def test_the_ini_moves_all_cassettes_into_one_folder(suite):
     """Test files of one name in two folders have cassettes of their own there too."""
     suite.write("pytest.ini", "[pytest]\nmrtr_cassette_dir = data/tapes\npythonpath = .\n")

@@ -1,11 +1,8 @@
-"""Cassettes that several tests share: what each of them recorded, until the run publishes it.
+"""Cassettes that several tests share: what each of them recorded, until the run publishes it."""
 
-While the tests run, the file stays as it is. What is recorded for it is kept in a folder of the
-run, in parts: one for all tests that name the file by the marker, each of which plays what those
-before it recorded and adds what is missing, and one for each class's or module's fixture in each
-process, as a replay there has all of its calls to play. At the end of the run, when all tests that
-share the file are known not to have failed, the parts become the cassette.
-"""
+# The file stays as it is while the tests run. A folder of the run has what they record, in parts:
+# one for all tests that name the file by the marker, each of which plays what those before it
+# recorded, and one for the fixture of each class or module in each process.
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import mkdtemp
@@ -37,12 +34,7 @@ _FACTS = "facts"
 
 
 class Sharers(NamedTuple):
-    """The tests that have a cassette by their fixtures.
-
-    Attributes:
-        selected: those that this run has, in their order.
-        left_out: those that it found and leaves out.
-    """
+    """The tests that have a cassette by their fixtures: those that run, and those left out."""
 
     selected: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -50,23 +42,16 @@ class Sharers(NamedTuple):
 
 @dataclass(slots=True)
 class _PartFacts:
-    """What is to know of a part.
-
-    Attributes:
-        path: the cassette that it is for.
-        existing: what becomes of the file that stands there.
-        sharers: the tests of this run that share it.
-        ends: how many exchanges had been recorded at the end of each test that recorded any.
-        tests: these tests.
-        played: the numbers of the exchanges that a test had from those that ran before it.
-    """
+    """What is to know of a part."""
 
     path: str
     existing: Existing
     sharers: Sequence[str]
     ends: list[int] = field(default_factory=list)
+    """How many exchanges had been recorded at the end of each of `tests`."""
     tests: list[str] = field(default_factory=list)
     played: dict[str, list[int]] = field(default_factory=dict)
+    """The numbers of the exchanges that a test had from those that ran before it."""
 
     @property
     def users(self) -> list[str]:
@@ -85,25 +70,12 @@ class _PartFacts:
 
 
 class Share:
-    """What one use of a shared cassette records.
-
-    Attributes:
-        place: where it records.
-        base: what it adds to, or None.
-    """
+    """What one use of a shared cassette records, at a `place`, and the `base` that it adds to."""
 
     def __init__(
         self, folder: Path, path: Path, existing: Existing, sharers: Sequence[str], test: str | None
     ) -> None:
-        """Make a place for it.
-
-        Args:
-            folder: that of the run.
-            path: the cassette.
-            existing: what becomes of the file that stands there.
-            sharers: the tests of this run that share it.
-            test: the only test of this use; None where its class or module has more.
-        """
+        """Make a place in the folder of the run, for one test or those of a class or module."""
         own = folder / hashlib.sha256(bytes(path)).hexdigest()[:16]
         own.mkdir(parents=True, exist_ok=True)
         self.place = Path(mkdtemp(dir=own, prefix="use-")) / path.name
@@ -120,23 +92,18 @@ class Share:
             self.place.write_bytes(self.base.read_bytes())
 
     def test_ended(self, test: str, exchanges: int) -> None:
-        """Take note that a test is over, and of how many exchanges have been recorded by then."""
+        """Note how many exchanges had been recorded at the end of a test."""
         if exchanges > max(self._facts.ends, default=0):
             self._facts.ends.append(exchanges)
             self._facts.tests.append(test)
 
     def test_ended_with(self, test: str, recorded: Cassette | None) -> None:
-        """Do the same by the cassette that there would be by then."""
+        """Note the same by the cassette that there would be by then."""
         if recorded is not None:
             self.test_ended(test, _highest(recorded) - self._before)
 
     def keep(self, recorded: Path, played: Iterable[RecordedInteraction]) -> None:
-        """Keep what was recorded, if anything was, for the end of the run.
-
-        Args:
-            recorded: the recording, which is moved.
-            played: what the test had from what it added to.
-        """
+        """Move what was recorded, if anything was, to where the end of the run finds it."""
         if not recorded.exists():
             return
         if self._test is not None:
@@ -163,13 +130,7 @@ def check_complete(path: Path, sharers: Sharers) -> None:
 
 
 class Published(NamedTuple):
-    """What became of what a run recorded for a shared cassette.
-
-    Attributes:
-        outcome: as the run's summary counts it.
-        problem: why the run fails for it, or None.
-        warning: why nothing was published, where the run does not fail for it; or None.
-    """
+    """What became of a shared cassette: why the run fails for it, or warns of it."""
 
     outcome: str
     problem: str | None = None
@@ -179,11 +140,9 @@ class Published(NamedTuple):
 def publish_shared(
     folder: Path, outcomes: Mapping[str, TestOutcome], narrowed: str | None, terms: Terms
 ) -> list[Published]:
-    """Publish what the tests of a run recorded for cassettes that they share.
+    """Publish what the tests of a run recorded for cassettes that they share; the folder goes.
 
     Args:
-        folder: that of the run; it goes.
-        outcomes: those of all tests that ran.
         narrowed: why the run may not have all tests, or None.
     """
     published = []
@@ -206,12 +165,9 @@ def _publish(
     path, existing = Path(facts[0].path), facts[0].existing
     sharers = list(dict.fromkeys(test for each in facts for test in each.sharers))
     tests = list(dict.fromkeys([*sharers, *sorted(test for each in facts for test in each.users)]))
-    objection = objection_to(tests, outcomes)
-    if objection is not None:
-        return Published(
-            f"discarded ({objection.reason})",
-            warning=f"{path} was not written: {objection.test} shares it, and {objection.what}",
-        )
+    for test, reason, what in _objections(tests, outcomes):
+        warning = f"{path} was not written: {test} shares it, and {what}"
+        return Published(f"discarded ({reason})", warning=warning)
     order = {test: place for place, test in enumerate(tests)}
     try:
         parts = [
@@ -230,27 +186,16 @@ def _publish(
     return Published("recorded" if earlier is None else "added to")
 
 
-class Objection(NamedTuple):
-    """A test for which nothing is published, and why: as it is counted, and as it is said."""
-
-    test: str
-    reason: str
-    what: str
-
-
-def objection_to(tests: Iterable[str], outcomes: Mapping[str, TestOutcome]) -> Objection | None:
-    """Return what speaks against publishing what tests have recorded together, or None.
-
-    A skip is no failure, and an expected failure neither; a test that the run did not get to has
-    not recorded its part.
-    """
+def _objections(
+    tests: Iterable[str], outcomes: Mapping[str, TestOutcome]
+) -> Iterator[tuple[str, str, str]]:
+    """Tell which tests speak against publishing: a skip and an expected failure do not."""
     for test in tests:
         if outcomes.get(test) == "failed":
-            return Objection(test, "test failed", "it failed")
+            yield test, "test failed", "it failed"
     for test in tests:
         if test not in outcomes:
-            return Objection(test, "test did not run", "it did not run")
-    return None
+            yield test, "test did not run", "it did not run"
 
 
 def _not_whole(tests: Iterable[str], outcomes: Mapping[str, TestOutcome]) -> str | None:
