@@ -22,9 +22,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 32_429,
+    "lines of the package": 32_304,
     "modules of the package": 128,
-    "lines of tests": 49_392,
+    "lines of tests": 48_954,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
