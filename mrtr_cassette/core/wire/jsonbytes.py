@@ -307,7 +307,7 @@ def replace_members(raw: bytes, at: MemberPath, members: Mapping[str, bytes | No
     for span in find_spans(raw, [at]).get(at, []):
         if raw[span.start : span.start + 1] != b"{":
             raise NotJsonError("no object")
-        replacements += _replacements_in(list(_members_of(raw, span)), span, members)
+        replacements += _replacements_in(list(_parts_of(raw, span)), span, members)
     return splice(raw, replacements)
 
 
@@ -345,27 +345,21 @@ def _replacements_in(
 
 def item_spans(raw: bytes, of: Span) -> list[Span]:
     """Return the spans of the items of the array at a span, in order."""
+    return [item.value for item in _parts_of(raw, of)]
+
+
+def _parts_of(raw: bytes, of: Span) -> Iterator[_Member]:
+    """Yield the members of the object, or the items of the array, at a span."""
     text = raw.decode("latin-1")
+    is_object = text[of.start] == "{"
     index = _skip_space(text, of.start + 1)
-    spans = []
-    while text[index] != "]":
+    while text[index] not in "}]":
+        start, name = index, ""
+        if is_object:
+            name, index = _scan_value(text, index)
+            index = _skip_space(text, _skip_space(text, index) + 1)
         end = _scan_value(text, index)[1]
-        spans.append(Span(index, end))
+        yield _Member(name, start, Span(index, end))
         index = _skip_space(text, end)
-        if text[index] == ",":
-            index = _skip_space(text, index + 1)
-    return spans
-
-
-def _members_of(raw: bytes, of: Span) -> Iterator[_Member]:
-    text = raw.decode("latin-1")
-    index = _skip_space(text, of.start + 1)
-    while text[index] != "}":
-        start = index
-        name, index = _scan_value(text, index)
-        value = _skip_space(text, _skip_space(text, index) + 1)
-        index = _scan_value(text, value)[1]
-        yield _Member(name, start, Span(value, index))
-        index = _skip_space(text, index)
         if text[index] == ",":
             index = _skip_space(text, index + 1)

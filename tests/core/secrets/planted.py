@@ -261,7 +261,8 @@ SHAPES: tuple[tuple[str, str], ...] = (
 
 def _rows_of(name: str) -> list[list[str]]:
     """Read the rows that have no shape in them, which are kept as lines of a file."""
-    lines = (DATA / "secrets" / name).read_text(encoding="utf-8").splitlines()
+    text = (DATA / "secrets" / name).read_text(encoding="utf-8")
+    lines = text.replace("{GITHUB}", GITHUB).replace("{JWT}", JWT).splitlines()
     return [line.split("\t") for line in lines if not line.startswith("#")]
 
 
@@ -473,44 +474,10 @@ PLANTED: tuple[Planted, ...] = (
     _blob("blob of a key file", Place.RESULT, armoured("PRIVATE"), "private-key"),
     _blob("blob with a mark", Place.RESULT, "\ufeffpassword=made-up\n", "password"),
     _blob("data", Place.RESULT, f"the key is {GITHUB}", "github", member="data"),
-    Planted("secret as a key", Place.ARGUMENTS, json.dumps({GITHUB: 1}), GITHUB, "github"),
-    Planted(
-        "keys that hold secrets",
-        Place.RESULT,
-        json.dumps({f"user {GITHUB}": {GITHUB: [{GITHUB: "a"}]}}),
-        GITHUB,
-        "github",
-    ),
     Planted(
         "escaped key",
         Place.RESULT,
         json.dumps({GITHUB: 1}).replace("_", "\\u005F"),
-        GITHUB,
-        "github",
-    ),
-    Planted(
-        "key in nested JSON", Place.ARGUMENTS, json.dumps(json.dumps({GITHUB: 1})), GITHUB, "github"
-    ),
-    Planted(
-        "key of an ask",
-        Place.MESSAGE,
-        json.dumps(
-            {
-                "jsonrpc": "2.0",
-                "id": 1,
-                "result": {
-                    "resultType": "input_required",
-                    "inputRequests": {GITHUB: {"method": "roots/list"}},
-                },
-            }
-        ),
-        GITHUB,
-        "github",
-    ),
-    Planted(
-        "id of an ask",
-        Place.MESSAGE,
-        json.dumps({"id": 1, "result": {"inputRequests": [{"id": GITHUB, "type": "elicitation"}]}}),
         GITHUB,
         "github",
     ),
@@ -531,20 +498,6 @@ PLANTED: tuple[Planted, ...] = (
         "anthropic",
     ),
     Planted(
-        "after a line's end",
-        Place.RESULT,
-        json.dumps(f"one\n{GITHUB}"),
-        GITHUB,
-        "github",
-    ),
-    Planted(
-        "shape in nested JSON",
-        Place.EVENT,
-        json.dumps(json.dumps([{"text": f"a\n{GITHUB}"}])),
-        GITHUB,
-        "github",
-    ),
-    Planted(
         "key file in nested JSON",
         Place.ARGUMENTS,
         json.dumps(json.dumps({"file": armoured("PRIVATE")})),
@@ -558,8 +511,6 @@ PLANTED: tuple[Planted, ...] = (
         "made-up",
         "secret",
     ),
-    Planted("form with a shape", Place.FORM, f"a={GITHUB}&b=c", GITHUB, "github"),
-    Planted("assertion in a form", Place.FORM, f"assertion={JWT}", JWT, "jwt"),
     Planted(
         "key file in a form",
         Place.FORM,
@@ -567,11 +518,9 @@ PLANTED: tuple[Planted, ...] = (
         armoured("PRIVATE"),
         "private-key",
     ),
-    Planted("text", Place.TEXT, f"<p>your key is {GITHUB}</p>", GITHUB, "github"),
     Planted(
         "settings", Place.TEXT, "HOST=example.com\nDB_PASSWORD=made-up\n", "made-up", "password"
     ),
-    Planted("shape in a query", Place.TARGET, f"/mcp?k={GITHUB}&z=1", GITHUB, "github"),
     Planted(
         "escaped shape in a query",
         Place.TARGET,
@@ -593,7 +542,6 @@ PLANTED: tuple[Planted, ...] = (
         _base64('{"region":"eu","apiKey":"made-up"}'),
         "api-key",
     ),
-    Planted("shape in a header", Place.HEADER, GITHUB, GITHUB, "github"),
     Planted(
         "encoded header",
         Place.HEADER,
@@ -626,7 +574,8 @@ def _text(name: str, text: str) -> Planted:
 def _from_file() -> list[Planted]:
     """Read the look-alikes that are kept as lines of a file."""
     rows = []
-    lines = (DATA / "secrets" / "look-alikes.txt").read_text(encoding="utf-8").splitlines()
+    text = (DATA / "secrets" / "look-alikes.txt").read_text(encoding="utf-8")
+    lines = text.replace("{GITHUB}", GITHUB).replace("{JWT}", JWT).splitlines()
     for number, line in enumerate(lines, start=1):
         place, _, raw = line.partition(" ")
         if raw and place != "#":
@@ -644,24 +593,9 @@ LOOK_ALIKES: tuple[Planted, ...] = (
     _text("public SSH key", f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5{fill(40)} nobody@example.com"),
     _text("Twilio-like without its name", "SK" + digits(32)),
     Planted(
-        "ids and tokens",
-        Place.MESSAGE,
-        '{"jsonrpc":"2.0","id":"SHAPE","method":"tools/call","params":{"_meta":{"progressToken":'
-        '"SHAPE","io.modelcontextprotocol/subscriptionId":"SHAPE"},"requestState":"SHAPE"}}'.replace(
-            "SHAPE", GITHUB
-        ),
-    ),
-    Planted(
         "id after accents",
         Place.MESSAGE,
         '\ufeff {"é🔑":"é","id":"SHAPE","jsonrpc":"2.0","result":{"requestState":"SHAPE"}}'.replace(
-            "SHAPE", JWT
-        ),
-    ),
-    Planted(
-        "progress",
-        Place.MESSAGE,
-        '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"SHAPE"}}'.replace(
             "SHAPE", JWT
         ),
     ),
