@@ -87,14 +87,6 @@ def test_one_of_many_texts_is_found_within_base64(text: str, before: bytes, afte
     assert SHOWN.encode() in texts.seal(b64encode(before + b"later-" + text.encode() + after))
 
 
-def test_very_long_text_is_not_looked_for_within_base64() -> None:
-    """What its forms would cost is bounded."""
-    text = "x" * 5000
-
-    assert len(KnownText(text, SHOWN).spellings) == 1
-    assert known(text).seal(text.encode()) == SHOWN.encode()
-
-
 def test_escape_that_stands_for_nothing_stays() -> None:
     """References to characters that no text can have hide nothing and raise nothing."""
     assert known(ODD).seal(f"&#1; &#xD800; &#0; &#9999999; {html.escape(ODD)}".encode()) == (
@@ -121,14 +113,6 @@ def test_texts_are_told_in_the_order_in_which_they_came() -> None:
     assert "word" in texts
     assert texts.seal(b"word") == b"word"
     assert KnownText("first-text", SHOWN).seal(b"the first-text") == b"the <token:1>"
-
-
-def test_texts_without_a_long_run_are_forgotten_too() -> None:
-    """What is looked for one by one is no longer looked for when it is forgotten."""
-    texts = known(*(f'"{number}"{number}"{number}"' for number in range(30)), most=20)
-
-    assert texts.seal(b'"1"1"1"') == b'"1"1"1"'
-    assert texts.seal(b'"29"29"29"') == SHOWN.encode()
 
 
 def test_texts_are_replaced_in_text_as_in_bytes() -> None:

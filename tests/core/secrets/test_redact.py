@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -22,7 +21,7 @@ from core.secrets.planted import (
     fill,
     message_of,
 )
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from patience import seconds
 
@@ -128,65 +127,43 @@ def same_shape(before: Any, after: Any) -> bool:
 # The planted secrets and the look-alikes
 
 
+def redact_again(row: Planted, redacted: bytes) -> bytes:
+    """Redact what a row has become."""
+    match row.place:
+        case Place.TARGET:
+            return REDACTOR.target(redacted.decode()).encode()
+        case Place.HEADER:
+            return REDACTOR.header("x-other", redacted.decode()).encode()
+        case _:
+            return REDACTOR.body(redacted, content_type_of(row))
+
+
 @pytest.mark.parametrize("row", PLANTED, ids=str)
-def test_planted_secret_is_replaced(row: Planted) -> None:
-    """A secret is found in its place by its rule, with all escapes undone, and nothing else is."""
+def test_planted_secret_is_replaced_and_nothing_else(row: Planted) -> None:
+    """A secret is found in its place by its rule, escapes undone; all around it stays, as JSON."""
     asked: list[tuple[str, str]] = []
 
     def remember(rule: str, secret: str) -> str:
         asked.append((rule, secret))
-        return "T"
+        return "0" * 12
 
-    redacted = redact(row, Redactor(RedactionRules(), remember)).decode()
+    raw, redacted = raw_of(row), redact(row, Redactor(RedactionRules(), remember))
 
     assert set(asked) == {(row.rule, row.secret)}
-    assert f"{row.rule}:T" in redacted
-    assert not any(row.secret in text for text in spellings(redacted) if row.secret)
-
-
-@pytest.mark.parametrize(
-    "row", [row for row in PLANTED if "encoded header" not in row.name], ids=str
-)
-def test_nothing_but_the_planted_secret_changes(row: Planted) -> None:
-    """What stands before and after the secrets stays byte for byte."""
-    parts = re.split(rb"(?:<|%3C)[a-z0-9-]+:[0-9a-f]{12}(?:>|%3E)", redact(row))
-    first, last = parts[0], parts[-1]
-    if row.secret is not None and f'"{row.secret}"' not in row.raw and row.secret.isdigit():
+    assert not any(row.secret in text for text in spellings(redacted.decode()) if row.secret)
+    assert redact_again(row, redacted) == redacted
+    first, *_, last = re.split(rb"(?:<|%3C)[a-z0-9-]+:0{12}(?:>|%3E)", redacted)
+    if row.rule.endswith("-number"):
         # A number's placeholder comes with quotes of its own.
         first, last = re.sub(rb'\\*"\Z', b"", first), re.sub(rb'\A\\*"', b"", last)
-
-    assert raw_of(row).startswith(first)
-    assert raw_of(row).endswith(last)
-
-
-@pytest.mark.parametrize(
-    "row", [row for row in PLANTED if row.place not in (Place.TARGET, Place.HEADER)], ids=str
-)
-def test_planted_message_keeps_its_shape(row: Planted) -> None:
-    """A message stays JSON of the same shape, and an event stream keeps its lines."""
-    raw, redacted = message_of(row), redact(row)
-
-    assert len(raw.splitlines()) == len(redacted.splitlines()) or row.place is Place.TEXT
+    if "encoded header" not in row.name:
+        assert (raw.startswith(first), raw.endswith(last)) == (True, True)
     try:
         before = json.loads(raw.partition(b"data: ")[2] if row.place is Place.EVENT else raw)
     except ValueError:
         return
     after = json.loads(redacted.partition(b"data: ")[2] if row.place is Place.EVENT else redacted)
     assert same_shape(before, after)
-
-
-@pytest.mark.parametrize("row", [*PLANTED, *LOOK_ALIKES], ids=str)
-def test_redacting_again_changes_nothing(row: Planted) -> None:
-    """A placeholder is no secret, whatever it stands in and under."""
-    once = redact(row)
-
-    assert redact(Planted(row.name, row.place, row.raw), REDACTOR) == once
-    if row.place is Place.TARGET:
-        assert REDACTOR.target(once.decode()).encode() == once
-    elif row.place is Place.HEADER:
-        assert REDACTOR.header("x-other", once.decode()).encode() == once
-    else:
-        assert REDACTOR.body(once, content_type_of(row)) == once
 
 
 @pytest.mark.parametrize("row", LOOK_ALIKES, ids=str)
@@ -340,16 +317,6 @@ def test_bytes_that_are_no_text_are_searched(content_type: str) -> None:
     assert redacted in [raw % spelled.encode() for spelled in (new, quote(new, safe=":"))]
 
 
-def test_text_in_another_encoding_is_searched() -> None:
-    """Bytes that aren't UTF-8 stay, and secrets among them don't."""
-    raw = b"caf\xe9 %s \xff" % GITHUB.encode()
-
-    assert (
-        REDACTOR.body(raw, "text/plain")
-        == b"caf\xe9 %s \xff" % placeholder("github", GITHUB).encode()
-    )
-
-
 @pytest.mark.parametrize(
     ("name", "value", "redacted"),
     [
@@ -379,18 +346,6 @@ def test_target_stays_a_target() -> None:
         f"/a/%3Cgithub:{token('', GITHUB)}%3E?api_key=%3Capi-key:{token('', 'x')}%3E&y=%20"
         f"&access_token=%3Ctoken:{token('', 'a<b')}%3E#password=%3Cpassword:{token('', 'z')}%3E"
     )
-
-
-def test_hostile_escapes_come_to_an_end() -> None:
-    """Escapes of escapes are undone to some depth, in good time."""
-    for raw in (
-        "%25" * 20_000 + "password%3Dx",
-        "/?a=" + "%2525" * 20_000,
-        "\\" * 50_000 + '"password="x"',
-    ):
-        REDACTOR.target(raw)
-        REDACTOR.body(json.dumps([raw]).encode(), JSON)
-        REDACTOR.body(raw.encode(), FORM)
 
 
 @pytest.mark.parametrize(
@@ -580,6 +535,7 @@ spellers: st.SearchStrategy[Callable[[Any], bytes]] = st.sampled_from(
 )
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(names, trees(secrets_in_text()), min_size=1, max_size=3), spellers)
 def test_no_shape_survives(value: Any, spell: Callable[[Any], bytes]) -> None:
     """Wherever a secret with a shape stands in JSON, it is gone, and the JSON has its shape."""
@@ -776,25 +732,6 @@ def test_request_is_redacted_in_all_its_parts() -> None:
         f"/a?api_key={in_url}",
         (("Content-Type", FORM), ("Mcp-Param-Api-Key", new)),
         f"api_key={in_url}".encode(),
-    )
-
-
-def test_urls_that_follow_one_another_are_redacted_at_once() -> None:
-    """A URL within a parameter has parameters of its own, however many URLs there are."""
-    url = "https://app.example.com/device?device_code=made-up1&client_id=ab"
-    redactor = Redactor(RedactionRules(), lambda _rule, _secret: "T")
-
-    assert b"made-up1" not in redactor.body((url * 300).encode(), "text/plain")
-
-
-def test_head_of_a_request_is_redacted_without_its_body() -> None:
-    """A head without secrets is the same request, and the body is left to others."""
-    headers = (("Content-Type", FORM), ("Mcp-Param-Api-Key", "x"))
-    plain = Request("POST", "/a?b=x", headers[:1], b"api_key=x")
-
-    assert REDACTOR.head(plain) is plain
-    assert REDACTOR.head(replace(plain, headers=headers)) == replace(
-        plain, headers=(headers[0], ("Mcp-Param-Api-Key", placeholder("api-key", "x")))
     )
 
 
