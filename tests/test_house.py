@@ -22,9 +22,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 32_304,
+    "lines of the package": 32_298,
     "modules of the package": 128,
-    "lines of tests": 48_954,
+    "lines of tests": 48_770,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
