@@ -7,16 +7,15 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from mrtr_cassette import __version__
 from mrtr_cassette.core.cassette.dump import dump_pieces
-from mrtr_cassette.core.cassette.journal import JournalContent, JournalHeader
+from mrtr_cassette.core.cassette.journal import JournalContent, JournalHeader, decode_journal
 from mrtr_cassette.core.cassette.load import AcceptedEdit, accept_edit, load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.record.assembly import assemble, head_of
@@ -305,9 +304,9 @@ def merge_files(
     in_the_way = CassetteError(output, "the cassette exists", hint="use <<replace>> to replace it")
     if exists(output) and not replaces:
         raise in_the_way
-    with without_collection(), ExitStack() as stack:
+    with without_collection():
         notes: list[str] = []
-        sources = list(_sources(dict.fromkeys(paths), notes, stack))
+        sources = list(_sources(dict.fromkeys(paths), notes))
         whole = merged(sources)
         if not whole.exchanges:
             raise CassetteError(paths[0], "no file has a whole exchange")
@@ -323,47 +322,28 @@ def merge_files(
         return Merge(len(written), len(whole.recorders), (*notes, *whole.notes))
 
 
-def _sources(places: Iterable[Location], notes: list[str], stack: ExitStack) -> Iterator[Source]:
+def _sources(places: Iterable[Location], notes: list[str]) -> Iterator[Source]:
     """Yield what the files have, recorder by recorder; say what to know of them."""
     for place in places:
-        path = _on_disk(place, stack)
-        if not _is_journal(path):
-            yield from _of_cassette(path, str(place))
+        data = read_file(place)
+        if not data.startswith(_JOURNAL_MARK):
+            yield from _of_cassette(data, str(place))
             continue
-        journal = read_journal(path, place)
-        header = journal.header
+        header, exchanges, lost = decode_journal(data, str(place))
         if header.existing == "append":
             raise CassetteError(
                 place,
                 "it adds to a cassette, whose request states it repeats",
                 hint="publish it with: mrtr-cassette recover CASSETTE, and merge that",
             )
-        if is_locked(path):
+        if isinstance(place, Path) and is_locked(place):
             notes.append(f"{place}: its recorder is still at work; what came so far is merged")
-        if journal.lost is not None:
-            notes.append(f"{place}: {journal.lost}")
-        yield Source(str(place), header, journal.exchanges, namespace=header.recorder or "")
+        if lost is not None:
+            notes.append(f"{place}: {lost}")
+        yield Source(str(place), header, exchanges, namespace=header.recorder or "")
 
 
-def _on_disk(place: Location, stack: ExitStack) -> Path:
-    if isinstance(place, Path):
-        return place
-    data = read_file(place)
-    path = Path(stack.enter_context(TemporaryDirectory(prefix="mrtr-cassette-"))) / place.name
-    path.write_bytes(data)
-    return path
-
-
-def _is_journal(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_JOURNAL_MARK)) == _JOURNAL_MARK
-    except OSError:
-        return False  # reading it as a cassette says what is wrong
-
-
-def _of_cassette(path: Path, name: str) -> Iterator[Source]:
-    data = read_file(path)
+def _of_cassette(data: bytes, name: str) -> Iterator[Source]:
     cassette = load(data, name)
     digest = hashlib.sha256(data).hexdigest()
     clocks = {recorder.id: recorder.wall_ms for recorder in cassette.recorders}

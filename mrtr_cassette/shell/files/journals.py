@@ -141,8 +141,8 @@ def unpublished(cassette: Location) -> str | None:
     )
 
 
-def read_journal(path: Path, place: Location | None = None) -> JournalContent:
-    """Read a journal whole, which was fetched from `place` if that is given.
+def read_journal(path: Path) -> JournalContent:
+    """Read a journal whole.
 
     Raises:
         CassetteError: there is no journal, or its first line is not one of ours.
@@ -151,4 +151,4 @@ def read_journal(path: Path, place: Location | None = None) -> JournalContent:
         data = path.read_bytes()
     except OSError as error:
         raise CassetteError(path, reason_of(error)) from None
-    return decode_journal(data, str(place or path))
+    return decode_journal(data, str(path))
