@@ -37,7 +37,7 @@ from mrtr_cassette.core.wire.http import End, Request
 
 CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
-FIRST_AT, SECOND_AT = "2026-08-01T00:00:00+00:00", "2026-08-01T00:00:01+00:00"
+FIRST_AT = "2026-08-01T00:00:00+00:00"
 
 
 def states(interaction: InteractionModel) -> list[Any]:
@@ -93,36 +93,28 @@ def test_second_answer_to_an_ask_is_a_branch() -> None:
     assert states(second)[2].endswith(":2:2")
 
 
-def test_orphan_has_the_surrogate_of_turn_zero() -> None:
-    """A state that no recorded ask issued has a surrogate of its own."""
-    (orphan,) = cassette_of((retry(CALL, {"a": YES}, state="unknown"), refusal(CALL))).interactions
+@pytest.mark.parametrize(
+    ("again", "state", "shown"),
+    [
+        pytest.param(CALL, STATE + "x", "{issued}x", id="with something added"),
+        pytest.param(tool("deploy", env="test"), STATE, "{issued}", id="other arguments"),
+        pytest.param(tool("other"), STATE, "{issued}", id="another call"),
+        pytest.param(CALL, "unknown", "{call}:2:0", id="a state that no recorded ask issued"),
+    ],
+)
+def test_retry_with_a_wrong_state_shows_it_by_what_it_has(
+    again: bytes, state: str, shown: str
+) -> None:
+    """One raw state has one surrogate, whoever carries it; an unknown one has that of turn zero."""
+    cassette = cassette_of(
+        (CALL, asks("a", state=STATE)), (retry(again, {"a": YES}, state=state), refusal(again))
+    )
+    issued = states(cassette.interactions[0])[0]
+    orphan = cassette.interactions[1]
 
     assert orphan.orphan is True
-    assert orphan.request.body["params"]["requestState"].endswith(":1:0")
-
-
-def test_state_with_something_added_has_the_surrogate_with_it() -> None:
-    """What a client added to a state stands behind the surrogate, as it will on replay."""
-    cassette = cassette_of(
-        (CALL, asks("a", state=STATE)),
-        (retry(CALL, {"a": YES}, state=STATE + "x"), refusal(CALL)),
-    )
-    issued = states(cassette.interactions[0])[0]
-
-    assert cassette.interactions[1].request.body["params"]["requestState"] == issued + "x"
-
-
-@pytest.mark.parametrize("other", [tool("deploy", env="test"), tool("other")])
-def test_state_of_another_call_keeps_that_calls_surrogate(other: bytes) -> None:
-    """One raw state has one surrogate, also where another call carries it and is refused."""
-    cassette = cassette_of(
-        (CALL, asks("a", state=STATE)),
-        (retry(other, {"a": YES}, state=STATE), refusal(other)),
-    )
-    issued = states(cassette.interactions[0])[0]
-
-    assert cassette.interactions[1].orphan is True
-    assert cassette.interactions[1].request.body["params"]["requestState"] == issued
+    expected = shown.format(issued=issued, call=issued.removesuffix(":1:1"))
+    assert orphan.request.body["params"]["requestState"] == expected
 
 
 def test_timings_of_a_stream_are_kept() -> None:
