@@ -259,6 +259,15 @@ class Requests:
         """Whether nothing that still comes is of interest."""
         return self._is_over
 
+    @property
+    def unanswered(self) -> LiveAsk | None:
+        """The ask that needs an answer from elsewhere."""
+        return None
+
+    def answer(self, answer: Answered) -> Observation | None:  # noqa: ARG002
+        """Answer it; return the request that posts the answer to a pushed request."""
+        return None
+
     def next(self) -> Observation | None:
         """Return the next request to send, to be shown its response; None where there is none."""
         return None if self.is_over else self._session.request(self.request, self)
@@ -489,11 +498,17 @@ class Conversation(Requests):
         ask = LiveAsk(self._asked, exchange, self.request_state)
         self._replied(ask, self._script.answer(ask))
 
+    @property
+    def unanswered(self) -> LiveAsk | None:
+        """The ask that the script had no answer to."""
+        return self.standing.ask if isinstance(self.standing, NeedsAnswers) else None
+
     def answer(self, answer: Answered) -> Observation | None:
-        """Answer what the script had no answer to."""
-        if not isinstance(self.standing, NeedsAnswers):
+        """Answer it, unless the server has not waited for that."""
+        ask = self.unanswered
+        if ask is None:
             return None
-        ask, self.standing = self.standing.ask, None
+        self.standing = None
         return self._replied(ask, answer)
 
     def _replied(

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 
 from mrtr_cassette.core.drive.conversation import (
     Answered,
-    Conversation,
     LiveAsk,
-    NeedsAnswers,
     Requests,
     resumption,
 )
@@ -67,8 +65,7 @@ class LiveServer:
         while (observation := steps.next()) is not None:
             await self._exchange(observation, steps, supply)
             steps.responded(observation)
-            ask = _needed(steps)
-            if supply is not None and ask is not None and isinstance(steps, Conversation):
+            if supply is not None and (ask := steps.unanswered) is not None:
                 answer = await supply(ask)
                 if answer is not None:
                     steps.answer(answer)
@@ -177,13 +174,8 @@ class LiveServer:
 
     async def _supplied(self) -> Observation | None:
         for each in self._under_way:
-            conversation, ask = each.steps, _needed(each.steps)
-            if ask is not None and isinstance(conversation, Conversation) and each.supply:
+            ask = each.steps.unanswered
+            if ask is not None and each.supply:
                 answer = await each.supply(ask)
-                return None if answer is None else conversation.answer(answer)
+                return None if answer is None else each.steps.answer(answer)
         return None
-
-
-def _needed(steps: Requests) -> LiveAsk | None:
-    standing = steps.standing if isinstance(steps, Conversation) else None
-    return standing.ask if isinstance(standing, NeedsAnswers) else None

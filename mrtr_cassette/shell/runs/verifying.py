@@ -201,16 +201,13 @@ class _Run:
                 repeated.has_begun(await server.listen(repeated.conversation))
                 self._listening.append(repeated)
                 return None
-            return await self._followed(server, repeated)
+            await server.follow(repeated.conversation)
+            verified = self.verifier.ended(repeated)
+            if self.options.learn is not None and self.verifier.only_reads(each):
+                return await self._learned(server, verified)
+            return verified  # noqa: TRY300
         except (UpstreamError, BodyTooLargeError, CassetteError) as error:
             return self.verifier.failed(each, str(error))
-
-    async def _followed(self, server: LiveServer, repeated: Repeated) -> VerifiedInteraction:
-        await server.follow(repeated.conversation)
-        verified = self.verifier.ended(repeated)
-        if self.options.learn is not None and self.verifier.only_reads(repeated.planned):
-            return await self._learned(server, verified)
-        return verified
 
     async def _learned(self, server: LiveServer, first: VerifiedInteraction) -> VerifiedInteraction:
         again = self.verifier.begin(first.planned)
@@ -260,60 +257,37 @@ async def update_cassette(
             f"{path} was recorded over another transport than that of the live server",
             hint="verify it over that one, or record it again",
         )
-    updating = _Updating(held.verification)
-    is_written = False
+    verification = held.verification
+    verified = {each.number: each for each in verification.interactions}
+    left: dict[int, list[Proposal]] = {}
+    taken: list[Proposal] = []
     # Each time a conversation gets at least one turn further.
     for _ in range(max((len(each.exchanges) for each in held.cassette.interactions), default=0)):
-        chosen = updating.choose(held, choose)
+        proposed = proposals(held.cassette, held.verification.interactions)
+        chosen = list(choose(proposed)) if proposed else []
+        for each in held.verification.interactions:
+            if each.verdict != "skipped":
+                own = [proposal for proposal in proposed if proposal.number == each.number]
+                verified[each.number] = each
+                left[each.number] = [proposal for proposal in own if proposal not in chosen]
         if chosen:
             _write(held, path, chosen)
-            is_written = True
+            taken += chosen
         unfollowed = {str(each.number) for each in chosen if each.goes_on}
         if not unfollowed:
             break
         held = await hold(path, upstream, replace(options, only=sorted(unfollowed)))
-    return updating.update(path if is_written else None)
+    remaining = tuple(proposal for number in sorted(left) for proposal in left[number])
+    refused = {proposal.number for proposal in remaining if proposal.counting}
+    verification = replace(
+        verification,
+        interactions=tuple(verified[number] for number in sorted(verified)),
+        accepted=frozenset(proposal.number for proposal in taken) - refused,
+    )
+    return Update(verification, tuple(taken), remaining, path if taken else None)
 
 
 def _write(held: Held, path: Location, chosen: Sequence[Proposal]) -> None:
     if read_file(path) != held.data:
         raise CassetteError(path, "it was changed meanwhile", hint="verify it once more")
     publish(path, [accepted(held.data, held.cassette, chosen)], replace=True)
-
-
-class _Updating:
-    """What has come of updating so far."""
-
-    def __init__(self, verification: Verification) -> None:
-        self._verification = verification
-        self._interactions = {each.number: each for each in verification.interactions}
-        self._left: dict[int, list[Proposal]] = {}
-        self._taken: list[Proposal] = []
-
-    def choose(self, held: Held, choose: Choose) -> list[Proposal]:
-        """Take the verdicts on what was repeated, and return what is accepted of it."""
-        repeated = {
-            each.number for each in held.verification.interactions if each.verdict != "skipped"
-        }
-        self._interactions |= {
-            each.number: each for each in held.verification.interactions if each.number in repeated
-        }
-        proposed = proposals(held.cassette, held.verification.interactions)
-        chosen = list(choose(proposed)) if proposed else []
-        self._taken += chosen
-        self._left |= {
-            number: [each for each in proposed if each.number == number and each not in chosen]
-            for number in repeated
-        }
-        return chosen
-
-    def update(self, written: Location | None) -> Update:
-        """Return what came of it in the end."""
-        interactions = tuple(self._interactions[number] for number in sorted(self._interactions))
-        left = tuple(each for number in sorted(self._left) for each in self._left[number])
-        unaccepted = {each.number for each in left if each.counting}
-        accepted_numbers = frozenset(each.number for each in self._taken) - unaccepted
-        verification = replace(
-            self._verification, interactions=interactions, accepted=accepted_numbers
-        )
-        return Update(verification, tuple(self._taken), left, written)
