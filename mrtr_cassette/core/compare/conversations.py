@@ -21,7 +21,6 @@ from mrtr_cassette.core.compare.responses import (
     response_changes,
 )
 from mrtr_cassette.core.compare.values import (
-    ABSENT,
     Change,
     Pair,
     Verdict,
@@ -44,6 +43,7 @@ from mrtr_cassette.core.wire.http import (
     SESSION_HEADER,
 )
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
+from mrtr_cassette.core.wire.pointers import ABSENT
 
 Mark = Literal["=", "~", "-", "+"]
 """Both have it and it is the same, both have it and it differs, only the first, only the second."""

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import PushedTurn, RecordedExchange
 from mrtr_cassette.core.compare.values import (
-    ABSENT,
     ANY,
     Change,
     Pair,
@@ -32,7 +31,7 @@ from mrtr_cassette.core.wire.http import (
     kept_response_headers,
 )
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
-from mrtr_cassette.core.wire.pointers import pointer_path, value_at
+from mrtr_cassette.core.wire.pointers import ABSENT, pointer_path, value_at
 from mrtr_cassette.errors import NotJsonError
 
 ASKS: Final = f"/{INPUT_REQUESTS}"

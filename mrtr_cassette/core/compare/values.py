@@ -6,10 +6,17 @@ import re
 from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, Number, canonical, parse
-from mrtr_cassette.core.wire.pointers import Difference, escape_pointer
+from mrtr_cassette.core.wire.pointers import (
+    ABSENT,
+    Difference,
+    Place,
+    differences,
+    members_and_items,
+)
 from mrtr_cassette.errors import NotJsonError, UsageError
 
 Verdict = Literal[
@@ -45,10 +52,10 @@ ORDER: Final = "#order"
 """At the end of a pointer to a list: the order of its items."""
 ANY: Final = "*"
 """In a path, every member or item."""
-ABSENT: Final = object()
-"""Stands for a value that is not there."""
 
 _PINNED: Final = "..."
+_KINDS: Final = {'"': "text", "{": "object", "[": "array", "t": "bool", "f": "bool", "n": "null"}
+"""The type of a value by the first character of its JSON."""
 _BELOW = re.compile(rf"({TEXT_STEP})?($|/|{ORDER}$)")
 
 
@@ -180,14 +187,6 @@ def in_order(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return chosen[::-1]
 
 
-class _Place(NamedTuple):
-    """One place in two values, with what each of them has there."""
-
-    pointer: str
-    recorded: Any
-    received: Any
-
-
 PairItems = Callable[[list[Any], list[Any]], list[Pair]]
 """Says which items of two arrays are compared with one another."""
 
@@ -208,28 +207,16 @@ def value_changes(
 
     A list whose items only stand in another order has one change; with `pair_items`, none.
     """
-    changes: list[Change] = []
-    # A list and no recursion, as JSON in a text may be as deep as the JSON around it.
-    uncompared = [_Place(pointer, recorded, received)]
-    while uncompared:
-        place = uncompared.pop()
-        pointer, old, new = place
-        if pair_items is by_place and _is_reordered(old, new):
-            changes.append(change_of("text-changed", f"{pointer}{ORDER}", old, new))
-        elif (inner := _places_in(place, pair_items)) is not None:
-            uncompared += reversed(inner)
-        else:
-            is_text = _type_of(old) == _type_of(new)
-            change = change_of("text-changed" if is_text else "shape-changed", *place)
-            changes += [] if change.recorded == change.received else [change]
-    return changes
+    within = partial(_places_in, pair_items)
+    return [_change(*each) for each in differences(recorded, received, pointer, within)]
 
 
-def _is_reordered(old: Any, new: Any) -> bool:
-    if not (isinstance(old, list) and isinstance(new, list) and len(old) == len(new) > 1):
-        return False
-    before, after = ([canonical(item) for item in items] for items in (old, new))
-    return before != after and sorted(before) == sorted(after)
+def _change(pointer: str, recorded: str | None, received: str | None) -> Change:
+    kinds = [_KINDS.get(text[:1], "number") if text else None for text in (recorded, received)]
+    if kinds == ["array", "array"]:
+        return Change("text-changed", f"{pointer}{ORDER}", recorded, received)
+    verdict: Verdict = "text-changed" if kinds[0] == kinds[1] else "shape-changed"
+    return Change(verdict, pointer, recorded, received)
 
 
 def change_of(verdict: Verdict, pointer: str, recorded: Any, received: Any) -> Change:
@@ -238,16 +225,13 @@ def change_of(verdict: Verdict, pointer: str, recorded: Any, received: Any) -> C
     return Change(verdict, pointer, old, new)
 
 
-def _places_in(place: _Place, pair_items: PairItems) -> list[_Place] | None:
+def _places_in(pair_items: PairItems, place: Place) -> list[Place] | None:
     pointer, old, new = place
-    if isinstance(old, dict) and isinstance(new, dict):
-        return [
-            _Place(f"{pointer}/{escape_pointer(key)}", old.get(key, ABSENT), new.get(key, ABSENT))
-            for key in sorted(old.keys() | new.keys())
-        ]
     if isinstance(old, list) and isinstance(new, list):
+        if pair_items is by_place and _is_reordered(old, new):
+            return None
         return [
-            _Place(
+            Place(
                 f"{pointer}/{at_new if at_old is None else at_old}",
                 ABSENT if at_old is None else old[at_old],
                 ABSENT if at_new is None else new[at_new],
@@ -256,8 +240,13 @@ def _places_in(place: _Place, pair_items: PairItems) -> list[_Place] | None:
         ]
     if isinstance(old, str) and isinstance(new, str) and old != new:
         trees = _json_in(old), _json_in(new)
-        return None if None in trees else [_Place(f"{pointer}{TEXT_STEP}", *trees)]
-    return None
+        return None if None in trees else [Place(f"{pointer}{TEXT_STEP}", *trees)]
+    return members_and_items(place)
+
+
+def _is_reordered(old: list[Any], new: list[Any]) -> bool:
+    before, after = ([canonical(item) for item in items] for items in (old, new))
+    return before != after and sorted(before) == sorted(after)
 
 
 def _json_in(text: str) -> Any:

@@ -27,7 +27,6 @@ from mrtr_cassette.core.compare.responses import (
     round_change,
 )
 from mrtr_cassette.core.compare.values import (
-    ABSENT,
     ORDER,
     Change,
     Verdict,
@@ -77,6 +76,7 @@ from mrtr_cassette.core.wire.http import (
 )
 from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.core.wire.lines import opens_channel
+from mrtr_cassette.core.wire.pointers import ABSENT
 
 
 class IssuedState(NamedTuple):

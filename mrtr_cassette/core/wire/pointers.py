@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection
+from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
+
+ABSENT: Final = object()
+"""Stands for a value that is not there."""
+
+
+class Place(NamedTuple):
+    """One place in two values, with what each of them has there, which may be `ABSENT`."""
+
+    pointer: str
+    recorded: Any
+    received: Any
 
 
 class Difference(NamedTuple):
@@ -17,34 +28,48 @@ class Difference(NamedTuple):
 
 
 def differences(
-    recorded: Any, received: Any, pointer: str = "", *, without_null: bool = False
+    recorded: Any,
+    received: Any,
+    pointer: str = "",
+    within: Callable[[Place], list[Place] | None] | None = None,
+    *,
+    without_null: bool = False,
 ) -> list[Difference]:
-    """Return the innermost places, by JSON Pointer (RFC 6901), where two values differ."""
-    if isinstance(recorded, dict) and isinstance(received, dict):
-        if without_null:
-            recorded = {key: value for key, value in recorded.items() if value is not None}
-            received = {key: value for key, value in received.items() if value is not None}
-        differing: list[Difference] = []
-        for key in sorted(recorded.keys() | received.keys()):
-            step = f"{pointer}/{escape_pointer(key)}"
-            if key not in received:
-                differing.append(Difference(step, canonical(recorded[key]), None))
-            elif key not in recorded:
-                differing.append(Difference(step, None, canonical(received[key])))
-            else:
-                differing += differences(
-                    recorded[key], received[key], step, without_null=without_null
-                )
-        return differing
-    if isinstance(recorded, list) and isinstance(received, list) and len(recorded) == len(received):
+    """Return the innermost places, by JSON Pointer (RFC 6901), where two values differ.
+
+    `within` returns the places in two values, or None for what is compared as a whole.
+    """
+    if without_null:
+        recorded, received = (
+            parse(canonical(value, without_null=True).encode()) for value in (recorded, received)
+        )
+    found = []
+    # A list and no recursion, as JSON in a text may be as deep as the JSON around it.
+    uncompared = [Place(pointer, recorded, received)]
+    while uncompared:
+        place = uncompared.pop()
+        inner = (within or members_and_items)(place)
+        if inner is not None:
+            uncompared += reversed(inner)
+            continue
+        old, new = (None if value is ABSENT else canonical(value) for value in place[1:])
+        if old != new:
+            found.append(Difference(place.pointer, old, new))
+    return found
+
+
+def members_and_items(place: Place) -> list[Place] | None:
+    """Return the places within two objects, or within two arrays of one length."""
+    pointer, old, new = place
+    if isinstance(old, dict) and isinstance(new, dict):
         return [
-            difference
-            for index, pair in enumerate(zip(recorded, received, strict=True))
-            for difference in differences(*pair, f"{pointer}/{index}", without_null=without_null)
+            Place(f"{pointer}/{escape_pointer(key)}", old.get(key, ABSENT), new.get(key, ABSENT))
+            for key in sorted(old.keys() | new.keys())
         ]
-    old = canonical(recorded, without_null=without_null)
-    new = canonical(received, without_null=without_null)
-    return [] if old == new else [Difference(pointer, old, new)]
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        pairs = enumerate(zip(old, new, strict=True))
+        return [Place(f"{pointer}/{index}", *pair) for index, pair in pairs]
+    return None
 
 
 def escape_pointer(key: str) -> str:
