@@ -9,13 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from builders import get, post, tool
 from harness import looped
 from messages import input_required, message, result
 from standin import (
-    CHUNKED,
-    EVENTS,
     Script,
     Upstream,
     Visit,
@@ -39,7 +36,6 @@ from mrtr_cassette.core.drive.conversation import (
 )
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.lines import line_request
-from mrtr_cassette.errors import UpstreamError
 from mrtr_cassette.shell.http.client import connecting
 from mrtr_cassette.shell.pipes.transport import pipe_upstream
 from mrtr_cassette.shell.runs.live_server import LiveServer
@@ -161,33 +157,6 @@ async def test_whoever_supplies_answers_may_take_their_time() -> None:
         assert isinstance(conversations[0].standing, Finished)
         assert isinstance(conversations[1].standing, NeedsAnswers)
     assert len(asked) == 2
-
-
-@looped
-async def test_response_that_is_not_whole_is_an_error() -> None:
-    """A server that is away, that breaks off, or that takes too long gave no response."""
-
-    async def breaks_off(visit: Visit) -> None:
-        await visit.send(response(b"{", "Content-Length: 9", length=False))
-        visit.close()
-
-    async def says_nothing(visit: Visit) -> None:
-        await visit.send(response(b"", EVENTS, CHUNKED, length=False))
-        await visit.left()
-
-    for script, seconds, reason in (
-        (breaks_off, None, "closed"),
-        (says_nothing, 0.05, "nothing whole within 0.05 s"),
-    ):
-        async with live(script, response_s=seconds) as (live_server, _):
-            with pytest.raises(UpstreamError, match=reason):
-                await live_server.follow(Conversation(post(CALL), Fixed(refusing), session()))
-    async with live(says_nothing) as (live_server, server):
-        away = live_server
-    async with connecting(URL(server.url).origin(), None) as client:
-        away.upstream = client
-        with pytest.raises(UpstreamError, match="refused"):
-            await away.follow(Conversation(post(CALL), Fixed(refusing), session()))
 
 
 @looped
