@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, Number, canonical, parse
 from mrtr_cassette.core.wire.pointers import (
     ABSENT,
-    ComparedPlace,
     Difference,
+    ValuesAt,
     differences,
     members_and_items,
 )
@@ -225,13 +225,13 @@ def change_of(verdict: Verdict, pointer: str, recorded: Any, received: Any) -> C
     return Change(verdict, pointer, old, new)
 
 
-def _places_in(pair_items: PairItems, place: ComparedPlace) -> list[ComparedPlace] | None:
+def _places_in(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
     pointer, old, new = place
     if isinstance(old, list) and isinstance(new, list):
         if pair_items is by_place and _is_reordered(old, new):
             return None
         return [
-            ComparedPlace(
+            ValuesAt(
                 f"{pointer}/{at_new if at_old is None else at_old}",
                 ABSENT if at_old is None else old[at_old],
                 ABSENT if at_new is None else new[at_new],
@@ -240,7 +240,7 @@ def _places_in(pair_items: PairItems, place: ComparedPlace) -> list[ComparedPlac
         ]
     if isinstance(old, str) and isinstance(new, str) and old != new:
         trees = _json_in(old), _json_in(new)
-        return None if None in trees else [ComparedPlace(f"{pointer}{TEXT_STEP}", *trees)]
+        return None if None in trees else [ValuesAt(f"{pointer}{TEXT_STEP}", *trees)]
     return members_and_items(place)
 
 

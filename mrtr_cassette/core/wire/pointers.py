@@ -11,7 +11,7 @@ ABSENT: Final = object()
 """Stands for a value that is not there."""
 
 
-class ComparedPlace(NamedTuple):
+class ValuesAt(NamedTuple):
     """One place in two values, with what each of them has there, which may be `ABSENT`."""
 
     pointer: str
@@ -31,7 +31,7 @@ def differences(
     recorded: Any,
     received: Any,
     pointer: str = "",
-    within: Callable[[ComparedPlace], list[ComparedPlace] | None] | None = None,
+    within: Callable[[ValuesAt], list[ValuesAt] | None] | None = None,
     *,
     without_null: bool = False,
 ) -> list[Difference]:
@@ -45,7 +45,7 @@ def differences(
         )
     found = []
     # A list and no recursion, as JSON in a text may be as deep as the JSON around it.
-    uncompared = [ComparedPlace(pointer, recorded, received)]
+    uncompared = [ValuesAt(pointer, recorded, received)]
     while uncompared:
         place = uncompared.pop()
         inner = (within or members_and_items)(place)
@@ -58,19 +58,17 @@ def differences(
     return found
 
 
-def members_and_items(place: ComparedPlace) -> list[ComparedPlace] | None:
+def members_and_items(place: ValuesAt) -> list[ValuesAt] | None:
     """Return the places within two objects, or within two arrays of one length."""
     pointer, old, new = place
     if isinstance(old, dict) and isinstance(new, dict):
         return [
-            ComparedPlace(
-                f"{pointer}/{escape_pointer(key)}", old.get(key, ABSENT), new.get(key, ABSENT)
-            )
+            ValuesAt(f"{pointer}/{escape_pointer(key)}", old.get(key, ABSENT), new.get(key, ABSENT))
             for key in sorted(old.keys() | new.keys())
         ]
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         pairs = enumerate(zip(old, new, strict=True))
-        return [ComparedPlace(f"{pointer}/{index}", *pair) for index, pair in pairs]
+        return [ValuesAt(f"{pointer}/{index}", *pair) for index, pair in pairs]
     return None
 
 
