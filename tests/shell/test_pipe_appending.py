@@ -123,15 +123,6 @@ def test_server_that_cannot_be_started_is_told_to_the_call(tmp_path: Path) -> No
     assert output.read_bytes() == before
 
 
-def test_new_cassette_is_recorded_as_ever(tmp_path: Path) -> None:
-    """Where there is nothing to add to, the cassette is a new one."""
-    output = tmp_path / "c.json"
-
-    said(recorder(output, options=APPEND), call(1, a=1))
-
-    assert len(load_cassette(output).interactions) == 1
-
-
 @pytest.mark.parametrize("line", [call(1), b"no json\n"])
 def test_cassette_of_http_is_not_added_to(tmp_path: Path, line: bytes) -> None:
     """What was recorded over HTTP is added to over HTTP."""

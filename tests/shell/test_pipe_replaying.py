@@ -89,16 +89,6 @@ def test_nothing_but_messages_is_written(tmp_path: Path, line: bytes) -> None:
     assert done.returncode == 1
 
 
-def test_harmless_notification_is_no_miss(tmp_path: Path) -> None:
-    """A notification that was not recorded is taken without a word."""
-    done = spoken(
-        replayer(recorded(tmp_path, call(1))), notification("notifications/x") + b"\n" + call(2)
-    )
-
-    assert done.returncode == 0
-    assert len(done.stdout.splitlines()) == 1
-
-
 def test_what_the_server_said_by_itself_is_said_again(tmp_path: Path) -> None:
     """Noise before the first request comes at once, and what followed a notification after it."""
     code = (

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from harness import (
     until_stopped,
 )
 from messages import JsonObject, compact, message, result, tool_call
-from shown import ROOT
 from standin import (
     EVENTS,
     JSON,
@@ -33,11 +31,9 @@ from standin import (
     event,
     event_stream,
     json_response,
-    response,
     stream_head,
 )
 
-from mrtr_cassette.cli.common import TERMS
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.errors import CassetteError
@@ -154,20 +150,6 @@ async def test_without_memory_replicas_are_alike(
             for _ in range(2):
                 assert (await post(replay.url, quiet)).json == result("a")
                 assert (await post(replay.url, told)).json == result("b")
-
-
-@looped
-async def test_without_memory_a_counter_is_refused(tmp_path: Path) -> None:
-    """Nothing listens where the same request has two answers."""
-    path = tmp_path / "c.json"
-    call = tool_call("count")
-    await taped(path, (call, json_response(result(1))), (call, json_response(result(2))))
-    with pytest.raises(CassetteError, match=r'\n  #1, #2: tools/call "count"$') as caught:
-        async with playing(path, stateless=True):
-            pass
-    assert caught.value.exit_code == 3
-    line = caught.value.in_terms(TERMS).partition("\n")[0].replace(str(path), "poll.json")
-    assert f"error: {line}\n" in (ROOT / "docs" / "fleet.md").read_text()
 
 
 @pytest.mark.parametrize(("pace", "expected"), [("recorded", [0.5, 1.0, 2.5]), ("none", [])])
@@ -319,41 +301,3 @@ async def test_a_held_stream_ends_when_its_client_leaves(tmp_path: Path) -> None
                 assert await body.some() == b": open\n\n"
         assert replay.player.plays == 3
         assert not replay.player.misses
-
-
-@looped
-async def test_a_pushed_request_keeps_its_id_and_the_rest_waits(tmp_path: Path) -> None:
-    """A request that the server pushes under the call's own id keeps it; what follows waits for the answer."""
-    path = tmp_path / "c.json"
-    pushed = message("elicitation/create", {"message": "Sure?"}, id=1)
-    posted = result({"action": "accept"}, id=1)
-    answered = asyncio.Event()
-
-    async def script(visit: Visit) -> None:
-        if "method" in visit.request.json:
-            await visit.send(stream_head(), chunk(event(pushed)))
-            await answered.wait()
-            await visit.send(chunk(event(result({"done": 1}))), chunk(b""))
-        else:
-            await visit.send(response(status="202 Accepted"))
-            answered.set()
-
-    async with taping(path, script) as tape, connected(tape.url) as client:
-        _, body = await client.ask("POST", "/mcp", JSON, body=compact(tool_call("x")))
-        assert await body.some() == event(pushed)
-        assert (await post(tape.url, posted)).status == 202
-        assert await body.rest() == event(result({"done": 1}))
-    async with playing(path) as replay, connected(replay.url) as client:
-        _, body = await client.ask("POST", "/mcp", JSON, body=compact(tool_call("x", id="mine")))
-        assert await body.some() == event(pushed)
-        rest = asyncio.create_task(body.rest())
-        assert (await post(replay.url, posted)).status == 202
-        assert await rest == event(result({"done": 1}, id="mine"))
-    async with playing(path) as replay, connected(replay.url) as client:
-        _, body = await client.ask("POST", "/mcp", JSON, body=compact(tool_call("x", id="mine")))
-        assert await body.some() == event(pushed)
-        rest = asyncio.create_task(body.rest())
-        assert (await post(replay.url, result({"action": "decline"}, id=1))).status == 202
-        error = json.loads((await rest).removeprefix(b"event: message\ndata: "))
-        assert error["id"] == "mine"
-        assert error["error"]["data"]["reason"] == "answers-differ"

@@ -360,27 +360,19 @@ def test_answer_to_nothing_that_was_asked_is_like_other_traffic() -> None:
 
 SIMPLE = tool("deploy", env="prod")
 
-
 INITIALIZE = rpc("initialize", {"protocolVersion": "2025-11-25"})
-
 
 RECORDED = ((INITIALIZE, {"protocolVersion": "2025-11-25"}), (SIMPLE, text("done")))
 
-
 PING = rpc("ping", number="p-1")
-
 
 DISCOVER = rpc("server/discover", {}, number="server-discover-probe-1")
 
-
 LISTENING = get("/mcp", ("Accept", EVENT_STREAM))
-
 
 LEAVING = Request("DELETE", "/mcp", (("Mcp-Session-Id", "s"),), b"")
 
-
 WELL_KNOWN = get("/.well-known/oauth-protected-resource/mcp")
-
 
 HARMLESS = (
     PING,

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import itertools
-import json
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -28,7 +26,6 @@ from builders import (
     sent_now,
     state_in,
     tool,
-    with_id,
     with_meta,
     with_token,
 )
@@ -38,7 +35,6 @@ from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.wire.http import Request
-from mrtr_cassette.core.wire.jsonbytes import canonical
 
 CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
@@ -49,19 +45,6 @@ TWO_ROUNDS: tuple[Step, ...] = (
 )
 
 
-def test_conversation_plays_from_the_first_request_to_the_last_response() -> None:
-    """Each turn comes back with the caller's id, and the surrogate leads to the next."""
-    player = player_of(*TWO_ROUNDS)
-
-    assert result_of(play(player, with_id(CALL, "x"))) == asks("a")
-    state = state_in(play(player, retry(CALL, {"a": YES}, number="y")))
-    final = play(player, retry(CALL, {"b": YES}, state=state, number="z"))
-    assert state != STATE
-    assert said(final) == "done"
-    assert b'"id":"z"' in final
-    assert (player.plays, player.misses, player.unplayed) == (3, [], [])
-
-
 def test_raw_state_of_the_recording_is_known_by_its_hash() -> None:
     """A literal in a test's code plays, whatever the surrogate is."""
     player = player_of(*TWO_ROUNDS)
@@ -69,21 +52,6 @@ def test_raw_state_of_the_recording_is_known_by_its_hash() -> None:
     play(player, retry(CALL, {"a": YES}))
 
     assert said(play(player, retry(CALL, {"b": YES}, state=STATE))) == "done"
-
-
-def test_branch_is_chosen_by_the_answers() -> None:
-    """An ask that has two recorded answers gives each of them its own response."""
-    script = (
-        (CALL, asks("a", state=STATE)),
-        (retry(CALL, {"a": NO}, state=STATE), text("left")),
-        (retry(CALL, {"a": YES}, state=STATE), text("done")),
-    )
-    for answers in itertools.permutations([(YES, "done"), (NO, "left")]):
-        player = player_of(*script)
-        state = state_in(play(player, CALL))
-        for given, words in answers:
-            assert said(play(player, retry(CALL, {"a": given}, state=state))) == words
-        assert player.unplayed == []
 
 
 def test_tampered_state_gets_the_recorded_refusal() -> None:
@@ -303,12 +271,6 @@ def test_url_that_repeats_a_state_plays() -> None:
     assert play(player, get(url)) == b"thanks"
 
 
-# Secrets and sealed answers
-
-
-# What the replay gave
-
-
 # Traits and headers
 
 
@@ -393,26 +355,6 @@ def test_one_call_of_two_sessions_has_one_key() -> None:
     assert said(play(player, post(CALL, target=targets[2]))) == "one"
 
 
-# Large requests
-
-
-def test_a_large_request_gets_what_was_recorded_for_it() -> None:
-    """It is matched and spliced as a small one is, with secrets in the cassette and without."""
-    login = tool("login", password="correct-horse")
-    value = ["words " * 30_000, [["token", {"n": 1}]] * 3_000, {"k": "é" * 40_000}]
-    large = tool("store", value=value)
-    for redacts in (False, True):
-        player = player_of((large, text("kept")), (login, text("welcome")), redacts=redacts)
-        got = play(player, with_id(large, "abc"))
-        assert said(got) == "kept"
-        assert json.loads(got)["id"] == "abc"
-        miss = missed(player, tool("store", value=[value]))
-        assert miss.reason is Reason.ARGUMENTS_DIFFER
-        (difference,) = miss.differences
-        assert difference.pointer == "/arguments/value"
-        assert difference.received == canonical([value])
-
-
 READING = [
     rpc("server/discover", {}),
     rpc("tools/list"),
@@ -425,7 +367,6 @@ READING = [
     Request("OPTIONS", "/mcp", (), b""),
 ]
 
-
 ACTING = [
     CALL,
     rpc("tasks/cancel", {}),
@@ -433,29 +374,6 @@ ACTING = [
     b'{"jsonrpc":"2.0","id":1,"result":{}}',
     Request("PUT", "/x", (), b""),
 ]
-
-
-def test_identical_calls_play_in_recorded_order() -> None:
-    """Equal requests get the recorded responses one after the other."""
-    player = player_of((CALL, text("one")), (CALL, text("two")), (CALL, text("three")))
-
-    assert [said(play(player, CALL)) for _ in range(3)] == ["one", "two", "three"]
-
-
-def test_identical_retries_play_in_recorded_order() -> None:
-    """Equal answers to equal asks without state get their responses in the order of arrival."""
-    talk = Conversation()
-    one, two = talk.request(CALL), talk.request(CALL)
-    talk.response(two, asks("a"))
-    early = talk.request(retry(CALL, {"a": YES}))
-    talk.response(early, text("early"))
-    talk.response(one, asks("a"))
-    talk.response(talk.request(retry(CALL, {"a": YES})), text("late"))
-    player = Player(loaded(talk.cassette(), "f"))
-    play(player, CALL)
-    play(player, CALL)
-
-    assert [said(play(player, retry(CALL, {"a": YES}))) for _ in range(2)] == ["early", "late"]
 
 
 def test_equally_like_retries_play_in_recorded_order() -> None:

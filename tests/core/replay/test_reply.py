@@ -134,16 +134,6 @@ def test_caller_without_a_value_gets_the_recorded_one() -> None:
     assert served(stream(progress(1), DONE), notification("n")) == sse(progress(1), DONE)
 
 
-def test_caller_s_values_are_put_in_as_spelled() -> None:
-    """The caller's own spelling comes back, even an unusual one."""
-    caller = b'{"id": 7.0e0 ,"jsonrpc":"2.0","method":"m","params":{"_meta":{"progressToken":"\\u0074"}}}'
-
-    assert served(stream(progress(1), DONE), caller) == sse(
-        progress(1).replace(b'"progressToken":1', b'"progressToken":"\\u0074"'),
-        DONE.replace(b'"id":1', b'"id":7.0e0'),
-    )
-
-
 @pytest.mark.parametrize("request_", [None, notification("n"), DONE])
 def test_nothing_is_spliced_where_no_request_was_recorded(request_: bytes | None) -> None:
     """What answers no request has nothing of the caller's."""

@@ -139,17 +139,6 @@ def test_wrong_answer_refuses_a_call_whose_response_comes_on_a_listening_stream(
     assert listening.next() == Ending(End.OPEN)
 
 
-def test_response_on_a_listening_stream_has_the_callers_id() -> None:
-    """The id is that of the request that it responds to, not of the one that listens."""
-    player = answered_on_a_listening_stream()
-    listening = delivery_of(player, LISTEN)
-    delivery_of(player, within(with_id(CALL, 7)))
-    assert isinstance(listening.next(), Sending)
-    delivery_of(player, within(YES))
-
-    assert sent(listening) == (sse(with_id(DONE, 7)), False)
-
-
 def test_wrong_answer_to_nobodys_question_refuses_nothing() -> None:
     """Where no call was pending, the answer is a miss and nothing else."""
     talk = Conversation()
