@@ -128,7 +128,7 @@ def _other_answer(
     unplayed = [each for each in posted if not each.played]
     nearest, found = _nearest(call, unplayed or posted, shown, without_null=True)
     detail = "the question was answered in another way"
-    return Miss(call, Reason.ANSWERS_DIFFER, detail, nearest, tuple(found))
+    return Miss(call, Reason.ANSWERS_DIFFER, detail, nearest, found)
 
 
 def _nearest(
@@ -137,10 +137,10 @@ def _nearest(
     shown: Callable[[Call], Any],
     *,
     without_null: bool = False,
-) -> tuple[ReplayEntry, list[Difference]]:
+) -> tuple[ReplayEntry, tuple[Difference, ...]]:
     received = shown(call)
     found = [
-        (each, differences(shown(each.call), received, without_null=without_null))
+        (each, tuple(differences(shown(each.call), received, without_null=without_null)))
         for each in candidates
     ]
     return min(found, key=lambda pair: len(pair[1]))
@@ -164,11 +164,6 @@ class _Search:
         self._same_call = [each for each in same_name if each.key == key]
         self._asks = [each for each in self._same_call if each.ask is not None]
 
-    def _miss(
-        self, reason: Reason, detail: str, nearest: ReplayEntry, found: Sequence[Difference] = ()
-    ) -> Miss:
-        return Miss(self._call, reason, detail, nearest, tuple(found))
-
     def first_request(self) -> Miss:
         if self._same_call:
             # Recorded as a retry only, such as one whose state no recorded ask issued.
@@ -176,15 +171,13 @@ class _Search:
             nearest = self._same_call[0]
             has_state = nearest.lookup.state is not None
             reason = Reason.STATE_MISSING if has_state else Reason.ANSWERS_MISSING
-            return self._miss(reason, detail, nearest)
+            return Miss(self._call, reason, detail, nearest)
         firsts = [each for each in self._same_name if each.call.answers is None]
         return self._arguments_differ(firsts or self._same_name)
 
     def retry(self) -> Miss:
-        state = self._state
-        return self._retry_without_state() if state is None else self._retry_with_state(state)
-
-    def _retry_without_state(self) -> Miss:
+        if self._state is not None:
+            return self._retry_with_state(self._state)
         answers = self._call.answers
         keys = set(answers.input_responses or ()) if answers is not None else set()
         stateless = [each for each in self._asks if each.issued_sha256 is None]
@@ -192,16 +185,16 @@ class _Search:
         fitting = [each for each in stateful if each.ask and keys <= each.ask.input_requests.keys()]
         fits = any(each.ask and keys <= each.ask.input_requests.keys() for each in stateless)
         if stateless and (fits or not fitting):
-            return self._answers_differ(stateless, [])
+            return self._answers_differ(stateless)
         if stateful:
             detail = "the ask has a request state, and the retry doesn't echo it"
-            return self._miss(Reason.STATE_MISSING, detail, (fitting or stateful)[0])
+            return Miss(self._call, Reason.STATE_MISSING, detail, (fitting or stateful)[0])
         if not self._same_call:
             return self._arguments_differ(self._same_name)
         detail = "the server asked for no input when this call was recorded"
         shown = dict(answers.input_responses or {}) if answers is not None else {}
-        found = [Difference(f"/{INPUT_RESPONSES}", None, canonical(shown))]
-        return self._miss(Reason.ANSWERS_DIFFER, detail, self._same_call[0], found)
+        found = (Difference(f"/{INPUT_RESPONSES}", None, canonical(shown)),)
+        return Miss(self._call, Reason.ANSWERS_DIFFER, detail, self._same_call[0], found)
 
     def _retry_with_state(self, state: str) -> Miss:
         # Without memory, equal asks stand for each other.
@@ -220,15 +213,15 @@ class _Search:
             return self._arguments_differ(of_same_name)
         if elsewhere:
             detail = "this request state belongs to another call"
-            return self._miss(Reason.STATE_UNKNOWN, detail, elsewhere[0])
+            return Miss(self._call, Reason.STATE_UNKNOWN, detail, elsewhere[0])
         if not self._same_call:
             return self._arguments_differ(self._same_name)
         issuing = [each for each in self._asks if each.issued_sha256 is not None]
         if issuing:
             detail = "no recorded ask of this call has this request state"
-            return self._miss(Reason.STATE_UNKNOWN, detail, issuing[0])
+            return Miss(self._call, Reason.STATE_UNKNOWN, detail, issuing[0])
         detail = "no recorded ask of this call has a request state"
-        return self._miss(Reason.STATE_UNEXPECTED, detail, self._same_call[0])
+        return Miss(self._call, Reason.STATE_UNEXPECTED, detail, self._same_call[0])
 
     def _arguments_differ(self, candidates: Sequence[ReplayEntry]) -> Miss:
         def shown(call: Call) -> Any:
@@ -243,16 +236,18 @@ class _Search:
         if not found and message is not None and nearest.kind is not None:
             detail = f"{nearest.key} was recorded as a {nearest.kind.value}, "
             detail += f"but this is a {message.kind.value}"
-        return self._miss(Reason.ARGUMENTS_DIFFER, detail, nearest, found)
+        return Miss(self._call, Reason.ARGUMENTS_DIFFER, detail, nearest, found)
 
-    def _answers_differ(self, asks: Sequence[ReplayEntry], orphans: Sequence[ReplayEntry]) -> Miss:
+    def _answers_differ(
+        self, asks: Sequence[ReplayEntry], orphans: Sequence[ReplayEntry] = ()
+    ) -> Miss:
         answered = [
             each for each in self._entries if each.parent is not None and each.parent in asks
         ]
         recorded = [*answered, *orphans]
         if not recorded:
             detail = "the recording ends with this ask, so no answer to it was recorded"
-            return self._miss(Reason.ANSWERS_DIFFER, detail, asks[0])
+            return Miss(self._call, Reason.ANSWERS_DIFFER, detail, asks[0])
 
         def shown(call: Call) -> Any:
             responses = call.answers.input_responses if call.answers is not None else None
@@ -261,21 +256,21 @@ class _Search:
         nearest, found = _nearest(self._call, recorded, shown, without_null=True)
         if found and all(difference.received is None for difference in found):
             detail = "the retry lacks answers that were recorded"
-            return self._miss(Reason.ANSWERS_MISSING, detail, nearest, found)
+            return Miss(self._call, Reason.ANSWERS_MISSING, detail, nearest, found)
         detail = "other answers were recorded"
         if not found and nearest.call.answers is not None and self._call.answers is not None:
             shapes = self._call.answers.shape, nearest.call.answers.shape
             if shapes[0] != shapes[1]:
                 detail = f"the answers have the shape `{shapes[0]}`, recorded was `{shapes[1]}`"
-        elsewhere = [each for each in self._same_call if self._has_same_answers(each)]
+        elsewhere = [
+            each
+            for each in self._same_call
+            if self._answers is not None and each.lookup.answers == self._answers
+        ]
         if elsewhere:
             detail = f"#{elsewhere[0].interaction} has this answer, to another ask of an equal call"
             detail += "; equal calls are played in the order of the recording"
-        return self._miss(Reason.ANSWERS_DIFFER, detail, nearest, found)
-
-    def _has_same_answers(self, each: ReplayEntry) -> bool:
-        answers = each.lookup.answers
-        return answers is not None and answers == self._answers
+        return Miss(self._call, Reason.ANSWERS_DIFFER, detail, nearest, found)
 
 
 # Harmless requests

@@ -96,13 +96,7 @@ def redactor_of(cassette: Cassette) -> Redactor | None:
 
 
 class MatchedForm:
-    """Turns requests into the form in which they are compared with one cassette's.
-
-    Attributes:
-        ignored: members of the params that don't count.
-        header_names: lower-case names of the headers that were kept because the user named them.
-        has_placeholders: some recorded request has placeholders of secrets.
-    """
+    """Turns requests into the form in which they are compared with one cassette's."""
 
     def __init__(
         self, cassette: Cassette, issued: IssuedTokens, ignored: Collection[MemberPath]
@@ -112,6 +106,7 @@ class MatchedForm:
         self._states_are_sealed = cassette.request_state == "sealed"
         self._answers_are_sealed = cassette.seals_answers
         requests = [each.request for one in cassette.interactions for each in one.own]
+        # Lower-case names of the headers that were kept because the user named them.
         self.header_names = frozenset[str]().union(*[named_by_user(r.headers) for r in requests])
         self._redacts = cassette.redaction is not None
         self.has_placeholders = self._redacts and any(map(has_placeholders, requests))
@@ -292,13 +287,11 @@ class ReplayEntry:
         turn: the turn that its request answers, from 1; 0 for a first request.
         asking_turn: the turn that its response asks, if it does.
         parent: the exchange whose ask it answers; None for a first request and an orphan.
-        answers: what it answers, if it is a posted answer.
-        request: its request as it is matched.
         is_listening: its response is a stream that tells what other requests caused.
         digest: of its request without the caller's values, where a request with the same digest is
             matched alike.
         opens_session: its response gave the id of its session to its client.
-        asker: its message without what no response repeats.
+        asker: its message, as far as responses repeat it.
         stream: the exchange with which the stream of its response began: itself, or the one that it
             resumes.
         same: the equal one that is played in its place; only where nothing is remembered.

@@ -84,8 +84,6 @@ class LiveSession:
 
     Attributes:
         recorded: id of the recorded session that is played in it; empty for clients without one.
-        id: the id that the client has for it.
-        remembers: what is played in it is counted.
         asked: what has been asked in it without a state.
         sent: how many parts of each listening stream its client has had.
         refused: for each call, the wrong answer to what the server asked meanwhile.

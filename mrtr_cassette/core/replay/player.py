@@ -80,9 +80,6 @@ class Player:
     Attributes:
         path: the cassette's path, as shown in messages.
         interactions: for each interaction, the exchanges that no earlier one has.
-        entries: all of them.
-        misses: the requests that got no recorded reply, in order.
-        harmless: the requests that were not recorded and got what any server answers, in order.
         plays: how many requests got a recorded reply.
     """
 
@@ -100,7 +97,6 @@ class Player:
 
         Args:
             ignored: members of the params that don't count, as keys from the outermost inwards.
-            repeat: whether what has been played may be played again.
             paced: the shell will keep the recorded rhythm.
             strict: harmless requests that were not recorded are misses.
             stateless: no reply depends on what has been played.
@@ -140,19 +136,13 @@ class Player:
                 if each.exchange.response is not None:
                     issued.played(each.exchange.response)
         self._order = PlayOrder(by_arrival, self._matched, issued, repeat, classes)
-        self._by_digest: dict[bytes, ReplayEntry] = {}
-        self._posted: dict[tuple[str, str | None], list[ReplayEntry]] = {}
-        self._streams: dict[tuple[str, int], ReplayEntry] = {}
-        self._sort(by_arrival)
-
-    def _sort(self, by_arrival: Sequence[ReplayEntry]) -> None:
-        for each in by_arrival:
-            if each.digest is not None:
-                self._by_digest.setdefault(each.digest, each)
-            if each.is_listening:
-                self._streams.setdefault((each.session, each.lookup_number), each)
-            if each.answers is not None and each.asker is not None:
-                self._posted.setdefault((each.session, each.asker.id), []).append(each)
+        # The first of each.
+        last_first = by_arrival[::-1]
+        self._by_digest = {each.digest: each for each in last_first if each.digest is not None}
+        self._streams = {
+            (each.session, each.lookup_number): each for each in last_first if each.is_listening
+        }
+        self._posted = [each for each in by_arrival if each.answers is not None]
 
     def key_of(self, call: Call) -> CallKey:
         """Return the call key by which a request is matched, for a miss."""
@@ -290,27 +280,21 @@ class Player:
 
     def _refuse(self, answer: Message, session: LiveSession, miss: Miss) -> bool:
         """Let the call during which the server asked get a miss; return whether there is one."""
-        asked = self._posted.get((session.recorded, answer.id))
-        if asked is None:
-            # Under an id that no question had, it is taken for the answer to the oldest one.
-            posted = self._posted.items()
-            asked = [each for key, own in posted if key[0] == session.recorded for each in own]
-        for expected in asked:
-            question = expected.answers
-            if (
-                question is not None
-                and session.was_asked(expected)
-                and not session.has_arrived(expected)
-            ):
-                pending = question.pending
-                is_refused = pending.kind is Kind.REQUEST
-                # Nothing else has to wait any more for the right answer, nor for later ones.
-                session.waive(expected)
-                for each in self._timelines.answers_during(pending):
-                    session.waive(each)
-                if is_refused:
-                    session.refused[pending] = miss
-                return is_refused
+        here = [each for each in self._posted if each.session == session.recorded]
+        own = [each for each in here if each.asker is not None and each.asker.id == answer.id]
+        # Under an id that no question had, it is taken for the answer to the oldest one.
+        for expected in own or here:
+            asked = expected.answers
+            if asked is None or not session.was_asked(expected) or session.has_arrived(expected):
+                continue
+            # Nothing else has to wait any more for the right answer, nor for later ones.
+            session.waive(expected)
+            for each in self._timelines.answers_during(asked.pending):
+                session.waive(each)
+            is_refused = asked.pending.kind is Kind.REQUEST
+            if is_refused:
+                session.refused[asked.pending] = miss
+            return is_refused
         return False
 
     def _delivery(

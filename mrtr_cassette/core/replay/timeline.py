@@ -49,7 +49,6 @@ class Gate(NamedTuple):
     Attributes:
         counts: for each lane of the response, how many of its requests must have come.
         request: the request that a message on a listening stream is about, or None.
-        responds: whether that message is the response to it.
     """
 
     counts: tuple[int, ...]
@@ -66,9 +65,7 @@ class Waits:
     """What one response waits for.
 
     Attributes:
-        lanes: the requests that its gates count.
         pieces: the gate of each piece of it; none at all where nothing waits.
-        end: the gate of its end.
         responded: how many requests had arrived when it responded to each of those that it is the
             response to.
     """
