@@ -273,7 +273,7 @@ async def test_an_upstream_on_ipv6_is_reached(tmp_path: Path) -> None:
         b"GET / HTTP/1.1\r\nAuth\x01orization: Bearer hunter2\r\n",
         b"GET / HTTP/1.1\r\nContent-Length: hunter2\r\n",
         b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: hunter2\r\n",
-        b"GET / HTTP/1.1\r\nCookie: " + b"hunter2" * 50_000 + b"\r\n",
+        b"GET / HTTP/1.1\r\nCookie: " + b"hunter2" * 200_000 + b"\r\n",
     ],
     ids=["version", "name", "length", "framing", "long"],
 )

@@ -21,20 +21,16 @@ from yarl import URL
 from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.files.disk import reason_of
-from mrtr_cassette.shell.http.transport import MOST_HEADERS, RawHeaders
+from mrtr_cassette.shell.http.transport import LARGEST_HEAD, MOST_HEADERS, RawHeaders
 
 _NEXT_ADDRESS_S = 0.25
 """Seconds after which the next address of a host is tried as well (RFC 8305, section 5)."""
-_LARGEST_HEAD = 1024 * 1024
-"""Bytes of a response's head; more is no head."""
 _MOST_UNREAD = 256 * 1024
 """Bytes of a body that wait to be read before the upstream has to."""
 _TLS_ALERT = b"\x15\x03"
 """What a server sends that awaited TLS (RFC 8446, section 5.1: an alert record)."""
 _TRY_TLS: Final = "try https:// in the place of http://"
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
-
-
 _CONNECT_S: Final = 30.0
 """Seconds that connecting may take, a TLS handshake included."""
 _IDLE_S: Final = 3.0
@@ -42,14 +38,17 @@ _IDLE_S: Final = 3.0
 
 
 class HttpResponse:
-    """A response of which the head has come, as `transport.UpstreamResponse` has it."""
+    """A response, as `transport.UpstreamResponse` has it; a parser and its connection fill it."""
 
-    def __init__(
-        self, connection: _Connection, status: int, reason: bytes, headers: RawHeaders
-    ) -> None:
-        self.status = status
-        self.reason = reason
-        self.headers = headers
+    def __init__(self, connection: _Connection, *, is_to_head: bool) -> None:
+        """Await a response; one to HEAD has no body, whatever its head says."""
+        self.status = 0
+        self.reason = b""
+        self.headers: RawHeaders = ()
+        self.head_came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.head_size = 0
+        self.is_to_head = is_to_head
+        self.is_paused = False
         self._connection = connection
         self._unread: list[bytes] = []
         self._unread_size = 0
@@ -64,14 +63,12 @@ class HttpResponse:
 
     def read_now(self) -> bytes:
         """Return the bytes of the body that have come, which may be none."""
-        unread = self._unread
-        if not unread:
-            return b""
-        raw = unread[0] if len(unread) == 1 else b"".join(unread)
-        unread.clear()
+        raw = b"".join(self._unread)
+        self._unread.clear()
         self._unread_size = 0
-        if not self._has_ended:
-            self._connection.go_on()
+        if self.is_paused:
+            self.is_paused = False
+            self._connection.transport.resume_reading()
         return raw
 
     async def read(self) -> bytes:
@@ -86,20 +83,26 @@ class HttpResponse:
     def close(self) -> None:
         """Abandon what has not come; does nothing where everything has."""
         if not self._has_ended:
-            self._connection.abort()
+            self._connection.transport.abort()
 
-    def add(self, raw: bytes) -> bool:
-        """Take bytes of the body; return whether too many are unread."""
+    def add(self, raw: bytes) -> None:
+        """Take bytes of the body."""
         self._unread.append(raw)
         self._unread_size += len(raw)
-        self._wake()
-        return self._unread_size > _MOST_UNREAD
+        if self._waiting is not None:
+            self._wake()
+        if self._unread_size > _MOST_UNREAD and not self.is_paused:
+            self.is_paused = True
+            self._connection.transport.pause_reading()
 
     def end(self, broken: ConnectionError | None = None) -> None:
-        """Take the end of the body, or why there is no whole one."""
+        """Take the end, or why there is no whole response."""
+        if broken is not None and not self.head_came.done():
+            self.head_came.set_exception(broken)
         self._has_ended = True
         self._broken = broken
-        self._wake()
+        if self._waiting is not None:
+            self._wake()
 
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
@@ -108,6 +111,8 @@ class HttpResponse:
 
 class _Connection(asyncio.Protocol):
     """One connection, and the exchange that is under way on it."""
+
+    transport: asyncio.Transport
 
     def __init__(self, kept: list[_Connection], idle_s: float, *, has_tls: bool) -> None:
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -118,56 +123,34 @@ class _Connection(asyncio.Protocol):
         self._parser.set_dangerous_leniencies(
             lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
-        self._coming: asyncio.Future[HttpResponse] | None = None
         self._response: HttpResponse | None = None
         self._reason = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._head_size = 0
-        self._has_no_body = False
         self._has_received = has_tls
-        self._is_paused = False
         self._idle: asyncio.TimerHandle | None = None
 
-    async def exchange(self, head: bytes, body: bytes, *, is_head: bool) -> HttpResponse:
-        """Send a request, and return its response when the head has come.
-
-        A response to HEAD has no body, whatever its head says.
-        """
+    async def exchange(self, head: bytes, body: bytes, *, is_to_head: bool) -> HttpResponse:
+        """Send a request, and return its response when the head has come."""
         if self._idle is not None:
             self._idle.cancel()
-        self._has_no_body = is_head
-        self._head_size = 0
-        self._coming = asyncio.get_running_loop().create_future()
-        self._transport.write(head + body)
+        self._response = response = HttpResponse(self, is_to_head=is_to_head)
+        self.transport.writelines((head, body))
         try:
-            return await self._coming
+            await response.head_came
         except BaseException:
-            self.abort()
+            self.transport.abort()
             raise
-
-    def abort(self) -> None:
-        """Close the connection at once."""
-        self._transport.abort()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether nobody has begun to close it."""
-        return not self._transport.is_closing()
-
-    def go_on(self) -> None:
-        """Let more of the response come."""
-        if self._is_paused:
-            self._is_paused = False
-            self._transport.resume_reading()
+        return response
 
     # What the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
+        self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._coming is None and self._response is None:
-            self.abort()
+        response = self._response
+        if response is None:
+            self.transport.abort()
             return
         self._has_received = True
         try:
@@ -177,10 +160,10 @@ class _Connection(asyncio.Protocol):
                 self._fail(f"it speaks TLS; {_TRY_TLS}")
             # An error of one of the functions below stands behind the parser's own.
             self._fail(f"no HTTP response: {error.__context__ or error}")
-        if self._coming is not None:
-            self._head_size += len(data)
-            if self._head_size > _LARGEST_HEAD:
-                self._fail(f"a head of more than {_LARGEST_HEAD:,} bytes")
+        if not response.status:
+            response.head_size += len(data)
+            if response.head_size > LARGEST_HEAD:
+                self._fail(f"a head of more than {LARGEST_HEAD:,} bytes")
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self in self._kept:
@@ -188,7 +171,8 @@ class _Connection(asyncio.Protocol):
         if self._idle is not None:
             self._idle.cancel()
         response = self._response
-        if exc is None and response is not None and not _has_length(response.headers):
+        has_head = response is not None and response.status
+        if response and has_head and exc is None and not _has_length(response.headers):
             # The close is the end (RFC 9112, section 6.3).
             response.end()
         else:
@@ -202,14 +186,15 @@ class _Connection(asyncio.Protocol):
     # What the parser calls
 
     def on_message_begin(self) -> None:
-        if self._coming is None:
+        if self._response is None or self._response.status:
             raise ValueError("more than the requested response")
 
     def on_status(self, reason: bytes) -> None:
         self._reason += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._response is not None:
+        # What comes after a body is left out.
+        if self._response is None or self._response.status:
             return
         if len(self._headers) == MOST_HEADERS:
             raise ValueError(f"more than {MOST_HEADERS:,} headers")
@@ -221,46 +206,44 @@ class _Connection(asyncio.Protocol):
         self._headers, self._reason = [], b""
         if status == HTTPStatus.SWITCHING_PROTOCOLS:
             raise ValueError("another protocol, which was not requested")
-        if status < HTTPStatus.OK or self._coming is None:
+        response = self._response
+        if status < HTTPStatus.OK or response is None:
             return
-        self._response = HttpResponse(self, status, reason, headers)
+        response.status, response.reason, response.headers = status, reason, headers
         # It is cancelled where the client has left meanwhile.
-        if not self._coming.done():
-            self._coming.set_result(self._response)
-        self._coming = None
-        if self._has_no_body:
-            self._end()
-            self._transport.close()
+        if not response.head_came.done():
+            response.head_came.set_result(None)
+        if response.is_to_head:
+            self._response = None
+            response.end()
+            self.transport.close()
 
     def on_body(self, body: bytes) -> None:
-        if self._response is not None and self._response.add(body) and not self._is_paused:
-            self._is_paused = True
-            self._transport.pause_reading()
+        if self._response is not None:
+            self._response.add(body)
 
     def on_message_complete(self) -> None:
+        response = self._response
         # Of an informational response nothing is left.
-        if self._response is None:
+        if response is None or not response.status:
             return
-        self._end()
+        self._response = None
+        response.end()
         # A server that answers before it has the whole request may not read the rest of it.
-        if self._transport.get_write_buffer_size() or not self._parser.should_keep_alive():
-            self.abort()
+        if self.transport.get_write_buffer_size() or not self._parser.should_keep_alive():
+            self.transport.abort()
             return
-        self.go_on()
-        self._idle = asyncio.get_running_loop().call_later(self._idle_s, self._transport.close)
+        if response.is_paused:
+            response.is_paused = False
+            self.transport.resume_reading()
+        self._idle = asyncio.get_running_loop().call_later(self._idle_s, self.transport.close)
         self._kept.append(self)
 
-    def _end(self) -> None:
-        if self._response is not None:
-            self._response.end()
-            self._response = None
-
     def _fail(self, reason: str) -> None:
-        if self._coming is not None and not self._coming.done():
-            self._coming.set_exception(ConnectionError(reason))
-        if self._response is not None:
-            self._response.end(ConnectionError(reason))
-        self.abort()
+        response, self._response = self._response, None
+        if response is not None:
+            response.end(ConnectionError(reason))
+        self.transport.abort()
 
 
 def _has_length(headers: RawHeaders) -> bool:
@@ -292,6 +275,7 @@ class Client:
         self._connect_s, self._idle_s = connect_s, idle_s
         self._host = origin.host_port_subcomponent or ""
         self.kept: list[_Connection] = []
+        """Connections for the next requests."""
         self._open: set[_Connection] = set()
 
     async def send(self, request: Request, headers: Headers) -> HttpResponse:
@@ -301,15 +285,11 @@ class Client:
         """
         size = len(request.body)
         head = _request_head(request.method, request.target, self._host, headers, size)
-        connection = self._take() or await self._connect()
-        return await connection.exchange(head, request.body, is_head=request.method == "HEAD")
-
-    def _take(self) -> _Connection | None:
-        while self.kept:
-            connection = self.kept.pop()
-            if connection.is_open:
-                return connection
-        return None
+        while self.kept and self.kept[-1].transport.is_closing():
+            self.kept.pop()
+        connection = self.kept.pop() if self.kept else await self._connect()
+        is_to_head = request.method == "HEAD"
+        return await connection.exchange(head, request.body, is_to_head=is_to_head)
 
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
@@ -340,7 +320,7 @@ class Client:
     async def close(self) -> None:
         """Close all connections."""
         for connection in self._open:
-            connection.abort()
+            connection.transport.abort()
         await asyncio.gather(*(connection.gone for connection in self._open))
 
 

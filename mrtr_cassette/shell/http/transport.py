@@ -93,6 +93,8 @@ class Upstream(Protocol):
 
 MOST_HEADERS: Final = 1000
 """Headers of one message."""
+LARGEST_HEAD: Final = 1024 * 1024
+"""Bytes of a head; more is no head."""
 _KNOWN_STATUS = frozenset(HTTPStatus)
 _OURS = frozenset({"host", "expect"})
 """Request headers of one connection for which `end_to_end` has no rule."""
