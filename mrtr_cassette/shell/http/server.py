@@ -451,13 +451,7 @@ class Connection(asyncio.Protocol):
             # Nobody takes a response any more, or nobody gives one.
             client.break_off()
         except Exception as error:  # noqa: BLE001  a fault of one request ends no other
-            service.complain(f"a request could not be handled: {internal_error(error)}")
-            if client.is_started:
-                client.break_off()
-            else:
-                text = "the request could not be handled; the proxy's log says why\n"
-                with suppress(ConnectionResetError):
-                    await client.send_whole(500, TEXT_HEADERS, text.encode())
+            await self._fail(client, error)
         finally:
             if service.meter is not None:
                 service.meter.request_ended(client)
@@ -472,6 +466,15 @@ class Connection(asyncio.Protocol):
             self.transport.resume_reading()
         if self._next or self._refusal is not None:
             self._begin_next()
+
+    async def _fail(self, client: HttpDownstream, error: Exception) -> None:
+        self._service.complain(f"a request could not be handled: {internal_error(error)}")
+        if client.is_started:
+            client.break_off()
+            return
+        text = "the request could not be handled; the proxy's log says why\n"
+        with suppress(ConnectionResetError):
+            await client.send_whole(500, TEXT_HEADERS, text.encode())
 
     def _give_up(self, refusal: _Refusal) -> None:
         """Take nothing more of a client; what it sent before is answered."""
