@@ -48,31 +48,20 @@ def test_every_option_can_be_given_in_a_shell(options):
         assert bool(flag_of(name, option)) + bool(option.flags) == (name not in programs), name
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a:b", "é", "a\nb"])
-def test_a_header_that_http_can_not_carry_is_refused(name):
-    """A name is letters, digits and hyphens; the value, which may be a secret, is not shown."""
-    with pytest.raises(UsageError) as caught:
-        RecordOptions(headers={name: "hidden"})
-    assert "hidden" not in str(caught.value)
-
-
-@pytest.mark.parametrize("value", ["a\nb", "a\rb", "a\0b", "\x1b[2J", "a\x7f"])
-def test_a_header_value_with_a_control_character_is_refused(value):
-    """No server could get it, and none may take it for the end of the header."""
-    with pytest.raises(UsageError, match="'Name' is none that HTTP can carry"):
-        RecordOptions(headers={"Name": value})
-    assert RecordOptions(headers={"Name": "a\tb é"}).added_headers == (("Name", "a\tb é"),)
-
-
 @pytest.mark.parametrize(
-    "name",
-    ["Content-Length", "transfer-encoding", "Connection", "Keep-Alive", "TE", "Upgrade", "Expect"],
+    ("name", "value", "problem"),
+    [
+        *((name, "hidden", "is none that HTTP can carry") for name in ("", "a b", "a:b", "é")),
+        *(("N", value, "is none that HTTP can carry") for value in ("a\nb", "a\0b", "\x1b[2J")),
+        *((name, "5", "is set by the connection itself") for name in ("Content-Length", "TE")),
+    ],
 )
-def test_a_header_that_frames_a_message_is_refused(name):
-    """What says where a message ends is the connection's; a host can be set."""
-    with pytest.raises(UsageError, match="is set by the connection itself"):
-        RecordOptions(headers={name: "5"})
-    assert RecordOptions(headers={"Host": "h"}).added_headers == (("Host", "h"),)
+def test_a_header_that_can_not_be_sent_is_refused(name, value, problem):
+    """Neither what HTTP can't carry nor what frames a message; a value may be a secret."""
+    with pytest.raises(UsageError, match=problem) as caught:
+        RecordOptions(headers={name: value})
+    assert "hidden" not in str(caught.value)
+    assert RecordOptions(headers=[("N", "a\tb é")]).added_headers == (("N", "a\tb é"),)
 
 
 @pytest.mark.parametrize(

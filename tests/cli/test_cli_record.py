@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import resource
 import shutil
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -285,30 +283,6 @@ async def test_append_that_cannot_be_led_exits_with_1(tmp_path: Path) -> None:
         f"{path} stays as it is, 0 exchanges recorded, 1 played, 2 could not be recorded\n"
     )
     assert path.read_bytes() == before
-
-
-def read_only(tmp_path: Path) -> Path:
-    """Return a directory in which nobody can make a file, not even root."""
-    if os.geteuid() == 0:
-        return Path("/sys")
-    tmp_path.chmod(0o500)
-    return tmp_path
-
-
-PLACES: dict[str, Callable[[Path], Path]] = {
-    "a missing directory": lambda tmp_path: tmp_path / "none" / "c.json",
-    "a directory": lambda tmp_path: tmp_path,
-    "a read-only directory": lambda tmp_path: read_only(tmp_path) / "c.json",
-}
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, place: str) -> None:
-    """Where no cassette can be made that is said at once, with 3, before anything is recorded."""
-    path = PLACES[place](tmp_path)
-    ended = run_here("record", "--port", 0, "--output", path, *UPSTREAM)
-    assert (ended.code, ended.out) == (3, "")
-    assert ended.err.startswith(f"error: {path}")
 
 
 @looped

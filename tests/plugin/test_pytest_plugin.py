@@ -251,6 +251,8 @@ def test_without_an_upstream_nothing_is_recorded(suite):
     result.stdout.fnmatch_lines(
         ["there is nothing to record */test_deploy.json from; name an upstream in the marker*"]
     )
+    suite.write("test_one.py", ONE_TEST.replace("=APPLICATION", '="serve --port {port}"'))
+    assert "a command is a list: ['serve', '--port', '{port}']" in suite.run(errors=1).stdout.str()
     assert suite.cassettes() == []
 
 

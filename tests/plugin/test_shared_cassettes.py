@@ -178,27 +178,3 @@ def test_discarded_recording_is_told_with_the_test_and_the_reason(suite, outcome
         ]
     )
     assert suite.cassettes() == ["cassettes/test_it/test_a.json"]
-
-
-def test_name_without_a_suffix_gets_it(suite):
-    """A cassette is a `.json` file, also where the marker does not say so."""
-    write(suite, NAMED, name="sub/v1.2")
-    suite.run(passed=2)
-    assert suite.cassettes() == ["cassettes/sub/v1.2.json"]
-
-
-def test_callable_that_is_no_application_is_refused(suite):
-    """What ASGI could not call, or await, is named before a client waits for it."""
-    for upstream in ("lambda scope, receive, send: None", "dict", "print"):
-        suite.write(
-            "test_it.py",
-            f"""
-            import pytest
-
-            @pytest.mark.mrtr_cassette(upstream={upstream})
-            def test_it(mrtr_cassette):
-                pass
-            """,
-        )
-        result = suite.run(errors=1)
-        result.stdout.fnmatch_lines(["the upstream * is no URL, no command and no application*"])

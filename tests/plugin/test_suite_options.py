@@ -158,41 +158,6 @@ def test_old_cassette_is_recorded_anew_or_told(suite):
 # --- Options ---
 
 
-def test_places_that_set_options_add_up(suite, recorded):
-    """Lists of ini file, suite, module, class and test add up; without one of them it misses."""
-    suite.write("pytest.ini", "[pytest]\nmrtr_cassette_ignore =\n    /ini\npythonpath = .\n")
-    suite.write(
-        "conftest.py",
-        """
-        import pytest
-
-        @pytest.fixture(scope="session")
-        def mrtr_cassette_config():
-            return {"ignore": ["/arguments/env"], "repeat": "never"}
-        """,
-    )
-    suite.write(
-        "test_markers.py",
-        f"""
-        import pytest
-        from agent import deploy
-
-        pytestmark = pytest.mark.mrtr_cassette("none.json", ignore=["/module"])
-
-        @pytest.mark.mrtr_cassette({str(recorded)!r}, ignore=["/class"])
-        class TestMarked:
-            @pytest.mark.mrtr_cassette(repeat="always", ignore=["/test"])
-            def test_marked(self, mrtr_cassette):
-                deploy(mrtr_cassette.url, "other")
-                deploy(mrtr_cassette.url, "another")
-
-            def test_configured(self, mrtr_cassette):
-                deploy(mrtr_cassette.url, "other")
-        """,
-    )
-    suite.run(passed=2)
-
-
 def test_what_recording_takes_the_suite_takes(suite):
     """Redaction, sealing and headers come from the marker, the suite's fixture and the ini."""
     suite.write(
