@@ -24,7 +24,7 @@ from mrtr_cassette.core.answers.checking import (
     value_of_text,
     value_schema,
 )
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
+from mrtr_cassette.core.cassette.recorded import Cassette, PushedTurn, RecordedInteraction
 from mrtr_cassette.core.protocol.calls import NAMED_BY
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.messages import Via
@@ -234,21 +234,18 @@ class _Question(NamedTuple):
 
 
 def _questions_of(interaction: RecordedInteraction) -> Iterator[_Question]:
-    turns: list[tuple[int, Via, Mapping[str, InputRequest], Mapping[str, Any] | None]] = [
-        (number, "push", turn.requests, turn.posted)
-        for turn, number in zip(interaction.pushed_turns, interaction.pushed_numbers, strict=True)
-    ]
-    for position, exchange in enumerate(interaction.exchanges):
-        if exchange.ask is not None:
-            retry = interaction.exchanges[position + 1 : position + 2]
-            answers = retry[0].call.answers if retry else None
-            responses = None if answers is None else answers.input_responses
-            number = interaction.asking_turn(position)
-            turns.append((number, "result", exchange.ask.input_requests, responses))
     first = interaction.exchanges[0].call
-    for _, via, requests, by_key in sorted(turns, key=lambda turn: turn[0]):
+    for turn in interaction.turns:
+        via: Via = "push"
+        answered: Mapping[str, Any] | None
+        if isinstance(turn, PushedTurn):
+            requests, answered = turn.requests, turn.posted
+        else:
+            via, requests = "result", turn.ask.input_requests
+            answers = None if turn.retry is None else turn.retry.call.answers
+            answered = None if answers is None else answers.input_responses
         for key, request in requests.items():
-            answer = (by_key or {}).get(key)
+            answer = (answered or {}).get(key)
             yield _Question(interaction.number, first.method, first.name, via, key, request, answer)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -178,6 +178,14 @@ class Branch(NamedTuple):
     turn: int
 
 
+class ResultTurn(NamedTuple):
+    """A turn that a response to the call asks, and the request that answers it, if any does."""
+
+    exchange: RecordedExchange
+    ask: Ask
+    retry: RecordedExchange | None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedInteraction:
     """One logical call: its exchanges from the first request to the last response.
@@ -224,6 +232,16 @@ class RecordedInteraction:
             for index in range(len(turn.answers))
         ]
         return tuple(places)
+
+    @property
+    def turns(self) -> Iterator[PushedTurn | ResultTurn]:
+        """Its turns, in the order in which their asks came."""
+        for position, exchange in enumerate(self.exchanges):
+            # The server pushes while a request is pending, and a response that asks ends that.
+            yield from (turn for turn in self.pushed_turns if turn.position == position)
+            if exchange.ask is not None:
+                retry = self.exchanges[position + 1 : position + 2]
+                yield ResultTurn(exchange, exchange.ask, retry[0] if retry else None)
 
     def asking_turn(self, position: int) -> int:
         """Return the number of the turn that the response of one of `exchanges` asks."""

@@ -7,7 +7,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    PushedTurn,
+    RecordedExchange,
+    RecordedInteraction,
+)
 from mrtr_cassette.core.compare.responses import (
     ASKS,
     TRACE_MEMBERS,
@@ -194,17 +199,13 @@ def _sides_of(cassette: Cassette) -> Iterator[_Side]:
 
 
 def _turns_of(interaction: RecordedInteraction) -> Iterator[_Turn]:
-    exchanges = interaction.exchanges
-    pushed = list(reversed(interaction.pushed_turns))
-    for position, exchange in enumerate(exchanges):
-        while pushed and pushed[-1].position == position:
-            turn = pushed.pop()
+    for turn in interaction.turns:
+        if isinstance(turn, PushedTurn):
             posted = {each.key: _posted(each.exchange) for each in turn.answers}
             yield _Turn("push", pushed_question(turn), posted or ABSENT, None)
-        if exchange.ask is not None:
-            is_last = position + 1 == len(exchanges)
-            answers = ABSENT if is_last else _given(exchanges[position + 1])
-            yield _Turn("result", asked_question(exchange), answers, exchange)
+        else:
+            answers = ABSENT if turn.retry is None else _given(turn.retry)
+            yield _Turn("result", asked_question(turn.exchange), answers, turn.exchange)
 
 
 def _given(retry: RecordedExchange) -> Any:

@@ -237,21 +237,17 @@ def _notifications(exchange: RecordedExchange) -> Iterator[SentNotification]:
 
 
 def _turns(recorded: RecordedInteraction) -> Iterator[Turn]:
-    exchanges = recorded.exchanges
-    for position, exchange in enumerate(exchanges):
-        # The server pushes while a request is pending, and a response that asks ends that.
-        for turn in recorded.pushed_turns:
-            if turn.position == position:
-                yield _pushed_turn(turn)
-        if exchange.ask is None:
+    for turn in recorded.turns:
+        if isinstance(turn, PushedTurn):
+            yield _pushed_turn(turn)
             continue
-        retry = exchanges[position + 1] if position + 1 < len(exchanges) else None
+        exchange, ask, retry = turn
         answers = None if retry is None else retry.call.answers
         yield Turn(
-            _printable_requests(exchange.ask.input_requests),
+            _printable_requests(ask.input_requests),
             None if answers is None else _printable_answers(answers.input_responses or {}),
-            exchange.ask.dialect,
-            exchange.ask.request_state is not None,
+            ask.dialect,
+            ask.request_state is not None,
             "result",
             None if retry is None else retry.request.header(ANSWERED_BY_HEADER) or None,
             None if retry is None else max(0.0, retry.started_ms - exchange.ended_ms),
