@@ -237,6 +237,7 @@ def _questions_of(interaction: RecordedInteraction) -> Iterator[_Question]:
     first = interaction.exchanges[0].call
     for turn in interaction.turns:
         via: Via = "push"
+        requests: Mapping[str, InputRequest]
         answered: Mapping[str, Any] | None
         if isinstance(turn, PushedTurn):
             requests, answered = turn.requests, turn.posted
