@@ -1,11 +1,8 @@
 """A cassette as one HTML file, which needs nothing else and asks nobody for anything.
 
-Rule: the policy allows the one style and the one script of the page, by hash, and nothing else. The
-page is whole without the script, which only finds and opens what is there. Nothing on it can be
-sent or followed: fields are disabled, a recorded URL is a text. Every value of a template is text,
-which the template escapes; only `recorded` makes markup. A schema is a server's word: whatever it
-is, all that was answered is in a field.
-Source: W3C Content Security Policy Level 3; MCP 2026-07-28, `PrimitiveSchemaDefinition`.
+Rule: the policy allows the one style and the one script of the page, by hash. The page is whole
+without the script. Nothing on it can be sent or followed. Every value of a template is text, which
+the template escapes; only `_recorded` makes markup. All that was answered is in a field.
 """
 
 from __future__ import annotations

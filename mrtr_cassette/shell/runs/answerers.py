@@ -1,8 +1,4 @@
-"""Waiting for those who answer an ask: the pace, an endpoint over HTTP, a person at a terminal.
-
-Rule: nothing is sent to an endpoint again, no redirect is followed, and no reply is waited for
-without an end. Without a terminal nobody is asked; while a line is awaited everything else goes on.
-"""
+"""Waiting for those who answer an ask: the pace, an endpoint over HTTP, a person at a terminal."""
 
 from __future__ import annotations
 
@@ -121,7 +117,7 @@ async def answerers(
 async def answers_endpoint(
     rest: RestModel, ca_file: Path | None, *, verifies: bool = True, largest: int = LARGEST_REPLY
 ) -> AsyncIterator[AskTheEndpoint]:
-    """Give what asks an endpoint, until the block ends.
+    """Give what asks an endpoint once, following no redirect, until the block ends.
 
     Raises:
         UsageError: its URL is none, or a header can't be sent.

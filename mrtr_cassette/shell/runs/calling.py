@@ -1,7 +1,4 @@
-"""Calling a live server without a client: one call, whose questions sources answer.
-
-Rule: a recorded call goes through the same proxy as any client's.
-"""
+"""Calling a live server without a client, through the recording proxy where it is recorded."""
 
 from __future__ import annotations
 
@@ -73,9 +70,6 @@ async def _reached(
 ) -> AsyncIterator[_Reached]:
     """Give the server, through the recording proxy where the call is recorded.
 
-    Args:
-        recorder: sees what the server says.
-
     Raises:
         CassetteError: the recording is not whole, or can't be published.
     """
@@ -121,8 +115,6 @@ async def call(
     """Make one call on a live server, and answer what it asks.
 
     Args:
-        upstream: URL of the server, or its program and arguments.
-        cassette: where the call is recorded; None where it isn't.
         ask_person: asks a person, where the sources have one.
 
     Raises:
