@@ -22,7 +22,7 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 32_125,
+    "lines of the package": 32_123,
     "modules of the package": 128,
     "lines of tests": 48_252,
 }
