@@ -47,16 +47,8 @@ _NUMBER = re.compile("[0-9]{1,9}")
 class Proposal:
     """One response of a live server that could stand in the cassette.
 
-    Attributes:
-        number: number of its interaction.
-        call: its call, as shown in messages.
-        turn: the turn that it asks, from 1; 0 for the final response.
-        changes: where it differs, information included.
-        problem: why it can't be taken, or None.
-        recorded: the exchange whose response goes; None where there is none of its own.
-        live: the live exchange, in the form in which it would be recorded.
-        states: the recorded request state or session id by the SHA-256 of the live one.
-        is_last: the recorded conversation ends with it.
+    `turn` is the one that it asks, from 1, or 0 for the final response; `states` has the recorded
+    request state or session id by the SHA-256 of the live one.
     """
 
     number: int
@@ -101,17 +93,20 @@ def _proposals_of(cassette: Cassette, verified: VerifiedInteraction) -> Iterator
         proposal = Proposal(interaction.number, verified.call, turn, changes)
         position = positions.get(turn)
         if position is None:
-            problem: str | None = "the server pushed it, as part of another response"
+            problem = "the server pushed it, as part of another response"
+            yield replace(proposal, problem=problem)
         elif position >= len(verified.live):
-            problem = "the live server gave no response"
+            yield replace(proposal, problem="the live server gave no response")
         else:
-            recorded, live = exchanges[position], verified.live[position]
-            is_last = position == last
-            proposal = replace(
-                proposal, recorded=recorded, live=live, states=states, is_last=is_last
+            recorded, live, is_last = exchanges[position], verified.live[position], position == last
+            yield replace(
+                proposal,
+                problem=next(_objections(recorded, live, cassette, is_last=is_last), None),
+                recorded=recorded,
+                live=live,
+                states=states,
+                is_last=is_last,
             )
-            problem = next(_objections(recorded, live, cassette, is_last=is_last), None)
-        yield replace(proposal, problem=problem)
 
 
 def accepted_by_verdict(proposed: Iterable[Proposal], verdicts: Collection[str]) -> list[Proposal]:
