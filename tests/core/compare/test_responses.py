@@ -82,13 +82,6 @@ BAD_ERROR = '{"code":-32602,"message":"bad"}'
     ("recorded", "live", "change"),
     [
         (text("one"), text("two"), "text-changed /content/0/text one two"),
-        (
-            text('{"total":1}'),
-            text('{ "total": 2 }'),
-            "text-changed /content/0/text#json/total 1 2",
-        ),
-        (structured(n=1), structured(n="1"), "shape-changed /structuredContent/n 1 1"),
-        (structured(n=[1, 2]), structured(n=[1]), "shape-changed /structuredContent/n/1 2 None"),
         (text("one"), {**text("one"), "isError": True}, "error-changed /isError false true"),
         ({"a": 1}, {"isError": False, "resultType": "complete", "a": 1}, None),
         (dated(lastModified="1"), dated(lastModified="2"), None),
@@ -156,18 +149,6 @@ def test_status_and_kept_headers_count(headers: Headers, live: Answer, changes: 
     assert result_changes(whole(*headers), live) == changes
 
 
-def test_a_stream_that_became_json_is_a_change_of_shape() -> None:
-    """The same result as an event stream and as one body differs in the content type."""
-    recorded = stream(answer(CALL, text("done")))
-    (change,) = result_changes(recorded, text("done"))
-    assert change == (
-        "shape-changed",
-        "/#headers/content-type",
-        '"text/event-stream"',
-        '"application/json"',
-    )
-
-
 def told(token: Json, *words: str) -> list[bytes]:
     """Return progress messages."""
     params = [
@@ -181,12 +162,9 @@ def told(token: Json, *words: str) -> list[bytes]:
     ("live", "changes"),
     [
         (("one", "two", "three"), []),
-        (
-            ("one", "2", "three"),
-            [("text-changed", "/#messages/1/params/message", '"two"', '"2"')],
-        ),
-        (("one", "two"), [("shape-changed", "/#messages/2", "three", None)]),
-        (("one", "two", "three", "four"), [("shape-changed", "/#messages/3", None, "four")]),
+        (("one", "2", "three"), [("text-changed", "/#messages/1/params/message")]),
+        (("one", "two"), [("shape-changed", "/#messages/2")]),
+        (("one", "two", "three", "four"), [("shape-changed", "/#messages/3")]),
     ],
 )
 def test_progress_is_compared_message_by_message(live: Any, changes: Json) -> None:
@@ -194,12 +172,7 @@ def test_progress_is_compared_message_by_message(live: Any, changes: Json) -> No
     other = with_token(with_id(CALL, "live-1"), "live-token")
     recorded = stream(*told(1, "one", "two", "three"), answer(CALL, text("done")))
     received = stream(*told("live-token", *live), answer(other, text("done")))
-
-    found = result_changes(recorded, received)
-    assert [each[:2] for each in found] == [each[:2] for each in changes]
-    for (*_, old, new), (*_, before, after) in zip(found, changes, strict=True):
-        assert (before or "") in (old or "")
-        assert (after or "") in (new or "")
+    assert [each[:2] for each in result_changes(recorded, received)] == changes
 
 
 def test_progress_of_another_request_is_a_difference() -> None:
@@ -213,8 +186,10 @@ def test_progress_of_another_request_is_a_difference() -> None:
     assert result_changes(own, live) == result_changes(foreign, other) == []
 
 
-def test_a_stream_without_end_may_have_said_less() -> None:
+def test_a_stream_that_became_json_is_another_and_one_without_end_may_have_said_less() -> None:
     """Of a stream that the client left, only what both have is compared."""
+    (change,) = result_changes(stream(answer(CALL, text("done"))), text("done"))
+    assert change[:2] == ("shape-changed", "/#headers/content-type")
     messages, again = (told(token, "one", "two") for token in (1, "live-token"))
     left = stream(*messages, end=End.OPEN)
     assert result_changes(left, stream(*again[:1], end=End.OPEN)) == []

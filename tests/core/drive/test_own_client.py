@@ -60,13 +60,6 @@ def test_modern_server_is_called_at_once() -> None:
     }
 
 
-def test_only_what_can_be_answered_is_declared() -> None:
-    """A server does not ask for what is undeclared."""
-    params = body_of(client("url").call("tools/list", {}))["params"]
-    capabilities = params["_meta"]["io.modelcontextprotocol/clientCapabilities"]
-    assert capabilities == {"elicitation": {"url": {}}}
-
-
 @pytest.mark.parametrize("discovered", [{"supportedVersions": ["2025-11-25"]}, [], {}])
 def test_earlier_server_is_opened(discovered: Any) -> None:
     """It is initialized, told so, and heard; the version is the server's."""
