@@ -22,9 +22,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 32_123,
+    "lines of the package": 32_118,
     "modules of the package": 128,
-    "lines of tests": 48_252,
+    "lines of tests": 48_207,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
