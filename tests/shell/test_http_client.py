@@ -94,18 +94,6 @@ async def test_one_connection_serves_one_request_after_the_other(raw: bytes) -> 
 
 
 @looped
-async def test_host_is_the_upstreams_unless_another_is_given() -> None:
-    """There is one `Host`, and it comes first where it is ours."""
-    async with calling(saying(response())) as (client, server):
-        for headers in ((("A", "1"),), (("A", "1"), ("HOST", "example.com"))):
-            await whole(await client.send(Request("GET", "/mcp", (), b""), headers))
-    assert [received.head.headers for received in server.received] == [
-        (("Host", server.authority), ("A", "1")),
-        (("A", "1"), ("HOST", "example.com")),
-    ]
-
-
-@looped
 async def test_requests_at_once_have_a_connection_each() -> None:
     """No request waits for another's response."""
     both = asyncio.Barrier(2)
@@ -202,43 +190,6 @@ async def test_response_to_head_has_no_body() -> None:
         assert await body_of(client, "GET") == b"ab"
 
 
-@looped
-async def test_close_ends_a_body_without_length() -> None:
-    """Without a length the close is the end (RFC 9112, section 6.3)."""
-
-    async def script(visit: Visit) -> None:
-        await visit.send(response(b"ab", length=False))
-        visit.close()
-
-    async with calling(script) as (client, _):
-        assert await body_of(client) == b"ab"
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab",
-        response(b"", CHUNKED, length=False) + chunk(b"ab"),
-        response(b"", CHUNKED, length=False) + chunk(b"ab") + b"no size",
-    ],
-    ids=["length", "chunks", "no chunk"],
-)
-@looped
-async def test_body_that_is_cut_short_is_an_error_after_its_bytes(raw: bytes) -> None:
-    """What came is given, and then that it is not whole."""
-
-    async def script(visit: Visit) -> None:
-        await visit.send(raw)
-        visit.close()
-
-    async with calling(script) as (client, _):
-        got = await send(client)
-        assert await got.read() == b"ab"
-        with pytest.raises(ConnectionError):
-            await got.read()
-        assert not got.is_read
-
-
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [
@@ -318,38 +269,6 @@ async def test_upstream_waits_for_a_reader_that_does_not_read() -> None:
         assert await whole(got) == b"a" * size
         assert await body_of(client) == b""
     assert server.connections == 2
-
-
-@looped
-async def test_response_that_is_given_up_ends_its_connection() -> None:
-    """Nobody reads on; the upstream sees it."""
-    left = asyncio.Event()
-
-    raw = response(b"", CHUNKED, length=False) + chunk(b"ab")
-    async with calling(saying_until_left(left, raw)) as (client, _):
-        got = await send(client)
-        assert await got.read() == b"ab"
-        got.close()
-        await left.wait()
-
-
-@looped
-async def test_request_that_is_cancelled_ends_its_connection() -> None:
-    """A client that has left waits for nothing, and neither does the upstream."""
-    arrived, left = asyncio.Event(), asyncio.Event()
-
-    async def script(visit: Visit) -> None:
-        arrived.set()
-        await visit.left()
-        left.set()
-
-    async with calling(script) as (client, _):
-        sending = asyncio.ensure_future(send(client))
-        await arrived.wait()
-        sending.cancel()
-        await left.wait()
-        with pytest.raises(asyncio.CancelledError):
-            await sending
 
 
 @looped

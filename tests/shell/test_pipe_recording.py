@@ -147,16 +147,6 @@ def test_deaf_server_with_a_child_is_ended_in_time(tmp_path: Path, how: str) -> 
     assert not processes_with(f"{output}")
 
 
-def test_server_that_ends_at_sigterm_is_not_killed(tmp_path: Path) -> None:
-    """A signal is passed on as SIGTERM, and the exit code tells it as a shell does."""
-    with piped(recorder(tmp_path / "c.json")) as pipe:
-        pipe.say(call(1))
-        assert pipe.hear()
-        pipe.signal(signal.SIGTERM)
-
-        assert pipe.process.wait(30) in (0, 128 + signal.SIGTERM)
-
-
 def test_killed_recorder_leaves_no_process(tmp_path: Path) -> None:
     """Where this program is killed, a deaf server and its children end too."""
     output = tmp_path / "c.json"
