@@ -238,14 +238,12 @@ def unite_equal(
         )
         raise CassetteError(cassette.path, _listed(reason, bound))
     classes = ResponseClasses(by_arrival, answered)
-    groups: dict[LookupKey, dict[Identity, list[ReplayEntry]]] = {}
+    groups: dict[Identity, list[ReplayEntry]] = {}
     for each in by_arrival:
-        identity = classes.identity(each)
-        groups.setdefault(identity.lookup, {}).setdefault(identity, []).append(each)
+        groups.setdefault(classes.identity(each), []).append(each)
     ambiguous = [
         f"{_numbered(sorted({each.interaction for each in members}))}: {identity.lookup.call}"
-        for group in groups.values()
-        for identity, members in group.items()
+        for identity, members in groups.items()
         if len(_said(members, classes)) > 1
     ]
     if ambiguous:
@@ -255,12 +253,11 @@ def unite_equal(
             "header by <<match_headers>> that tells them apart"
         )
         raise CassetteError(cassette.path, _listed(reason, ambiguous))
-    for of_lookup in groups.values():
-        for identity, members in of_lookup.items():
-            first = next((each for each in members if each.exchange.response), members[0])
-            for each in members:
-                each.lookup, each.traits, _, each.caller = identity
-                each.same = None if each is first else first
+    for identity, members in groups.items():
+        first = next((each for each in members if each.exchange.response), members[0])
+        for each in members:
+            each.lookup, each.traits, _, each.caller = identity
+            each.same = None if each is first else first
     return classes
 
 

@@ -325,23 +325,18 @@ class Player:
         }
 
     def _reply(self, entry: ReplayEntry) -> Reply | None:
-        exchange, response = entry.exchange, entry.exchange.response
+        response, started_ms = entry.exchange.response, entry.exchange.started_ms
         if response is None:
             return None
-        reply = self._replies.get(entry)
-        if reply is None:
-            waits = self._timelines.waits_of(entry)
-            stays_open = self._stateless and entry.is_listening
-            stays_open = stays_open and waits.is_for_later(waits.end, entry)
-            waits = NO_WAITS if self._stateless else waits
-            # A stream may be resumed at any event that has an id.
-            piecewise = self._paced or entry.session != "" or any(event_ids(response))
-            echoed = echoes_in(entry.stream.asker, response, waits)
-            started_ms = exchange.started_ms
-            reply = build_reply(echoed, response, waits, started_ms=started_ms, piecewise=piecewise)
-            if stays_open:
-                reply = reply._replace(end=End.OPEN)
-            self._replies[entry] = reply
+        waits, stays_open = self._timelines.waits_of(entry), False
+        if self._stateless:
+            stays_open = entry.is_listening and waits.is_for_later(waits.end, entry)
+            waits = NO_WAITS
+        # A stream may be resumed at any event that has an id.
+        piecewise = self._paced or entry.session != "" or any(event_ids(response))
+        echoed = echoes_in(entry.stream.asker, response, waits)
+        reply = build_reply(echoed, response, waits, started_ms=started_ms, piecewise=piecewise)
+        self._replies[entry] = reply = reply._replace(end=End.OPEN) if stays_open else reply
         return reply
 
     def respond_on_stream(self, request: Request, message: bytes) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -201,26 +201,22 @@ class _Timeline:
             self.endings.add(entry, number)
 
     def request_of(self, message: Message, after: int) -> ReplayEntry | None:
-        if message.kind is Kind.RESPONSE:
-            arrivals = self._by_id.get(message.id)
-        else:
-            arrivals = self._by_token.get(repeated_token(message))
+        """Return the latest request that a message of the server is about, or None."""
+        is_response = message.kind is Kind.RESPONSE
+        name = message.id if is_response else repeated_token(message)
+        arrivals = self._requests_by_name.get((is_response, name))
         place = 0 if arrivals is None else arrivals.before(after)
         return arrivals.entries[place - 1] if arrivals is not None and place else None
 
     @cached_property
-    def _by_id(self) -> dict[str | None, Arrivals]:
-        return self._requests_by(lambda message: message.id)
-
-    @cached_property
-    def _by_token(self) -> dict[str | None, Arrivals]:
-        return self._requests_by(lambda message: message.progress_token)
-
-    def _requests_by(self, value: Callable[[Message], str | None]) -> dict[str | None, Arrivals]:
-        grouped: dict[str | None, Arrivals] = {}
+    def _requests_by_name(self) -> dict[tuple[bool, str | None], Arrivals]:
+        """The requests by their ids (True) and their progress tokens."""
+        grouped: dict[tuple[bool, str | None], Arrivals] = {}
         for entry in self._requests.entries:
             message, number = entry.asker, entry.exchange.number
-            key = None if message is None else value(message)
-            if key is not None and number is not None:
-                grouped.setdefault(key, Arrivals()).add(entry, number)
+            if message is None or number is None:
+                continue
+            for key in ((True, message.id), (False, message.progress_token)):
+                if key[1] is not None:
+                    grouped.setdefault(key, Arrivals()).add(entry, number)
         return grouped
