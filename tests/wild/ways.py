@@ -10,9 +10,8 @@ import shlex
 import signal
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 from processes import (
     PROGRAM,
@@ -26,21 +25,6 @@ from wild.peers import Server
 
 Proxies = dict[str, Listening]
 """The proxy of each scenario; its `url` is what a client connects to, a URL or a command."""
-
-
-class Way(Protocol):
-    """Servers and proxies as a client finds them, each while a block runs."""
-
-    def serving(self) -> AbstractContextManager[str]:
-        """Run the server; give what a client connects to."""
-
-    def recording(self, paths: Mapping[str, Path]) -> AbstractContextManager[Proxies]:
-        """Run the server, and a recorder for each scenario."""
-
-    def replaying(
-        self, cassettes: Mapping[str, Path], *options: str
-    ) -> AbstractContextManager[Proxies]:
-        """Run a replay for each scenario."""
 
 
 class Sockets:
@@ -113,11 +97,7 @@ class Pipes:
 
     @contextmanager
     def _started(self, commands: Mapping[str, tuple[str, ...]], good: str) -> Iterator[Proxies]:
-        """Let a client start commands, whose stderr tells how they ended.
-
-        Args:
-            good: what each says when it ends well; its exit code is known to the client alone.
-        """
+        """Let a client start commands; each says `good` on stderr when it ends well."""
         proxies: Proxies = {}
         logs = {name: self._directory / f"{name}.stderr" for name in commands}
         for name, command in commands.items():
@@ -128,3 +108,7 @@ class Pipes:
         for name, proxy in proxies.items():
             proxy.stderr = logs[name].read_text() if logs[name].exists() else ""
             proxy.code = 0 if good in proxy.stderr else 1
+
+
+Way = Sockets | Pipes
+"""Servers and proxies as a client finds them, each while a block runs."""

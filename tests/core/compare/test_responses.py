@@ -243,13 +243,8 @@ def test_a_listening_stream_is_compared_by_what_it_says() -> None:
     ]
 
 
-def test_lists_are_surface_and_versions_are_information() -> None:
-    """A list has verdicts of its own; a server's version counts nowhere."""
-    listing = rpc("tools/list", {})
-    (change,) = result_changes(
-        {"tools": [{"name": "a"}], "ttlMs": 1}, {"tools": [], "ttlMs": 2}, listing
-    )
-    assert change[:2] == ("surface-changed", "/tools/0")
+def test_version_of_the_server_is_information() -> None:
+    """It counts in no response."""
 
     def versioned(version: str) -> Json:
         info = {"name": "s", "version": version}

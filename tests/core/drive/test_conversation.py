@@ -114,15 +114,6 @@ def test_script_sees_an_ask_as_it_would_be_recorded() -> None:
     assert isinstance(conversation.standing, AskedOtherwise)
 
 
-def test_response_that_asks_nothing_ends_the_conversation() -> None:
-    """A result, an error, and what is no response of the protocol are all an end."""
-    for response in (text("done"), refusal(CALL), b"no JSON"):
-        conversation, _ = talk()
-        follow(conversation, response)
-        assert isinstance(conversation.standing, Finished)
-        assert conversation.standing.exchange.response is not None
-
-
 def pushing(*replies: Any) -> tuple[Conversation, Observation, OpenPush]:
     """Have a server push a question within the stream of its response."""
     conversation, _ = talk(*replies)

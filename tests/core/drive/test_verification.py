@@ -35,7 +35,6 @@ from mrtr_cassette.core.drive.verification import (
     Repeated,
     VerifiedInteraction,
     Verifier,
-    endpoint_of,
     planned,
 )
 from mrtr_cassette.core.wire.http import End, Request
@@ -158,12 +157,6 @@ def test_beginning_of_a_pipe_means_nothing_over_http() -> None:
     cassette = loaded(cassette_of((CALL, asks("a", state=STATE))), "c.json")
     assert [each.skipped for each in planned(over_pipes(cassette), is_on_pipes=True)] == [None]
     assert "beginning of a pipe" in str(planned(over_pipes(cassette))[0].skipped)
-
-
-def test_endpoint_is_the_path_of_the_upstream() -> None:
-    """Without its query."""
-    assert endpoint_of("http://localhost:8000/mcp?x=1") == "/mcp"
-    assert endpoint_of("http://localhost:8000") == "/"
 
 
 # Conversations
