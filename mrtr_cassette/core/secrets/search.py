@@ -393,7 +393,7 @@ class _JudgedText:
     # A name and a value side by side
 
     def _given_beside(self, raw: bytes) -> Iterator[Find]:
-        flat = self._flat
+        flat, self._bare_end = self._flat, 0
         for match in self._rules.beside.finditer(raw):
             name, start = self._name_at(*match.span(2), has_spaces=False)
             end = match.end()
