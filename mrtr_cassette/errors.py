@@ -165,10 +165,7 @@ class BodyTooLargeError(MrtrCassetteError):
     exit_code = 3
 
     def __init__(
-        self,
-        call: str,
-        limit: int,
-        unit: Literal["bytes", "times its size"] = "bytes",
+        self, call: str, limit: int, unit: Literal["bytes", "events", "times its size"] = "bytes"
     ) -> None:
         exceeded = f"has more than {limit:,} {unit}"
         if unit == "times its size":

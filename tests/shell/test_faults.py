@@ -344,7 +344,7 @@ def bomb_of(fill: bytes, size: int) -> bytes:
 @looped
 async def test_a_bomb_passes_and_takes_no_memory(tmp_path: Path) -> None:
     """What decodes to half a gigabyte reaches its client as it came, and is no harm to the recorder."""
-    bombs = {JSON: bomb_of(b"0", 5 * 10**8), EVENTS: bomb_of(b"data:\n\n", 7 * 10**5)}
+    bombs = {JSON: bomb_of(b"0", 5 * 10**8), EVENTS: bomb_of(b"data:\n\n", 7 * 10**6)}
     path = tmp_path / "c.json"
 
     async def script(visit: Visit) -> None:

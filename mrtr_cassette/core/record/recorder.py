@@ -45,6 +45,8 @@ from mrtr_cassette.core.wire.lines import lines_in
 from mrtr_cassette.core.wire.sse import SseFramer, read_event
 from mrtr_cassette.errors import BodyTooLargeError, printable
 
+_MOST_EVENTS = 100_000
+"""Events, or lines, up to which a response is kept: each costs memory, however small."""
 _LONGEST_LENGTH = 19
 """Digits of a `Content-Length` that no body reaches."""
 
@@ -319,6 +321,8 @@ class Observation:
         recorder, pieces = self.recorder, self._pieces
         if not messages:
             return
+        if len(pieces) + len(messages) > _MOST_EVENTS:
+            raise BodyTooLargeError(self.label, _MOST_EVENTS, "events")
         # A stream that no message began may begin with an event that says where to post.
         may_lead = not pieces and self.call.message is None
         pieces += map(_PIECE, zip(messages, repeat(at_ms), repeat(recorder.arrived)))

@@ -148,7 +148,6 @@ async def predecessor_ended(output: Location, client: str) -> bool:
 
 
 def _client_of(output: Location) -> str | None:
-    """Return which client has recorded a cassette, if that can be told."""
     try:
         return cassettes.load_cassette(output).client if cassettes.exists(output) else None
     except CassetteError:
