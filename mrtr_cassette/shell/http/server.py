@@ -259,11 +259,12 @@ class Connection(asyncio.Protocol):
             await self._room
 
     def let_go(self) -> None:
-        """End the connection after the response under way, or now."""
-        if self._current is None:
+        """End the connection after the request under way, also one that is still to come whole."""
+        under_way = self._current or self._coming
+        if under_way is None:
             self.transport.close()
         else:
-            self._current.keep_alive = False
+            under_way.keep_alive = False
 
     # What the event loop calls
 
@@ -600,10 +601,11 @@ async def _drain(service: Service, listeners: Sequence[asyncio.Server], seconds:
         await asyncio.sleep(0)
     for listener in listeners:
         listener.close()
-    for connection in tuple(service.connections):
+    connections = tuple(service.connections)
+    for connection in connections:
         connection.let_go()
-    if service.tasks:
-        await asyncio.wait(service.tasks, timeout=seconds)
+    if connections:
+        await asyncio.wait([each.gone for each in connections], timeout=seconds)
 
 
 async def _end(service: Service) -> None:
