@@ -118,7 +118,6 @@ def record(
 def _server_and_client(
     upstream: str | None, command: tuple[str, ...]
 ) -> tuple[str | list[str], tuple[str, ...]]:
-    """Return the URL or the command of the server, and the command that is its client."""
     if upstream is None and command and command[0].startswith(("http://", "https://")):
         return command[0], command[1:]
     if not upstream or not upstream.strip():
@@ -171,7 +170,6 @@ async def _record_pipe(
 
 
 def _code_of(session: RecordSession, log: Log) -> int:
-    """Return the exit code of a recording, and say why it is not whole."""
     if session.problem is not None:
         text = f"error: the recording is not whole: {session.problem}"
         log.tell(text, {"event": "concluded", "problem": session.problem})
@@ -278,7 +276,6 @@ async def _replay_pipe(
 
 
 def _conclude(summary: ReplayReport, options: ReplayOptions, log: Log, report: Path | None) -> bool:
-    """Say what a replay came to; return whether it fails."""
     from mrtr_cassette.core.report.ci import annotation, junit
     from mrtr_cassette.core.report.events import replay_said
     from mrtr_cassette.core.report.runs import summary_data

@@ -366,6 +366,5 @@ def summarise_pages(reports: Iterable[pytest.TestReport]) -> None:
 
 
 def _cell(text: str) -> str:
-    """Return a text as code in a cell of a Markdown table."""
     shown = printable(text).replace("`", "'").replace("|", r"\|")
     return f"`{shown}`"

@@ -199,7 +199,6 @@ def _objections(
 
 
 def _not_whole(tests: Iterable[str], outcomes: Mapping[str, TestOutcome]) -> str | None:
-    """Return why tests may have recorded less than they would, or None."""
     for test in tests:
         if outcomes[test] in ("skipped", "xfailed"):
             return f"{test} was {outcomes[test]}"
@@ -218,7 +217,6 @@ def _refused(path: Path, lost: Sequence[str], partial: str, *, fails: bool) -> P
 
 
 def _lost(old: Cassette, parts: Iterable[Cassette]) -> list[str]:
-    """Return the calls of a cassette that others lack, each as often."""
     there = Counter(key for part in parts for key, _ in _calls(part))
     lost = []
     for key, title in _calls(old):
