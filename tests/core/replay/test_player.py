@@ -54,27 +54,20 @@ def test_raw_state_of_the_recording_is_known_by_its_hash() -> None:
     assert said(play(player, retry(CALL, {"b": YES}, state=STATE))) == "done"
 
 
-def test_tampered_state_gets_the_recorded_refusal() -> None:
-    """What a client adds to a state it adds on replay too, and is refused as recorded."""
+@pytest.mark.parametrize(
+    ("call", "suffix"), [(CALL, "x"), (tool("deploy", env="test"), ""), (tool("other"), "")]
+)
+def test_state_that_is_tampered_with_or_of_another_call_gets_the_recorded_refusal(
+    call: bytes, suffix: str
+) -> None:
+    """What a client does to a state, or with it, is refused on replay as it was recorded."""
     player = player_of(
         (CALL, asks("a", state=STATE)),
-        (retry(CALL, {"a": YES}, state=STATE + "x"), refusal(CALL, words="tampered")),
+        (retry(call, {"a": YES}, state=STATE + suffix), refusal(call, words="no such state")),
     )
     state = state_in(play(player, CALL))
 
-    assert b"tampered" in play(player, retry(CALL, {"a": YES}, state=state + "x"))
-
-
-@pytest.mark.parametrize("other", [tool("deploy", env="test"), tool("other")])
-def test_state_on_another_call_gets_the_recorded_refusal(other: bytes) -> None:
-    """A state that a client used for another call is refused on replay as it was recorded."""
-    player = player_of(
-        (CALL, asks("a", state=STATE)),
-        (retry(other, {"a": YES}, state=STATE), refusal(other, words="bound to another call")),
-    )
-    state = state_in(play(player, CALL))
-
-    assert b"bound to another call" in play(player, retry(other, {"a": YES}, state=state))
+    assert b"no such state" in play(player, retry(call, {"a": YES}, state=state + suffix))
 
 
 def test_answer_to_an_equal_ask_plays() -> None:
@@ -98,22 +91,9 @@ def test_answer_to_an_equal_ask_plays() -> None:
     [
         asks("a", "b"),
         {"resultType": "input_required", "inputRequests": {"a": form("Really?")}},
-        {
-            "resultType": "input_required",
-            "inputRequests": {"a": {"method": "elicitation/create", "params": {"mode": "url"}}},
-        },
-        {
-            "resultType": "input_required",
-            "inputRequests": {
-                "a": {
-                    "method": "elicitation/create",
-                    "params": {"mode": "form", "message": "a?", "requestedSchema": {"x": 1}},
-                }
-            },
-        },
         asks("a", state=STATE),
     ],
-    ids=["more", "message", "mode", "schema", "state"],
+    ids=["more", "message", "state"],
 )
 def test_answer_to_another_ask_does_not_play(other: Any) -> None:
     """An ask that differs in anything is not the one that a recorded answer belongs to."""
