@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Final
 
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION, on_one_line
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, classify
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, classify
 from mrtr_cassette.core.record.channel import Channel
 from mrtr_cassette.core.secrets.credentials import Knows
 from mrtr_cassette.core.wire.http import ACCEPTED, EVENT_STREAM, NO_STATUS, Headers, Request
@@ -132,24 +133,34 @@ async def _answered(handler: Handler, request: Request, downstream: PipeDownstre
         await handler(request, downstream)
 
 
-class _Exchange:
-    """What the server says in response to one request."""
+class PipeResponse:
+    """What a server on pipes says in response to one request."""
 
-    def __init__(self, own_id: bytes | None = None) -> None:
-        """Begin; `own_id` is the client's id, where the server knows another one."""
+    status = NO_STATUS
+    reason = b""
+    headers: RawHeaders = ()
+
+    def __init__(self) -> None:
+        self.own_id: bytes | None = None
+        """The client's id, where the server knows another one."""
         self.is_over = False
+        """Nothing more comes."""
         self.is_lost = False
         """The server has ended before its response."""
         self.lines: list[bytes] = []
         """What has come and was not taken."""
-        self._own_id = own_id
+        self._framing = "lines"
         self._came = asyncio.Event()
+
+    def as_http(self, status: int, headers: RawHeaders, framing: str) -> PipeResponse:
+        """Have it as a response of HTTP, whose body is one `message`, or `events`."""
+        self.status, self.headers, self._framing = status, headers, framing
+        return self
 
     def line(self, raw: bytes, *, is_over: bool) -> None:
         """Take the next line."""
-        if is_over and self._own_id is not None:
-            spans = find_spans(raw, [ID_PATH])[ID_PATH]
-            raw = splice(raw, [(spans[-1], self._own_id)])
+        if is_over and self.own_id is not None:
+            raw = _with_id(raw, self.own_id)
         self.lines.append(raw)
         self.is_over = is_over
         self._came.set()
@@ -159,39 +170,20 @@ class _Exchange:
         self.is_over, self.is_lost = True, is_lost
         self._came.set()
 
-    def taken(self) -> list[bytes]:
-        """Return the lines that have come since the last time."""
-        lines, self.lines = self.lines, []
-        self._came.clear()
-        return lines
-
     async def more(self) -> None:
         """Wait for a line or the end."""
         if not (self.lines or self.is_over):
             await self._came.wait()
 
-
-class PipeResponse:
-    """A response of a server on pipes."""
-
-    reason = b""
-
-    def __init__(self, exchange: _Exchange, status: int, headers: RawHeaders, framing: str) -> None:
-        """Begin a response: its body is `lines`, one `message`, or `events`."""
-        self.status = status
-        self.headers = headers
-        self._exchange = exchange
-        self._framing = framing
-
     @property
     def is_read(self) -> bool:
         """Whether the whole response has come and has been read."""
-        exchange = self._exchange
-        return exchange.is_over and not exchange.is_lost and not exchange.lines
+        return self.is_over and not self.is_lost and not self.lines
 
     def read_now(self) -> bytes:
         """Return what has come."""
-        lines = self._exchange.taken()
+        lines, self.lines = self.lines, []
+        self._came.clear()
         if self._framing == "lines":
             return b"".join(lines)
         said = [line.strip(b"\r\n") for line in lines if classify(line) is not None]
@@ -200,16 +192,21 @@ class PipeResponse:
     async def read(self) -> bytes:
         """Return what comes next, or none at the end."""
         while not self.is_read:
-            await self._exchange.more()
+            await self.more()
             chunk = self.read_now()
             if chunk:
                 return chunk
-            if self._exchange.is_lost:
+            if self.is_lost:
                 raise ConnectionResetError("the server has ended")
         return b""
 
     def close(self) -> None:
         """Leave what has not come to the channel."""
+
+
+def _with_id(message: bytes, identity: bytes) -> bytes:
+    spans = find_spans(message, [ID_PATH])[ID_PATH]
+    return splice(message, [(spans[-1], identity)])
 
 
 class PipeUpstream:
@@ -220,62 +217,44 @@ class PipeUpstream:
     """
 
     def __init__(
-        self,
-        command: Sequence[str],
-        longest: int,
-        knows: Knows,
-        told_to_end: asyncio.Event,
-        cwd: Path | None,
+        self, start: Callable[[], AbstractContextManager[ServerProcess]], longest: int
     ) -> None:
-        """Prepare to start it; `pipe_upstream` says how."""
         self.on_own_line: Callable[[], None] = lambda: None
         """Called when it has said something of its own accord for the first time."""
         self.exit_code: int | None = None
         """Once it has ended; None where it was never started."""
-        self._told_to_end = told_to_end
-        self._command, self._knows, self._cwd = command, knows, cwd
+        self._start = start
         self._longest = longest
         self._running = ExitStack()
         self._server: ServerProcess | None = None
         self._reading: asyncio.Future[None] | None = None
-        self._own_id: bytes | None = None
-        self._line = b""
         self._ids = count(1)
         self._is_heard = False
         self._has_spoken = False
-        self._listening: _Exchange | None = None
-        self._channel: Channel[_Exchange] | None = None
+        self._listening = PipeResponse()
+        self._channel: Channel[PipeResponse] | None = None
 
-    def start(self) -> LineWriter:
-        """Start the server, unless it runs; return what it is spoken to through.
-
-        Raises:
-            CommandError: it can't be run.
-        """
+    def _started(self) -> ServerProcess:
         if self._server is None:
-            starting = server_process(self._command, self._knows, self._cwd, _GRACE)
-            self._server = self._running.enter_context(starting)
+            self._server = self._running.enter_context(self._start())
             self._channel = Channel(self._begin)
             self._reading = asyncio.ensure_future(self._read(self._server, self._channel))
-        return self._server.writer
+        return self._server
 
-    def _begin(self, request: Request) -> _Exchange:
-        exchange = _Exchange(self._own_id)
-        if opens_channel(request):
-            self._listening = exchange
-        return exchange
+    def _begin(self, request: Request) -> PipeResponse:
+        return self._listening if opens_channel(request) else PipeResponse()
 
-    async def _read(self, server: ServerProcess, channel: Channel[_Exchange]) -> None:
+    async def _read(self, server: ServerProcess, channel: Channel[PipeResponse]) -> None:
         async for lines in server.lines(self._longest):
             for line in lines:
-                exchange, is_over = channel.server_line(line.raw)
-                exchange.line(line.raw, is_over=is_over)
-                if exchange is self._listening and not self._has_spoken:
+                response, is_over = channel.server_line(line.raw)
+                response.line(line.raw, is_over=is_over)
+                if response is self._listening and not self._has_spoken:
                     self._has_spoken = True
                     self.on_own_line()
         self._channel = None
-        for exchange, _ in channel.ended(by_server=True):
-            exchange.end(is_lost=True)
+        for response, _ in channel.ended(by_server=True):
+            response.end(is_lost=True)
 
     async def send(self, request: Request, _headers: Headers) -> PipeResponse:
         """Say what a request says, and return the response when it has begun.
@@ -284,67 +263,60 @@ class PipeUpstream:
             OSError: the server can't be started, or has ended.
         """
         try:
-            writer = self.start()
+            server = self._started()
         except CommandError as error:
             raise OSError(0, str(error)) from None
-        if opens_channel(request) and self._listening is not None:
-            return PipeResponse(self._listening, NO_STATUS, (), "lines")
+        if opens_channel(request):
+            return self._listening
         if not request.is_line and request.method != "POST":
             return self._listened(request)
-        exchange = self._said(request)
-        writer.write(self._line)
-        await writer.room()
+        response = self._said(request, server)
+        await server.writer.room()
         if request.is_line:
-            return PipeResponse(exchange, NO_STATUS, (), "lines")
-        await exchange.more()
-        if exchange.is_lost and not exchange.lines:
+            return response
+        await response.more()
+        if response.is_lost and not response.lines:
             raise ConnectionResetError("the server has ended")
-        if exchange.is_over and not exchange.lines:
-            return PipeResponse(exchange, ACCEPTED, (), "message")
-        if exchange.is_over and len(exchange.lines) == 1:
-            return PipeResponse(exchange, 200, _JSON, "message")
-        return PipeResponse(exchange, 200, _STREAM, "events")
+        if response.is_over and not response.lines:
+            return response.as_http(ACCEPTED, (), "message")
+        if response.is_over and len(response.lines) == 1:
+            return response.as_http(200, _JSON, "message")
+        return response.as_http(200, _STREAM, "events")
 
-    def _said(self, request: Request) -> _Exchange:
-        """Return the exchange of a request, whose line is to be written."""
+    def _said(self, request: Request, server: ServerProcess) -> PipeResponse:
+        """Say a request's line, with an id that no other client's request has just now."""
         if self._channel is None:
             raise ConnectionResetError("the server has ended")
         body = on_one_line(request.body)
-        message = classify(body)
-        self._own_id = None
-        if message is not None and message.kind is Kind.REQUEST and not request.is_line:
-            body = self._with_free_id(body, message, self._channel)
-        self._line = body + b"\n"
-        exchange, is_over = self._channel.client_line(self._line)
+        message, own_id = classify(body), None
+        is_request = message is not None and message.kind is Kind.REQUEST and not request.is_line
+        if message and is_request and self._channel.is_pending(message.id or ""):
+            own_id = message.spelled(ID_PATH)
+            body = _with_id(body, b'"mrtr-%d"' % next(self._ids))
+        response, is_over = self._channel.client_line(body + b"\n")
+        response.own_id = own_id
         if is_over:
-            exchange.end()
-        return exchange
-
-    def _with_free_id(self, body: bytes, message: Message, channel: Channel[_Exchange]) -> bytes:
-        """Return a request with an id that no other client's request has just now."""
-        if not channel.is_pending(message.id or ""):
-            return body
-        self._own_id = message.spelled(ID_PATH)
-        spans = find_spans(body, [ID_PATH])[ID_PATH]
-        return splice(body, [(spans[-1], b'"mrtr-%d"' % next(self._ids))])
+            response.end()
+        server.writer.write(body + b"\n")
+        return response
 
     def _listened(self, request: Request) -> PipeResponse:
         """Return the stream of what the server says of its own accord, which one client gets."""
         is_stream = request.method == "GET" and EVENT_STREAM in request.header("accept")
-        if is_stream and self._listening is not None and not self._is_heard:
+        if is_stream and not self._is_heard:
             self._is_heard = True
-            return PipeResponse(self._listening, 200, _STREAM, "events")
-        nothing = _Exchange()
+            return self._listening.as_http(200, _STREAM, "events")
+        nothing = PipeResponse().as_http(405, ((b"Allow", b"POST"),), "message")
         nothing.end()
-        return PipeResponse(nothing, 405, ((b"Allow", b"POST"),), "message")
+        return nothing
 
-    async def close(self) -> None:
+    async def close(self, told_to_end: asyncio.Event) -> None:
         """End the server."""
         server, reading = self._server, self._reading
         if server is None or reading is None:
             return
         closing = asyncio.ensure_future(server.close_stdin())
-        await server.ended(self._told_to_end, reading)
+        await server.ended(told_to_end, reading)
         closing.cancel()
         reading.cancel()
         self.exit_code = server.exit_code
@@ -363,8 +335,8 @@ async def pipe_upstream(
 
     `knows` is told which credentials it is given.
     """
-    upstream = PipeUpstream(command, longest, knows, told_to_end or asyncio.Event(), cwd)
+    upstream = PipeUpstream(partial(server_process, command, knows, cwd, _GRACE), longest)
     try:
         yield upstream
     finally:
-        await upstream.close()
+        await upstream.close(told_to_end or asyncio.Event())
