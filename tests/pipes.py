@@ -8,8 +8,9 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+from builders import rpc
 from patience import HANGS_S, seconds
 from processes import PEERS, PROGRAM, PYTHON
 
@@ -20,6 +21,11 @@ def recorder(output: Path, *server: str, options: Sequence[str] = ()) -> list[st
     """Return the command that records a server on pipes; without one, the server of lines."""
     program = [*PROGRAM, "record", "--stdio", "--output", str(output), *options]
     return [*program, "--", *(server or LINES_SERVER)]
+
+
+def call(number: int, **params: Any) -> bytes:
+    """Return a call of a tool as a line."""
+    return rpc("tools/call", {"name": "t", "arguments": params}, number) + b"\n"
 
 
 class Piped:

@@ -5,22 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
-from pipes import LINES_SERVER, piped, spoken
+from pipes import LINES_SERVER, call, piped, spoken
 from typing import Any
 
 import pytest
-from builders import rpc
 from processes import CASSETTES, PYTHON
 
 import mrtr_cassette
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.files.cassettes import load_cassette
 
-
-def call(number: int, **params: Any) -> bytes:
-    """Return a request as a line."""
-    return rpc("tools/call", {"name": "t", "arguments": params}, number) + b"\n"
+ASKS = "from mrtr_cassette.shell.pipes.processes import client_sha256; print(client_sha256())"
+STARTS_TWO = (
+    "import subprocess, sys\n"
+    "for _ in 'ab': print(subprocess.check_output(sys.argv[1:], text=True), end='')"
+)
 
 
 @pytest.fixture
@@ -196,3 +198,30 @@ def test_servers_that_run_at_the_same_time_are_told(tmp_path: Path) -> None:
     assert recording.problem is not None
     assert reason in recording.problem
     assert len(load_cassette(path).interactions) == 1
+
+
+def told(*command: str) -> list[str]:
+    """Return what a command's processes took for their client."""
+    return subprocess.check_output(command, text=True).split()
+
+
+def test_two_starts_of_one_client_are_told_so() -> None:
+    """What one process starts has one client, and what another one starts has another."""
+    one = told(sys.executable, "-c", STARTS_TWO, sys.executable, "-c", ASKS)
+    other = told(sys.executable, "-c", STARTS_TWO, sys.executable, "-c", ASKS)
+
+    assert len({*one, *other}) == 2
+    assert one[0] == one[1]
+    assert other[0] == other[1]
+
+
+@pytest.mark.parametrize("wrapper", [("sh", "-c", '"$@"; true', "sh"), ("env",)])
+def test_programs_that_pass_arguments_on_are_no_clients(wrapper: tuple[str, ...]) -> None:
+    """A shell or another launcher in between is started anew each time, and does not count."""
+    command = (sys.executable, "-c", f"{ASKS}", "an argument")
+
+    direct = told(sys.executable, "-c", STARTS_TWO, *command)
+    wrapped = told(sys.executable, "-c", STARTS_TWO, *wrapper, *command)
+
+    assert wrapped[0] == wrapped[1]
+    assert direct[0] == direct[1]

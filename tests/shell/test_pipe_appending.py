@@ -6,10 +6,9 @@ import json
 import signal
 import sys
 from pathlib import Path
-from pipes import LINES_SERVER, piped, processes_with, recorder, spoken, until
+from pipes import LINES_SERVER, call, piped, processes_with, recorder, spoken, until
 from typing import Any
 
-import pytest
 from builders import notification, rpc
 from patience import HANGS_S
 from processes import CASSETTES
@@ -33,11 +32,6 @@ for line in sys.stdin:
     outcome = {"result": message["params"]} if ready else {"error": {"code": -1, "message": "shut"}}
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **outcome}), flush=True)
 """
-
-
-def call(number: int, **params: Any) -> bytes:
-    """Return a request as a line."""
-    return rpc("tools/call", {"name": "t", "arguments": params}, number) + b"\n"
 
 
 def initialize(number: int = 0) -> bytes:
@@ -123,22 +117,20 @@ def test_server_that_cannot_be_started_is_told_to_the_call(tmp_path: Path) -> No
     assert output.read_bytes() == before
 
 
-@pytest.mark.parametrize("line", [call(1), b"no json\n"])
-def test_cassette_of_http_is_not_added_to(tmp_path: Path, line: bytes) -> None:
+def test_cassette_of_http_is_not_added_to(tmp_path: Path) -> None:
     """What was recorded over HTTP is added to over HTTP."""
     output = tmp_path / "c.json"
     before = (CASSETTES / "python-sdk.json").read_bytes()
     output.write_bytes(before)
 
-    done = spoken(recorder(output, options=APPEND), line)
+    done = spoken(recorder(output, options=APPEND), call(1))
 
     assert done.returncode == 2
     assert b"was recorded over HTTP" in done.stderr
     assert output.read_bytes() == before
 
 
-@pytest.mark.parametrize("how", ["signal", "closed and signal"])
-def test_deaf_server_with_a_child_is_ended_in_time(tmp_path: Path, how: str) -> None:
+def test_deaf_server_with_a_child_is_ended_in_time(tmp_path: Path) -> None:
     """A signal ends what ignores SIGTERM and the end of stdin, children included, and publishes."""
     output = tmp_path / "c.json"
     mark = f"--mark={output}"
@@ -147,8 +139,6 @@ def test_deaf_server_with_a_child_is_ended_in_time(tmp_path: Path, how: str) -> 
     with piped(command) as pipe:
         pipe.say(call(2, a=2))
         assert pipe.hear()
-        if how == "closed and signal":
-            pipe.stdin.close()
         pipe.signal(signal.SIGTERM)
         assert pipe.process.wait(HANGS_S) == 128 + signal.SIGKILL
 

@@ -97,9 +97,9 @@ def test_response_is_on_disk_before_the_client_has_it(tmp_path: Path) -> None:
     assert until(lambda: not processes_with(str(output)))
 
 
-@pytest.mark.parametrize("code", [0, 3])
-def test_exit_code_is_the_servers(tmp_path: Path, code: int) -> None:
+def test_exit_code_is_the_servers(tmp_path: Path) -> None:
     """Whether it ends because the client does or of its own accord, its code is ours."""
+    code = 3
     at_the_end = spoken(recorder(tmp_path / "a.json", *LINES_SERVER, "--code", str(code)), call(1))
     of_itself = tmp_path / "b.json"
     with piped(recorder(of_itself)) as pipe:

@@ -6,17 +6,11 @@ import json
 import signal
 import sys
 from pathlib import Path
-from pipes import LINES_SERVER, piped, recorder, spoken
-from typing import Any
+from pipes import LINES_SERVER, call, piped, recorder, spoken
 
 import pytest
 from builders import notification, rpc
 from processes import CASSETTES, PROGRAM
-
-
-def call(number: int, **params: Any) -> bytes:
-    """Return a request as a line."""
-    return rpc("tools/call", {"name": "t", "arguments": params}, number) + b"\n"
 
 
 def replayer(cassette: Path, *options: str) -> list[str]:

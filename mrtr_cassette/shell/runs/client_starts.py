@@ -11,7 +11,7 @@ import pickle
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import recorded_so_far, recover_journal
 from mrtr_cassette.shell.files.disk import is_locked
 from mrtr_cassette.shell.files.journals import journal_path
+from mrtr_cassette.shell.files.log import OnEvent
 from mrtr_cassette.shell.files.stores import Location, path_of
 from mrtr_cassette.shell.runs.piped import (
     check_transport,
@@ -297,88 +298,73 @@ async def replayed_by_client(path: Location, options: ReplayOptions) -> AsyncIte
 
 def main() -> NoReturn:
     """Do what a client has started, and exit."""
-    sys.exit(run(_Start(Path(sys.argv[1])).work()))
+    sys.exit(run(_started(Path(sys.argv[1]))))
 
 
-class _Start:
-    """One start, which tells in a file what it came to, the last word last."""
+async def _started(folder: Path) -> int:
+    """Record or replay, tell in a file what it came to, the last word last; return the code."""
+    task: _Task = pickle.loads((folder / _TASK).read_bytes())  # noqa: S301  ours alone
+    outcomes = os.open(folder / _OUTCOMES, os.O_RDWR | os.O_APPEND)
+    # It is let go of when this process ends, whatever ends it.
+    fcntl.flock(outcomes, fcntl.LOCK_SH)
+    sessions: list[RecordSession | ReplaySession] = []
 
-    def __init__(self, folder: Path) -> None:
-        self._task: _Task = pickle.loads((folder / _TASK).read_bytes())  # noqa: S301  ours alone
-        # Whoever has the command is the same client, by however many processes it starts it.
-        self._client = hashlib.sha256(bytes(folder)).hexdigest()
-        self._outcomes = os.open(folder / _OUTCOMES, os.O_RDWR | os.O_APPEND)
-        # It is let go of when this process ends, whatever ends it.
-        fcntl.flock(self._outcomes, fcntl.LOCK_SH)
-
-    async def work(self) -> int:
-        """Record or replay, and return the exit code."""
-        options = self._task.options
-        try:
-            if isinstance(options, RecordOptions):
-                return await self._record(options)
-            return await self._replay(options)
-        except MrtrCassetteError as error:
-            problem = error.in_terms(options.terms)
-            self._tell(StartOutcome(problem=problem))
-            sys.stderr.write(f"error: {problem}\n")
-            return error.exit_code
-
-    def _tell(self, outcome: StartOutcome) -> None:
+    def tell(outcome: StartOutcome) -> None:
         line = json.dumps([os.getpid(), asdict(outcome)]) + "\n"
         # Where nobody waits any more, there is nobody to be told.
         with suppress(OSError):
-            os.write(self._outcomes, line.encode())
+            os.write(outcomes, line.encode())
 
-    async def _record(self, options: RecordOptions) -> int:
-        task = self._task
-        sessions: list[RecordSession] = []
+    def on_event(event: dict[str, object]) -> None:
+        if event["event"] in ("unrecorded", "missed"):
+            tell(_outcome_of(sessions[0]))
 
-        def tell() -> None:
-            (session,) = sessions
-            self._tell(
-                StartOutcome(
-                    unplayed=None if session.player is None else session.unplayed,
-                    played=session.played,
-                    unreachable=session.unreachable,
-                    unrecorded=tuple(session.unrecorded),
-                    problem=session.problem,
-                    objection=session.objection,
-                )
-            )
+    try:
+        # Whoever has the command is the same client, by however many processes it starts it.
+        client = hashlib.sha256(bytes(folder)).hexdigest()
+        code = await _run(task, client, on_event, sessions.append)
+    except MrtrCassetteError as error:
+        problem = error.in_terms(task.options.terms)
+        tell(StartOutcome(problem=problem))
+        sys.stderr.write(f"error: {problem}\n")
+        return error.exit_code
+    tell(_outcome_of(sessions[0]))
+    return code
 
-        def on_event(event: dict[str, object]) -> None:
-            if event["event"] == "unrecorded":
-                tell()
 
-        if not await predecessor_ended(task.cassette, self._client):
-            raise CassetteError(
-                task.named or task.cassette,
-                "a server that the client has started before is still running",
-                hint="end it first: what two servers say at the same time is no one recording",
-            )
-        _, code = await record_pipe(
-            *(task.server, task.cassette, options, on_event),
-            cwd=task.cwd,
-            client=self._client,
-            named=task.named,
-            began=sessions.append,
+async def _run(
+    task: _Task,
+    client: str,
+    on_event: OnEvent,
+    began: Callable[[RecordSession | ReplaySession], None],
+) -> int:
+    if isinstance(task.options, ReplayOptions):
+        session = await replay_pipe(task.cassette, task.options, on_event, began=began)
+        return int(bool(session.misses))
+    if not await predecessor_ended(task.cassette, client):
+        raise CassetteError(
+            task.named or task.cassette,
+            "a server that the client has started before is still running",
+            hint="end it first: what two servers say at the same time is no one recording",
         )
-        tell()
-        return code
+    _, code = await record_pipe(
+        *(task.server, task.cassette, task.options, on_event),
+        cwd=task.cwd,
+        client=client,
+        named=task.named,
+        began=began,
+    )
+    return code
 
-    async def _replay(self, options: ReplayOptions) -> int:
-        sessions: list[ReplaySession] = []
 
-        def tell() -> None:
-            for session in sessions:
-                outcome = StartOutcome(session.misses, session.unplayed, session.played)
-                self._tell(outcome)
-
-        def on_event(event: dict[str, object]) -> None:
-            if event["event"] == "missed":
-                tell()
-
-        await replay_pipe(self._task.cassette, options, on_event, began=sessions.append)
-        tell()
-        return int(bool(sessions[0].misses))
+def _outcome_of(session: RecordSession | ReplaySession) -> StartOutcome:
+    if isinstance(session, ReplaySession):
+        return StartOutcome(session.misses, session.unplayed, session.played)
+    return StartOutcome(
+        unplayed=None if session.player is None else session.unplayed,
+        played=session.played,
+        unreachable=session.unreachable,
+        unrecorded=tuple(session.unrecorded),
+        problem=session.problem,
+        objection=session.objection,
+    )
