@@ -9,6 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
     asynccontextmanager,
     contextmanager,
 )
@@ -121,17 +123,17 @@ class Proxy(Generic[T]):
         """Prepare the proxy; `check` raises what is wrong with a run whose block ended well."""
         self._opened = opened
         self._check = check
-        self._value: T | None = None
         self._owner = 0
-        self._thread: AbstractContextManager[T] | None = None
-        self._task: AbstractAsyncContextManager[T] | None = None
+        self._value: T | None = None
+        self._in_thread = ExitStack()
+        self._in_loop = AsyncExitStack()
 
     def __enter__(self) -> T:
         """Start the proxy in a thread of its own."""
         self._owner = os.getpid()
-        self._thread = in_thread(self._opened())
-        self._value = self._thread.__enter__()
-        return self._value
+        value = self._in_thread.enter_context(in_thread(self._opened()))
+        self._value = value
+        return value
 
     def __exit__(
         self,
@@ -140,8 +142,7 @@ class Proxy(Generic[T]):
         traceback: TracebackType | None,
     ) -> None:
         """Stop the proxy, and wait until it has stopped."""
-        if self._thread is not None:
-            self._thread.__exit__(kind, error, traceback)
+        self._in_thread.__exit__(kind, error, traceback)
         self._checked(error)
 
     async def __aenter__(self) -> T:
@@ -154,9 +155,9 @@ class Proxy(Generic[T]):
                 hint="use `with`, which works anywhere",
             ) from None
         self._owner = os.getpid()
-        self._task = self._opened()
-        self._value = await self._task.__aenter__()
-        return self._value
+        value = await self._in_loop.enter_async_context(self._opened())
+        self._value = value
+        return value
 
     async def __aexit__(
         self,
@@ -165,8 +166,7 @@ class Proxy(Generic[T]):
         traceback: TracebackType | None,
     ) -> None:
         """Stop the proxy."""
-        if self._task is not None:
-            await self._task.__aexit__(kind, error, traceback)
+        await self._in_loop.__aexit__(kind, error, traceback)
         self._checked(error)
 
     def _checked(self, error: BaseException | None) -> None:

@@ -61,31 +61,39 @@ class Relay:
             await self.answer_unreachable(request, downstream, no_response(self.shown_as, error))
             return
         watched.response_started(response.status, headers)
+        endpoint = None
         if request.method == "GET" and is_event_stream(headers):
-            response = _LeadingBack(response, self.shown_as.partition("://")[2])
-        await self._pass_on(response, downstream, watched)
+            # A stream that says where to post leads its client back here.
+            endpoint = EndpointPassing(self.shown_as.partition("://")[2])
+        await self._pass_on(response, downstream, watched, endpoint)
 
     async def _pass_on(
-        self, response: UpstreamResponse, downstream: Downstream, watched: ExchangeRecording
+        self,
+        response: UpstreamResponse,
+        downstream: Downstream,
+        watched: ExchangeRecording,
+        endpoint: EndpointPassing | None,
     ) -> None:
         """Pass a response on, of which the head has begun; each chunk is seen before it is sent."""
         end = None
         # What has come with the head goes on with it.
         chunk = response.read_now()
         try:
-            if chunk:
-                watched.response_bytes(chunk)
-            while not response.is_read:
+            while True:
+                if endpoint is not None:
+                    chunk = endpoint.feed(chunk)
+                    chunk += endpoint.finish() if response.is_read else b""
+                if chunk:
+                    watched.response_bytes(chunk)
+                if response.is_read:
+                    end = End.COMPLETE
+                    break
                 await downstream.send(chunk)
                 try:
                     chunk = await response.read()
                 except OSError:
                     end = End.BROKEN
                     break
-                if chunk:
-                    watched.response_bytes(chunk)
-            else:
-                end = End.COMPLETE
         finally:
             seen = watched.observation
             if seen is not None and seen.call.message is not None:
@@ -107,32 +115,6 @@ class Relay:
         """Answer for an upstream that gave no response."""
         self.watcher.unreachable(request, problem)
         await downstream.send_whole(502, JSON_HEADERS, upstream_error_body(request, problem))
-
-
-class _LeadingBack:
-    """An event stream that leads its client back here, where it says where to post."""
-
-    def __init__(self, response: UpstreamResponse, authority: str) -> None:
-        self._response = response
-        self._endpoint = EndpointPassing(authority)
-        self.status, self.reason, self.headers = response.status, response.reason, response.headers
-
-    @property
-    def is_read(self) -> bool:
-        return self._response.is_read
-
-    def read_now(self) -> bytes:
-        return self._passing(self._response.read_now())
-
-    async def read(self) -> bytes:
-        return self._passing(await self._response.read())
-
-    def _passing(self, chunk: bytes) -> bytes:
-        passing = self._endpoint.feed(chunk)
-        return passing + self._endpoint.finish() if self._response.is_read else passing
-
-    def close(self) -> None:
-        self._response.close()
 
 
 async def _read_on(
