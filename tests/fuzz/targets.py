@@ -63,7 +63,7 @@ from mrtr_cassette.core.report.events import (
     request_event,
     response_said,
 )
-from mrtr_cassette.core.report.misses import miss_body, report_of_miss, upstream_error_body
+from mrtr_cassette.core.report.misses import error_body, report_of_miss, upstream_error_body
 from mrtr_cassette.core.report.runs import report_of_replay, summary_text
 from mrtr_cassette.core.report.text import inspection_data, inspection_text
 from mrtr_cassette.core.secrets.redact import Redactor
@@ -630,7 +630,7 @@ def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
         return
     if isinstance(decision, Miss):
         report = report_of_miss(decision, PATH)
-        body = miss_body(report, decision.call)
+        body = error_body(report, decision.call)
         json.loads(body)
         orjson.dumps(missed_event(decision))
         report.text.encode()

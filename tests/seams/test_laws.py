@@ -59,7 +59,7 @@ from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import response_said
-from mrtr_cassette.core.report.misses import miss_body, report_of_miss
+from mrtr_cassette.core.report.misses import error_body, report_of_miss
 from mrtr_cassette.core.report.runs import report_of_replay, summary_text
 from mrtr_cassette.core.report.text import inspection_text
 from mrtr_cassette.core.secrets.sealed import SHORTEST_SEARCHED
@@ -637,7 +637,7 @@ def test_recording_and_replaying_are_total(data: st.DataObject) -> None:
         if isinstance(decision, Miss):
             report = report_of_miss(decision, "f")
             assert report.text.encode()
-            assert parse(miss_body(report, decision.call))["error"]["code"]
+            assert parse(error_body(report, decision.call))["error"]["code"]
         elif isinstance(decision, Play):
             sent_now(decision)
     assert summary_text(report_of_replay(player))

@@ -26,7 +26,7 @@ from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import Repeat
-from mrtr_cassette.core.report.misses import miss_body, report_of_miss
+from mrtr_cassette.core.report.misses import error_body, report_of_miss
 from mrtr_cassette.core.secrets.sealed import seal_answers, sealed_hash
 from mrtr_cassette.core.wire.pointers import pointer_path
 
@@ -175,7 +175,7 @@ def test_what_was_not_recorded_is_a_miss(name: str) -> None:
     assert replay.player.plays == plays
 
     report = report_of_miss(miss, "talk.json")
-    body = json.loads(miss_body(report, miss.call))
+    body = json.loads(error_body(report, miss.call))
     told, data = report.text, report.facts
     assert (body["jsonrpc"], body["id"]) == ("2.0", "my-id")
     assert body["error"] == {"code": -32010, "message": told, "data": data}
@@ -405,7 +405,7 @@ def test_miss_of_what_is_no_request_has_no_id() -> None:
     player = player_of((DEPLOY, text("x")))
     for body in (b"[]", b'{"jsonrpc":"2.0","method":"n"}', b'{"jsonrpc":"2.0","id":1,"result":{}}'):
         miss = missed(player, body)
-        assert json.loads(miss_body(report_of_miss(miss, "f"), miss.call))["id"] is None
+        assert json.loads(error_body(report_of_miss(miss, "f"), miss.call))["id"] is None
 
 
 @pytest.mark.parametrize(
@@ -423,7 +423,7 @@ def test_miss_of_what_is_no_unicode_text_is_told(params: bytes) -> None:
     replay = Replay()
     miss = replay.miss(b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":%s}' % params)
 
-    body = json.loads(miss_body(report_of_miss(miss, "talk.json"), miss.call))
+    body = json.loads(error_body(report_of_miss(miss, "talk.json"), miss.call))
 
     assert body["id"] == 7
     assert body["error"]["message"].encode()
@@ -435,7 +435,7 @@ def test_ids_come_back_as_they_were_spelled() -> None:
     request = b'{"jsonrpc":"2.0","id": 1.0e3 ,"method":"x","params":{}}'
 
     miss = missed(player, request)
-    body = miss_body(report_of_miss(miss, "f"), miss.call)
+    body = error_body(report_of_miss(miss, "f"), miss.call)
 
     assert body.startswith(b'{"jsonrpc":"2.0","id":1.0e3,"error":')
 

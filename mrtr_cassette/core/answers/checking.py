@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from calendar import monthrange
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
@@ -22,6 +22,15 @@ RESULTS: Final = frozenset({"sampling", "roots"})
 """Those that a result of their own answers."""
 VALUES: Final = frozenset({"string", "number", "integer", "boolean"})
 """Those of the array dialect, which a value answers."""
+_RESULT_MEMBERS: Final[Mapping[str, tuple[tuple[str, str, Callable[[Any], bool]], ...]]] = {
+    "roots": (("roots", "a list", lambda it: isinstance(it, list)),),
+    "sampling": (
+        ("role", "user or assistant", lambda it: it in ("user", "assistant")),
+        ("content", "an object or a list", lambda it: isinstance(it, dict | list)),
+        ("model", "a text", lambda it: isinstance(it, str)),
+    ),
+}
+"""What the result for a kind of request has: member, what it is in words, and the test for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +76,15 @@ def problem_of(request: InputRequest, answer: Any) -> str | None:
         return f"is {type_name(answer)}, and not {wanted}"
     if request.takes_value:
         return problem_of_value(answer["value"], value_schema(request))
-    if request.kind == "roots":
-        return _problem_of_roots(answer.get("roots"))
     # Of a kind that no revision has, only the server knows what it wants.
-    return _problem_of_sampling(answer) if request.kind == "sampling" else None
+    for member, wanted, fits in _RESULT_MEMBERS.get(request.kind, ()):
+        if not fits(answer.get(member)):
+            return f"has no `{member}` that is {wanted}"
+    for root in answer["roots"] if request.kind == "roots" else ():
+        uri = root.get("uri") if isinstance(root, dict) else None
+        if not (isinstance(uri, str) and uri.startswith("file://")):
+            return "has a root without a `uri` that begins with file://"
+    return None
 
 
 def _problem_of_elicitation(request: InputRequest, answer: Any) -> str | None:
@@ -93,23 +107,6 @@ def _problem_of_elicitation(request: InputRequest, answer: Any) -> str | None:
         if name in content and (problem := problem_of_value(content[name], fields[name]))
     }
     return "; ".join(f"/{escape_pointer(name)} {problems[name]}" for name in problems) or None
-
-
-def _problem_of_roots(roots: Any) -> str | None:
-    if not isinstance(roots, list):
-        return "has no `roots` that is a list"
-    uris = [each.get("uri") if isinstance(each, dict) else None for each in roots]
-    if not all(isinstance(uri, str) and uri.startswith("file://") for uri in uris):
-        return "has a root without a `uri` that begins with file://"
-    return None
-
-
-def _problem_of_sampling(answer: Mapping[str, Any]) -> str | None:
-    if answer.get("role") not in ("user", "assistant"):
-        return "has no `role` that is user or assistant"
-    if not isinstance(answer.get("content"), dict | list):
-        return "has no `content` that is an object or a list"
-    return None if isinstance(answer.get("model"), str) else "has no `model` that is a text"
 
 
 def fields_of(request: InputRequest) -> Mapping[str, Any]:

@@ -143,14 +143,13 @@ def report_of_miss(
     detail = shown_as(miss.detail)
     questions = tuple(map(shown_as, _questions(miss)))
     nearest = _nearest(miss, shown_as)
-    differences = [printable_difference(each, redacted) for each in miss.differences]
+    differences = _shown(miss.differences, redacted)
     fixes = [in_terms(fix, terms) for fix in _fixes(miss)]
     lines = [
         f"miss: {miss.reason.value}: {detail}",
         f"  request:  {request}",
         *(f"  question: {question}" for question in questions),
         f"  cassette: {path}" if nearest is None else f"  nearest:  {nearest} in {path}",
-        *_ending_lines(differences, "received", fixes),
     ]
     return MissReport(
         reason=miss.reason.value,
@@ -161,7 +160,7 @@ def report_of_miss(
         nearest=nearest,
         differences=tuple(differences),
         fixes=tuple(fixes),
-        text=printable_lines(redacted("\n".join(lines))),
+        text=_text(lines, differences, "received", fixes, redacted),
     )
 
 
@@ -179,20 +178,25 @@ def answering_text(answers: Answers, shown: Callable[[str], str] = printable) ->
     return text if answers.request_state is None else f"{text}, echoing a request state"
 
 
-def printable_difference(
-    difference: Difference, redacted: Callable[[str], str] = str
-) -> Difference:
-    """Return a difference as it is shown: pointer and values printable, each cut to a line."""
-    pointer, recorded, received = difference
-    return Difference(
-        printable(redacted(pointer)),
-        None if recorded is None else printable(redacted(shorten(recorded))),
-        None if received is None else printable(redacted(shorten(received))),
-    )
+def _shown(differences: Sequence[Difference], redacted: Callable[[str], str]) -> list[Difference]:
+    def line(value: str | None) -> str | None:
+        return None if value is None else printable(redacted(shorten(value)))
 
-
-def _ending_lines(differences: Sequence[Difference], other: str, fixes: Sequence[str]) -> list[str]:
     return [
+        Difference(printable(redacted(pointer)), line(recorded), line(received))
+        for pointer, recorded, received in differences
+    ]
+
+
+def _text(
+    head: Sequence[str],
+    differences: Sequence[Difference],
+    other: str,
+    fixes: Sequence[str],
+    redacted: Callable[[str], str],
+) -> str:
+    lines = [
+        *head,
         *(
             f"  {pointer or '/'}: recorded {recorded or 'nothing'}, {other} {received or 'nothing'}"
             for pointer, recorded, received in differences
@@ -200,6 +204,7 @@ def _ending_lines(differences: Sequence[Difference], other: str, fixes: Sequence
         f"  fix:      {fixes[0]}",
         *(f"       or:  {fix}" for fix in fixes[1:]),
     ]
+    return printable_lines(redacted("\n".join(lines)))
 
 
 def _fixes(miss: Miss) -> Sequence[str]:
@@ -262,13 +267,12 @@ def report_of_unrecorded(
     asker = failure.asker
     request = printable(redacted(_request_text(failure.call)))
     detail = printable(redacted(failure.detail))
-    differences = [printable_difference(each, redacted) for each in failure.differences]
+    differences = _shown(failure.differences, redacted)
     fixes = [in_terms(fix, terms) for fix in _FIXES_OF_UNRECORDED]
     lines = [
         f"not recorded: {detail}",
         f"  request:  {request}",
         *([] if asker is None else [f"  recorded: {recorded_ask(asker)} in {path}"]),
-        *_ending_lines(differences, "live", fixes),
     ]
     facts = {
         "detail": detail,
@@ -283,42 +287,26 @@ def report_of_unrecorded(
         ],
         "fix": ", or ".join(fixes),
     }
-    return UnrecordedReport(printable_lines(redacted("\n".join(lines))), facts)
+    return UnrecordedReport(_text(lines, differences, "live", fixes, redacted), facts)
 
 
 # JSON-RPC errors from the proxy itself
 
 
-def miss_body(report: MissReport, call: Call) -> bytes:
-    """Return the JSON-RPC error that a client gets for a miss, with the client's own id."""
-    return _error_body(_id_of(call), MISS_CODE, report.text, report.facts)
-
-
-def refusal_body(report: MissReport, identity: bytes | None) -> bytes:
-    """Return the error for the call with this id, whose pushed request got a wrong answer."""
-    return _error_body(identity, MISS_CODE, report.text, report.facts)
-
-
-def unrecorded_body(report: UnrecordedReport, call: Call) -> bytes:
-    """Return the error that a client gets for a request that could not be recorded."""
-    return _error_body(_id_of(call), UNRECORDED_CODE, report.text, report.facts)
+def error_body(report: MissReport | UnrecordedReport, answered: Call | bytes | None) -> bytes:
+    """Return the JSON-RPC error that a client gets for a call, or for the call with this id."""
+    code = MISS_CODE if isinstance(report, MissReport) else UNRECORDED_CODE
+    return _body(answered, {"code": code, "message": report.text, "data": report.facts})
 
 
 def upstream_error_body(request: Request, problem: str) -> bytes:
     """Return the JSON-RPC error that a client gets when the upstream gave no response."""
-    return _error_body(_id_of(read_call(request)), UPSTREAM_CODE, problem)
+    return _body(read_call(request), {"code": UPSTREAM_CODE, "message": problem})
 
 
-def _id_of(call: Call) -> bytes | None:
-    message = call.message
-    is_request = message is not None and message.kind is Kind.REQUEST
-    return message.spelled(ID_PATH) if message is not None and is_request else None
-
-
-def _error_body(
-    identity: bytes | None, code: int, message: str, data: Mapping[str, Any] | None = None
-) -> bytes:
-    error: dict[str, Any] = {"code": code, "message": message}
-    if data is not None:
-        error["data"] = data
-    return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (identity or b"null", orjson.dumps(error))
+def _body(answered: Call | bytes | None, error: Mapping[str, Any]) -> bytes:
+    if isinstance(answered, Call):
+        message = answered.message
+        is_request = message is not None and message.kind is Kind.REQUEST
+        answered = message.spelled(ID_PATH) if message is not None and is_request else None
+    return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (answered or b"null", orjson.dumps(error))

@@ -23,7 +23,7 @@ from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.events import caught_up_said, unrecorded_event
-from mrtr_cassette.core.report.misses import report_of_unrecorded, unrecorded_body
+from mrtr_cassette.core.report.misses import error_body, report_of_unrecorded
 from mrtr_cassette.core.secrets.credentials import Given
 from mrtr_cassette.core.wire.http import JSON_HEADERS, Request
 from mrtr_cassette.errors import BodyTooLargeError, UpstreamError
@@ -136,7 +136,7 @@ class Appender:
         report = report_of_unrecorded(failure, player.path, player.redacted, terms)
         watcher.session.unrecorded.append(report.text)
         watcher.announcer.say(lambda: (unrecorded_event(failure), report.text))
-        return unrecorded_body(report, failure.call)
+        return error_body(report, failure.call)
 
 
 def appender_of(relay: Relay, earlier: Cassette, player: Player, live_asks: LiveAsks) -> Appender:

@@ -28,7 +28,7 @@ from mrtr_cassette.core.report.events import (
     missed_event,
     played_event,
 )
-from mrtr_cassette.core.report.misses import MissReport, miss_body, refusal_body, report_of_miss
+from mrtr_cassette.core.report.misses import MissReport, error_body, report_of_miss
 from mrtr_cassette.core.report.runs import ReplayReport, report_of_replay, reports_of_misses
 from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Request
 from mrtr_cassette.errors import Terms, UsageError
@@ -257,7 +257,7 @@ class ReplayServer:
         self.announcer.say(lambda: (missed_event(miss), report.text))
         if miss.call.message is None:
             return f"{report.text}\n".encode()
-        return miss_body(report, miss.call)
+        return error_body(report, miss.call)
 
     async def accept(self, downstream: Downstream) -> None:
         """Accept a message to which the response comes elsewhere, and send what is due now."""
@@ -323,7 +323,7 @@ class ReplayServer:
             downstream.break_off()
 
     def _refusal(self, refusal: Refusal) -> bytes:
-        return refusal_body(self._report(refusal.miss), refusal.id)
+        return error_body(self._report(refusal.miss), refusal.id)
 
     async def _arrival(self, delivery: Delivery) -> None:
         """Wait until a request has come, as a part may wait for it.

@@ -31,11 +31,9 @@ from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.ci import annotation
 from mrtr_cassette.core.report.misses import (
     MissesError,
-    miss_body,
-    refusal_body,
+    error_body,
     report_of_miss,
     report_of_unrecorded,
-    unrecorded_body,
     upstream_error_body,
 )
 from mrtr_cassette.core.wire.pointers import Difference
@@ -298,9 +296,9 @@ def test_client_gets_text_and_facts_under_its_own_id() -> None:
     failed = report_of_unrecorded(failure, "talk.json")
 
     for body, code, report in (
-        (miss_body(missing, miss.call), -32010, missing),
-        (refusal_body(missing, b'"mine"'), -32010, missing),
-        (unrecorded_body(failed, failure.call), -32012, failed),
+        (error_body(missing, miss.call), -32010, missing),
+        (error_body(missing, b'"mine"'), -32010, missing),
+        (error_body(failed, failure.call), -32012, failed),
     ):
         assert json.loads(body) == {
             "jsonrpc": "2.0",
