@@ -1,7 +1,6 @@
 """Facts about the replay proxy: the recording is the server, and what it has not is a miss."""
 
 import asyncio
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from standin import (
     EVENTS,
     JSON,
     Visit,
-    answering,
     chunk,
     event,
     event_stream,
@@ -37,30 +35,8 @@ from standin import (
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.errors import CassetteError
-from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.files.log import Announcer, Clock
 from mrtr_cassette.shell.runs.replaying import ReplayServer, replaying
-
-
-@looped
-async def test_a_long_load_tells_how_far_it_is(tmp_path: Path) -> None:
-    """Whoever waits for a large cassette is told each second how much of it has been read."""
-    path = tmp_path / "c.json"
-    async with taping(path, answering(*[json_response(result({}))] * 3)) as tape:
-        for _ in range(3):
-            await post(tape.url, message("ping"))
-    ticks = itertools.count(step=0.6)
-    clock = Clock(lambda: next(ticks), asyncio.sleep)
-    lines, events = [], []
-    async with replaying(
-        path,
-        ReplayOptions(log=lines.append),
-        on_event=events.append,
-        clock=clock,
-    ):
-        pass
-    assert lines == [f"reading {path}: 2 of 3 interactions, 1 s left"]
-    assert events == [{"event": "reading", "interactions": 2, "of": 3, "left_s": 0.6}]
 
 
 @looped

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from sys import intern
@@ -65,13 +65,13 @@ def damaged(path: str, pointer: str, reason: str) -> CassetteError:
     )
 
 
-def load(data: bytes, path: str, *, progress: Callable[[int, int], None] | None = None) -> Cassette:
-    """Read a cassette; `progress` takes how many interactions of how many are done.
+def load(data: bytes, path: str) -> Cassette:
+    """Read a cassette.
 
     Raises:
         CassetteError: no cassette, of another version, damaged, or edited without its digests.
     """
-    return _loaded(decode_cassette(data, path), path, progress)
+    return _loaded(decode_cassette(data, path), path)
 
 
 def decode_cassette(data: bytes, path: str) -> CassetteModel:
@@ -142,14 +142,10 @@ def _shown(value: Any) -> str:
     return shorten(repr(value))
 
 
-def _loaded(
-    file: CassetteModel, path: str, progress: Callable[[int, int], None] | None = None
-) -> Cassette:
+def _loaded(file: CassetteModel, path: str) -> Cassette:
     loader = _Loader(file, path)
     for number, interaction in enumerate(file.interactions, start=1):
         loader.add(number, interaction)
-        if progress is not None:
-            progress(number, len(file.interactions))
     return Cassette(
         path=path,
         upstream=file.upstream,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal
+from typing import Any
 
 from mrtr_cassette.core.answers.fulfilment import CallTurn
 from mrtr_cassette.core.cassette.recorded import PushedAsk
@@ -158,17 +157,6 @@ def unrecorded_event(failure: Unrecorded) -> Event:
 
 
 # Replaying
-
-
-Work = Literal["reading", "writing"]
-_COUNTED: Final[Mapping[Work, str]] = {"reading": "interactions", "writing": "exchanges"}
-
-
-def progress_said(work: Work, path: str, done: int, total: int, left_s: float) -> Said:
-    """Return how much of a large cassette has been read or written, and seconds for the rest."""
-    event = {"event": work, _COUNTED[work]: done, "of": total, "left_s": round(left_s, 1)}
-    shown = f"{done:,} of {total:,} {_COUNTED[work]}"
-    return event, f"{work} {path}: {shown}, {math.ceil(left_s)} s left"
 
 
 def _place(entry: ReplayEntry, turn: int) -> Event:

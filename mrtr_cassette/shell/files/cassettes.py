@@ -6,7 +6,7 @@ import gc
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from mrtr_cassette import __version__
-from mrtr_cassette.core.cassette.dump import dump_pieces
+from mrtr_cassette.core.cassette.dump import dump, dump_pieces
 from mrtr_cassette.core.cassette.journal import JournalContent, JournalHeader, decode_journal
 from mrtr_cassette.core.cassette.load import AcceptedEdit, accept_edit, load
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.record.assembly import assemble, head_of
 from mrtr_cassette.core.record.merge import Source, merged
 from mrtr_cassette.core.record.naming import reopened
@@ -38,7 +38,6 @@ from mrtr_cassette.shell.files.journals import (
     read_journal,
     stands,
 )
-from mrtr_cassette.shell.files.log import Progress
 from mrtr_cassette.shell.files.stores import Location
 
 _TOOL: Final = f"mrtr-cassette {__version__}"
@@ -64,9 +63,9 @@ def without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def load_cassette(path: Location, progress: Progress | None = None) -> Cassette:
+def load_cassette(path: Location) -> Cassette:
     """Load a cassette; where it is missing, and only a journal stands, the error says so."""
-    return load(read_file(path), str(path), progress=progress)
+    return load(read_file(path), str(path))
 
 
 def load_if_any(path: Location) -> Cassette:
@@ -191,9 +190,7 @@ def fix(path: Location) -> AcceptedEdit:
     return accepted
 
 
-def publish_journal(
-    output: Location, progress: Progress | None = None
-) -> tuple[int | None, str | None]:
+def publish_journal(output: Location) -> tuple[int | None, str | None]:
     """Turn the journal of a recording into its cassette, and remove the journal.
 
     Returns:
@@ -204,17 +201,17 @@ def publish_journal(
         CassetteError: the journal can't be read, or the cassette not be written. The journal stays.
     """
     path = journal_path(output)
-    journal, written = read_journal(path), list[int]()
+    journal, published = read_journal(path), None
     if journal.exchanges:
-        pieces = _pieces_of(journal, output, progress, written)
+        cassette = _assembled(journal, output)
+        published = len(cassette.interactions)
+        pieces = dump_pieces(cassette, cassette.interactions)
         publish(output, pieces, replace=journal.header.existing != "keep")
     path.unlink()
-    return len(written) if journal.exchanges else None, journal.lost
+    return published, journal.lost
 
 
-def recover_journal(
-    output: Location, progress: Progress | None = None
-) -> tuple[int | None, str | None] | None:
+def recover_journal(output: Location) -> tuple[int | None, str | None] | None:
     """Publish what a killed recording left, unless it was published before it was killed.
 
     Returns:
@@ -232,7 +229,7 @@ def recover_journal(
         if any(journal.header.recorder == each.id for each in recorders):
             path.unlink()
             return None
-    return publish_journal(output, progress)
+    return publish_journal(output)
 
 
 def discard_journal(output: Location) -> None:
@@ -248,32 +245,16 @@ def recorded_so_far(output: Location) -> Cassette | None:
         return None
     if not journal.exchanges:
         return None
-    return load(b"".join(_pieces_of(journal, output, None, [])), str(output))
+    return load(dump(_assembled(journal, output)), str(output))
 
 
-def _pieces_of(
-    journal: JournalContent, output: Location, progress: Progress | None, written: list[int]
-) -> Iterator[bytes]:
+def _assembled(journal: JournalContent, output: Location) -> Cassette:
     """Return the cassette of a journal, added to the one that there is, if it is to be."""
     earlier = None
     if journal.header.existing == "append" and exists(output):
         earlier = load_cassette(output)
     head = head_of(journal.header, _TOOL, earlier)
-    return dump_pieces(head, _told(journal.exchanges, earlier, progress, written))
-
-
-def _told(
-    exchanges: Mapping[int, RecordedExchange],
-    earlier: Cassette | None,
-    progress: Progress | None,
-    written: list[int],
-) -> Iterator[RecordedInteraction]:
-    # `written` gets the size of each.
-    for interaction in assemble(exchanges, earlier):
-        written.append(len(interaction.own))
-        if progress is not None:
-            progress(sum(written), len(exchanges))
-        yield interaction
+    return replace(head, interactions=tuple(assemble(journal.exchanges, earlier)))
 
 
 class Merge(NamedTuple):
@@ -284,13 +265,7 @@ class Merge(NamedTuple):
     notes: tuple[str, ...]
 
 
-def merge_files(
-    paths: Sequence[Location],
-    output: Location,
-    *,
-    replaces: bool = False,
-    progress: Progress | None = None,
-) -> Merge:
+def merge_files(paths: Sequence[Location], output: Location, *, replaces: bool = False) -> Merge:
     """Write one cassette of what several recorders recorded, in journals and cassettes.
 
     Raises:
@@ -310,16 +285,16 @@ def merge_files(
         whole = merged(sources)
         if not whole.exchanges:
             raise CassetteError(paths[0], "no file has a whole exchange")
-        written: list[int] = []
+        interactions = tuple(assemble(whole.exchanges))
         head = replace(head_of(whole.header, _TOOL), recorders=whole.recorders)
-        pieces = dump_pieces(head, _told(whole.exchanges, None, progress, written))
+        pieces = dump_pieces(head, interactions)
         try:
             write(output, pieces, replace=replaces)
         except FileExistsError:
             raise in_the_way from None
         except OSError as error:
             raise CassetteError(output, reason_of(error)) from None
-        return Merge(len(written), len(whole.recorders), (*notes, *whole.notes))
+        return Merge(len(interactions), len(whole.recorders), (*notes, *whole.notes))
 
 
 def _sources(places: Iterable[Location], notes: list[str]) -> Iterator[Source]:

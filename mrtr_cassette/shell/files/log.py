@@ -1,4 +1,4 @@
-"""Saying what happens in a run: lines for people, facts for programs, and how far work has come."""
+"""Saying what happens in a run: lines for people and facts for programs."""
 
 from __future__ import annotations
 
@@ -11,19 +11,14 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeVar, TypeVarTuple, Unpack
 
-from mrtr_cassette.core.report.events import Work, progress_said
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, printable_lines
-from mrtr_cassette.shell.files.stores import Location
 
-_EVERY_S: Final = 1.0
 _MOST_WAITING: Final = 10_000
 _GATHERED_S: Final = 0.02
 """Seconds in which values gather after one was handed on: to wake a thread for each of them costs
 as much as everything else that is done for a call."""
 Log = Callable[[str], None]
 OnEvent = Callable[[dict[str, Any]], None]
-Tell = Callable[[int, int, float], None]
-"""Takes how many items are done, of how many, and how many seconds the rest will take."""
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -99,29 +94,3 @@ class Announcer:
                 # A log that nobody reads any more must not break what passes.
                 with suppress(OSError):
                     listener(event)
-
-
-class Progress:
-    """Tells every second how far work has come; work that takes less is told nothing of."""
-
-    def __init__(self, tell: Tell, clock: Clock = CLOCK) -> None:
-        self._tell = tell
-        self._clock = clock
-        self._begun_at = self._told_at = clock.now()
-
-    def __call__(self, done: int, total: int) -> None:
-        """Take that so many items of so many are done."""
-        now = self._clock.now()
-        if now - self._told_at >= _EVERY_S:
-            self._told_at = now
-            rest = max(total - done, 0)
-            self._tell(done, max(total, done), (now - self._begun_at) * rest / done)
-
-
-def told_by(announcer: Announcer, work: Work, path: Location, clock: Clock = CLOCK) -> Progress:
-    """Return what tells the log of a run how far the work on a cassette has come."""
-
-    def tell(done: int, total: int, left_s: float) -> None:
-        announcer.say(progress_said, work, str(path), done, total, left_s)
-
-    return Progress(tell, clock)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -101,15 +101,6 @@ def page_assets() -> Assets:
     return Assets(style, script, tuple(templates))
 
 
-def write_page(
-    path: Path, view: View, progress: Callable[[int, int], None] = lambda _done, _total: None
-) -> None:
-    """Write a page as `write_own` does; `progress` takes how many pieces of how many are done."""
-
-    def pieces() -> Iterator[bytes]:
-        total = len(view.details.interactions)
-        for done, piece in enumerate(page(view, page_assets()), start=1):
-            yield piece.encode("utf-8")
-            progress(done, total)
-
-    write_own(path, PAGE, pieces())
+def write_page(path: Path, view: View) -> None:
+    """Write a page as `write_own` does."""
+    write_own(path, PAGE, (piece.encode("utf-8") for piece in page(view, page_assets())))

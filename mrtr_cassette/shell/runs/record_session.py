@@ -42,7 +42,7 @@ from mrtr_cassette.errors import (
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files import cassettes, journals
 from mrtr_cassette.shell.files.cassettes import publish_journal, recorded_so_far
-from mrtr_cassette.shell.files.log import Announcer, Clock, told_by
+from mrtr_cassette.shell.files.log import Announcer, Clock
 from mrtr_cassette.shell.files.stores import Location
 
 OnAsk = Callable[[CallKey, InputRequired], None]
@@ -393,8 +393,7 @@ def journaling(
                 is_in_place = True
             except CassetteError as error:
                 session.problem = session.problem or error.in_terms(session.terms)
-            progress = told_by(announcer, "writing", session.path, clock)
             wanted = options.publish_anyway or session.find_objection() is None
             if publishes and is_in_place and wanted:
-                session.published, lost = publish_journal(session.path, progress)
+                session.published, lost = publish_journal(session.path)
                 session.problem = lost or session.problem

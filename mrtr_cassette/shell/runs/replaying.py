@@ -34,7 +34,7 @@ from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Request
 from mrtr_cassette.errors import Terms, UsageError
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.files import cassettes
-from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent, told_by
+from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.http.access import listening
 from mrtr_cassette.shell.http.server import RequestTimeouts
@@ -159,10 +159,9 @@ def load_server(
     Raises:
         CassetteError: the cassette can't be read, or not be played over the transport.
     """
-    progress = told_by(announcer, "reading", path, clock)
     paced = options.pace == "recorded"
     with cassettes.without_collection():
-        cassette = over(cassettes.load_cassette(path, progress))
+        cassette = over(cassettes.load_cassette(path))
         player = Player(
             cassette,
             ignored=options.ignored,

@@ -278,14 +278,6 @@ def test_file_is_the_same_however_it_is_spelled(option: int | None) -> None:
             load(orjson.dumps(wrong, option=option), "f")
 
 
-def test_progress_is_told_after_each_interaction() -> None:
-    """Whoever waits for a large cassette can be told how far its load is."""
-    told: list[tuple[int, int]] = []
-    load(dump(loaded(cassette_of(*TALK[:4]))), "f", progress=lambda *each: told.append(each))
-
-    assert told == [(1, 3), (2, 3), (3, 3)]
-
-
 # Times
 
 

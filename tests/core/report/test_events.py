@@ -38,7 +38,6 @@ from mrtr_cassette.core.report.events import (
     harmless_event,
     missed_event,
     played_event,
-    progress_said,
     pushed_said,
     request_event,
     response_said,
@@ -260,7 +259,6 @@ def test_what_goes_on_in_a_run_is_an_event_and_a_line() -> None:
         admin_said("http://h:1"),
         unreachable_said("POST /mcp", "refused"),
         failed_said("disk full"),
-        progress_said("reading", "c.json", 1500, 60_000, 11.4),
         caught_up_said(asker),
     ] == [
         ({"event": "admin", "url": "http://h:1"}, "admin port on http://h:1"),
@@ -268,10 +266,6 @@ def test_what_goes_on_in_a_run_is_an_event_and_a_line() -> None:
         (
             {"event": "failed", "problem": "disk full"},
             "RECORDING FAILED: disk full; the traffic goes on",
-        ),
-        (
-            {"event": "reading", "interactions": 1500, "of": 60_000, "left_s": 11.4},
-            "reading c.json: 1,500 of 60,000 interactions, 12 s left",
         ),
         (
             {"event": "caught-up", **FIRST},
