@@ -22,9 +22,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 32_027,
+    "lines of the package": 31_944,
     "modules of the package": 128,
-    "lines of tests": 47_786,
+    "lines of tests": 47_713,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
