@@ -139,51 +139,32 @@ async def test_client_that_leaves_ends_the_response(tmp_path: Path) -> None:
     assert len(read(path)["interactions"]) == 1
 
 
-@pytest.mark.parametrize(
-    ("left", "status"),
-    [(PING, 202), (TOLD, 200), (Request("DELETE", "/mcp", (), b""), 200)],
-    ids=["accepted", "notification", "delete"],
-)
+DELETE = Request("DELETE", "/mcp", (), b"")
+ACKNOWLEDGED: dict[str, tuple[Request, int, list[bytes | OSError], str, str | None]] = {
+    "accepted": (PING, 202, [b"Acc", b"epted"], "Accepted", None),
+    "notification": (TOLD, 200, [b"Acc", b"epted"], "Accepted", None),
+    "delete": (DELETE, 200, [b"Acc", b"epted"], "Accepted", None),
+    "larger than any": (PING, 202, [b"a" * 40_000] * 9, "a" * 80_000, "open"),
+    "breaks": (PING, 202, [b"Acc", ConnectionError("gone")], "Acc", "broken"),
+}
+
+
+@pytest.mark.parametrize("name", ACKNOWLEDGED)
 @looped
-async def test_acknowledgement_is_recorded_whole_though_its_client_leaves(
-    tmp_path: Path, left: Request, status: int
+async def test_acknowledgement_is_read_on_though_its_client_leaves(
+    tmp_path: Path, name: str
 ) -> None:
     """Some clients leave before the body has come, or after it: every recording has it."""
+    left, status, chunks, text, end = ACKNOWLEDGED[name]
     path = tmp_path / "c.json"
-    acknowledgement = Response([b"Acc", b"epted"], (), status)
-    async with relaying(path, Server(acknowledgement)) as (relay, _), relay.watcher.finishing():
+    response = Response(list(chunks), (), status)
+    async with relaying(path, Server(response)) as (relay, _), relay.watcher.finishing():
         with pytest.raises(ConnectionResetError):
             await relay.handle(left, Client(has_left=True))
 
-    assert acknowledgement.is_closed
+    assert response.is_closed
     kept = read(path)["interactions"][0]["response"]
-    assert (kept["text"], kept.get("end")) == ("Accepted", None)
-
-
-@looped
-async def test_acknowledgement_without_an_end_is_read_for_a_while_only(tmp_path: Path) -> None:
-    """What is larger than any acknowledgement is kept as it had come, without an end."""
-    path = tmp_path / "c.json"
-    endless = Response([b"a" * 40_000] * 9, (), 202)
-    async with relaying(path, Server(endless)) as (relay, _), relay.watcher.finishing():
-        with pytest.raises(ConnectionResetError):
-            await relay.handle(PING, Client(has_left=True))
-
-    assert endless.is_closed
-    kept = read(path)["interactions"][0]["response"]
-    assert (kept["text"], kept["end"]) == ("a" * 80_000, "open")
-
-
-@looped
-async def test_acknowledgement_that_breaks_is_broken(tmp_path: Path) -> None:
-    """The upstream was lost, whether the client was there or not."""
-    path = tmp_path / "c.json"
-    broken = Response([b"Acc", ConnectionError("gone")], (), 202)
-    async with relaying(path, Server(broken)) as (relay, _), relay.watcher.finishing():
-        with pytest.raises(ConnectionResetError):
-            await relay.handle(PING, Client(has_left=True))
-
-    assert read(path)["interactions"][0]["response"]["end"] == "broken"
+    assert (kept["text"], kept.get("end")) == (text, end)
 
 
 @looped

@@ -509,9 +509,7 @@ async def _open_stream(visit: Visit) -> None:
     await visit.left()
 
 
-@pytest.mark.parametrize(
-    "identity", [b"7", b'"a\\u00e9"', b"1E2", b"123456789012345678901234567890"]
-)
+@pytest.mark.parametrize("identity", [b'"a\\u00e9"', b"123456789012345678901234567890"])
 @looped
 async def test_an_upstream_that_is_away_is_a_502_with_the_callers_id(
     tmp_path: Path, identity: bytes

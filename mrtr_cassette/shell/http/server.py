@@ -234,7 +234,7 @@ class Connection(asyncio.Protocol):
         self._next: deque[HttpDownstream] = deque()
         # The request of which the head has come, and not all of the body.
         self._coming: HttpDownstream | None = None
-        self._is_late = False
+        self._awaits_body = False
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._head_size = 0
@@ -305,7 +305,7 @@ class Connection(asyncio.Protocol):
                     # The offer of another protocol is not taken: the request is one of this.
                     data = self._framing_again() + data[upgrade.args[0] :]
                     self._parser = HttpRequestParser(self)
-            if self._coming is not None and not self._is_late:
+            if self._coming is not None and not self._awaits_body:
                 self._wait_for_body(self._coming)
         except (HttpParserError, _RefusedError) as error:
             # After a last request the parser takes nothing.
@@ -390,8 +390,8 @@ class Connection(asyncio.Protocol):
         self._next.append(self._coming)
         self._takes_no_more = not self._coming.keep_alive
         self._coming = None
-        if self._is_late:
-            self._is_late = False
+        if self._awaits_body:
+            self._awaits_body = False
             self._wait(self._service.timeouts.idle_s, self._end_if_idle)
 
     # Requests whose body is still to come
@@ -406,7 +406,7 @@ class Connection(asyncio.Protocol):
         headers = {name.lower(): value for name, value in coming.raw_headers}
         if int(headers.get(b"content-length") or 0) > self._service.options.max_body:
             raise self._too_large()
-        self._is_late = True
+        self._awaits_body = True
         self._wait(self._service.timeouts.body_s, self._end_body)
         expects = headers.get(b"expect", b"").lower() == b"100-continue"
         if expects and not coming.received and self._current is None:
@@ -418,10 +418,12 @@ class Connection(asyncio.Protocol):
 
     def _end_body(self) -> None:
         seconds = self._service.timeouts.body_s
-        text = f"the request's body did not come within {seconds:.0f} s"
-        self._give_up(_Refusal(408, text))
-        if self._current is None:
-            self._begin_next()
+        if self._current is not None:
+            # Nothing of it is read while another request is handled.
+            self._wait(seconds, self._end_body)
+            return
+        self._give_up(_Refusal(408, f"the request's body did not come within {seconds:.0f} s"))
+        self._begin_next()
 
     # One request after the other
 
@@ -482,7 +484,7 @@ class Connection(asyncio.Protocol):
         self._refusal = refusal
         self._takes_no_more = True
         if refusal.status == 400:
-            self._service.complain(refusal.text.replace("the", "a", 1))
+            self._service.complain(f"a {refusal.text.removeprefix('the ')}")
 
     def _refuse(self, status: int, text: str) -> None:
         """Answer, whatever comes, and end the connection when the client has read it."""
