@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Semaphore, Thread
-from typing import Final, NamedTuple
+from typing import Final
 
 from mrtr_cassette.core.wire.lines import Line, LineFramer
 
@@ -20,15 +20,8 @@ _MOST_WAITING: Final = 1024 * 1024
 """Bytes that wait to be written before `room` has to be waited for."""
 
 
-class PipeEnds(NamedTuple):
-    """File descriptors of the client's side: where its lines come from, and where answers go."""
-
-    source: int = 0
-    target: int = 1
-
-
-OWN_PIPES: Final = PipeEnds()
-"""This process's stdin and stdout."""
+STDIN: Final = 0
+STDOUT: Final = 1
 
 # Threads read and write: what stands behind a descriptor may be a file, a terminal or a pipe that
 # others use too, so it must not become non-blocking.

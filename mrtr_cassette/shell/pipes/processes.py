@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -159,7 +159,7 @@ class ServerProcess:
         leader, happened = self._group.leader, self._happened
         exited = asyncio.ensure_future(asyncio.to_thread(leader.wait))
         exited.add_done_callback(lambda _: happened.put_nowait(_Happened.SERVER_EXITED))
-        told = asyncio.ensure_future(self._notes(told_to_end.wait(), _Happened.TOLD_TO_END))
+        told = asyncio.ensure_future(self._note_told(told_to_end))
         try:
             by_server = await self._end_in_time()
         finally:
@@ -170,9 +170,9 @@ class ServerProcess:
         await asyncio.wait({said}, timeout=self._grace.left_over)
         return by_server
 
-    async def _notes(self, coming: Awaitable[object], event: _Happened) -> None:
-        await coming
-        self._happened.put_nowait(event)
+    async def _note_told(self, told_to_end: asyncio.Event) -> None:
+        await told_to_end.wait()
+        self._happened.put_nowait(_Happened.TOLD_TO_END)
 
     async def _end_in_time(self) -> bool:
         grace, wanted = self._grace, {_Happened.CLIENT_CLOSED, _Happened.TOLD_TO_END}

@@ -19,7 +19,7 @@ from mrtr_cassette.core.wire.http import ACCEPTED, EVENT_STREAM, NO_STATUS, Head
 from mrtr_cassette.core.wire.jsonbytes import find_spans, splice
 from mrtr_cassette.core.wire.lines import channel_request, line_request, opens_channel
 from mrtr_cassette.shell.http.transport import Handler, RawHeaders
-from mrtr_cassette.shell.pipes.lines import OWN_PIPES, LineWriter, PipeEnds, lines_from
+from mrtr_cassette.shell.pipes.lines import STDIN, STDOUT, LineWriter, lines_from
 from mrtr_cassette.shell.pipes.processes import CommandError, Grace, ServerProcess, server_process
 
 _BEFORE_RESPONSE_S: Final = 0.005
@@ -78,15 +78,14 @@ class PipeDownstream:
 class PipedClient:
     """One client on a pipe: its lines are requests, which a handler answers."""
 
-    def __init__(self, handler: Handler, longest: int, ends: PipeEnds = OWN_PIPES) -> None:
+    def __init__(self, handler: Handler, longest: int) -> None:
         """Prepare to take lines of so many bytes at most."""
         self._handler = handler
-        self._source = ends.source
         self._longest = longest
         self._listening: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
         self._closed = asyncio.Event()
-        self._writer = LineWriter(ends.target, self._closed.set)
+        self._writer = LineWriter(STDOUT, self._closed.set)
         self._answers: set[asyncio.Task[None]] = set()
 
     def listen(self, handler: Handler | None = None) -> None:
@@ -114,7 +113,7 @@ class PipedClient:
         await self._writer.finish(_LAST_S)
 
     async def _read(self) -> None:
-        async for lines in lines_from(self._source, self._longest):
+        async for lines in lines_from(STDIN, self._longest):
             for line in lines:
                 self._answer(line_request(line.raw, FIRST_SESSION))
         self._closed.set()

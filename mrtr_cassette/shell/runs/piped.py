@@ -21,7 +21,7 @@ from mrtr_cassette.shell.files.cassettes import recover_journal
 from mrtr_cassette.shell.files.disk import is_locked
 from mrtr_cassette.shell.files.log import CLOCK, Announcer, OnEvent, heard_by
 from mrtr_cassette.shell.files.stores import Location
-from mrtr_cassette.shell.pipes.lines import OWN_PIPES, LineWriter, lines_from
+from mrtr_cassette.shell.pipes.lines import STDIN, STDOUT, LineWriter, lines_from
 from mrtr_cassette.shell.pipes.processes import (
     ServerProcess,
     given_to,
@@ -160,7 +160,7 @@ class _PipedRecorder:
     def __init__(self, watcher: Watcher, server: ServerProcess) -> None:
         self._watcher = watcher
         self._server = server
-        self._client = LineWriter(OWN_PIPES.target, server.client_has_left)
+        self._client = LineWriter(STDOUT, server.client_has_left)
         # Each run of the server after the first one in a cassette is a session of its own.
         session = secrets.token_hex(16) if watcher.session.earlier is not None else ""
         self._channel: Channel[ExchangeRecording] = Channel(self._begin, session)
@@ -181,7 +181,7 @@ class _PipedRecorder:
 
     async def _from_client(self) -> None:
         writer = self._server.writer
-        async for lines in lines_from(OWN_PIPES.source, self._watcher.recorder.largest_body):
+        async for lines in lines_from(STDIN, self._watcher.recorder.largest_body):
             for line in lines:
                 # Nothing that the server says in response is read before the line is shown.
                 writer.write(line.raw)
