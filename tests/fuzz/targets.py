@@ -14,7 +14,7 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple
 from decimal import Decimal, InvalidOperation
 from functools import cache
@@ -23,8 +23,26 @@ from typing import Any
 
 import orjson
 from adversarial import assert_linear, near_misses
-from builders import assembled, decode_cassette, encode_cassette, loaded, without_digests
+from builders import (
+    answer,
+    assembled,
+    cassette_of,
+    decode_cassette,
+    encode_cassette,
+    exchange,
+    framed,
+    get,
+    loaded,
+    notification,
+    retry,
+    rpc,
+    stream,
+    tool,
+    with_token,
+    without_digests,
+)
 from core.secrets.planted import SHAPES
+from messages import array_asks, asks, text
 
 from mrtr_cassette.core.cassette.journal import (
     CHECKSUM_LENGTH,
@@ -78,7 +96,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
     splice,
 )
 from mrtr_cassette.core.wire.pointers import differences
-from mrtr_cassette.core.wire.sse import Event, SseFramer, event_id_spans, read_event
+from mrtr_cassette.core.wire.sse import Event, event_id_spans, read_event
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, NotJsonError
 
 Target = Callable[[bytes], None]
@@ -118,26 +136,19 @@ def sse(data: bytes) -> None:
     """No byte is lost, however the stream is cut, and data is what the standard says."""
     choices = Choices(data, 2)
     raw = choices.rest
-    whole = _framed([raw])
-    assert _framed(choices.cuts(raw, 2)) == whole
-    assert _framed([raw[at : at + 1] for at in range(min(len(raw), 300))] + [raw[300:]]) == whole
+    whole = framed(raw)
+    assert framed(*choices.cuts(raw, 2)) == whole
+    assert framed(*(raw[at : at + 1] for at in range(min(len(raw), 300))), raw[300:]) == whole
     events, rest = whole
     assert (events, rest) == _framed_slowly(raw)
     for index, event in enumerate(events):
         _check_data(read_event(event, first=index == 0), first=index == 0)
 
 
-def _framed(chunks: Iterable[bytes]) -> tuple[tuple[bytes, ...], bytes]:
-    framer = SseFramer()
-    events = [event for chunk in chunks for event in framer.feed(chunk)]
-    last, rest = framer.finish()
-    return (*events, *([last] if last else [])), rest
-
-
-def _framed_slowly(raw: bytes) -> tuple[tuple[bytes, ...], bytes]:
+def _framed_slowly(raw: bytes) -> tuple[list[bytes], bytes]:
     """Cut a stream into events by looking at one byte after the other."""
     events = []
-    start = at = 0
+    start = 0
     line = len(BOM) if raw.startswith(BOM) else 0
     at = line
     while at < len(raw):
@@ -149,7 +160,7 @@ def _framed_slowly(raw: bytes) -> tuple[tuple[bytes, ...], bytes]:
             events.append(raw[start:end])
             start = end
         line = at = end
-    return tuple(events), raw[start:]
+    return events, raw[start:]
 
 
 def _check_data(event: Event, *, first: bool) -> None:
@@ -234,23 +245,14 @@ def _is_there(tree: Any, path: MemberPath) -> bool:
     return True
 
 
-class _DuplicateError(Exception):
-    pass
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise _DuplicateError
-    return found
-
-
 def _has_duplicates(data: bytes) -> bool:
-    try:
-        json.loads(data, object_pairs_hook=_object, parse_int=str, parse_float=str)
-    except _DuplicateError:
-        return True
-    return False
+    found = []
+
+    def read(pairs: list[tuple[str, Any]]) -> None:
+        found.append(len(dict(pairs)) < len(pairs))
+
+    json.loads(data, object_pairs_hook=read, parse_int=str, parse_float=str)
+    return any(found)
 
 
 # --- Messages ---
@@ -355,16 +357,12 @@ def _pass(seen: Observation, status: int, headers: Headers, chunks: Iterable[byt
     seen.response_ended(3.5)
 
 
-def _assembled(exchanges: Sequence[RecordedExchange], *, seals: bool) -> CassetteModel:
-    return assembled(exchanges, request_state="sealed" if seals else "verbatim")
-
-
 def _check_files(kept: RecordedExchange, *, seals: bool) -> None:
     """Check that an exchange survives the journal and the cassette, and that nothing leaks."""
     line = encode_line(kept)
     assert line.count(b"\n") == 1
     assert astuple(decode_line(line)) == astuple(kept)
-    cassette = _assembled([kept], seals=seals)
+    cassette = assembled([kept], request_state="sealed" if seals else "verbatim")
     encoded = encode_cassette(cassette)
     assert decode_cassette(encoded, PATH) == cassette
     inspection_text(details_of(loaded(cassette, PATH)))
@@ -372,7 +370,7 @@ def _check_files(kept: RecordedExchange, *, seals: bool) -> None:
 
 def _check_replay(kept: RecordedExchange, request: Request) -> None:
     """Check that the request gets the kept bytes, its id in its own spelling."""
-    cassette = _assembled([kept], seals=False)
+    cassette = assembled([kept], request_state="verbatim")
     player = Player(loaded(cassette, PATH))
     play = player.request_received(request)
     assert isinstance(play, Play), play
@@ -424,7 +422,7 @@ def secrets(data: bytes) -> None:
     kept.append(second.seal(End.COMPLETE, 3))
     for one in kept:
         assert state.encode() not in encode_line(one)
-    cassette = _assembled(kept, seals=True)
+    cassette = assembled(kept)
     assert state.encode() not in encode_cassette(cassette)
     assert decode_cassette(encode_cassette(cassette), PATH) == cassette
     Player(loaded(cassette, PATH))
@@ -440,12 +438,8 @@ def journal(data: bytes) -> None:
     with contextlib.suppress(ValueError):
         found = decode_line(data)
         if isinstance(found, RecordedExchange):
-            _check_line(found)
-
-
-def _check_line(exchange: RecordedExchange) -> None:
-    assert astuple(decode_line(encode_line(exchange))) == astuple(exchange)
-    encode_cassette(_assembled([exchange], seals=True))
+            assert astuple(decode_line(encode_line(found))) == astuple(found)
+            encode_cassette(assembled([found]))
 
 
 def cassette(data: bytes) -> None:
@@ -473,17 +467,11 @@ def _check_readable(read: CassetteModel, player: Player) -> None:
         for each in own:
             _ask(player, read, each.request)
     summary_text(report_of_replay(player)).encode()
-    added = assembled([_recorded_exchange()], request_state=read.request_state, earlier=read)
+    added = assembled(
+        [exchange(ASKED, {"content": []})], request_state=read.request_state, earlier=read
+    )
     assert len(added.interactions) == len(read.interactions) + 1
     assert decode_cassette(encode_cassette(added), PATH) == added
-
-
-def _recorded_exchange() -> RecordedExchange:
-    taping = Recorder(seals=True)
-    seen = taping.request_received(Request("POST", "/mcp", (), ASKED), 0)
-    answer = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
-    _pass(seen, 200, (("Content-Type", "application/json"),), [answer])
-    return seen.seal(End.COMPLETE, 1)
 
 
 ODD_VALUES: tuple[Any, ...] = (
@@ -500,7 +488,8 @@ def damage(data: bytes) -> None:
     what happens there.
     """
     file = ("cassette", "no digests", "journal")[data[0] % 3] if data else "cassette"
-    tree = orjson.loads(_line() if file == "journal" else encode_cassette(recorded()))
+    line = encode_line(exchange(ASKED, {"content": []}))[:-CHECKSUM_LENGTH]
+    tree = orjson.loads(line if file == "journal" else encode_cassette(recorded()))
     if file == "no digests":
         tree = without_digests(tree)
     for at in range(1, min(len(data) - 2, 24), 3):
@@ -512,11 +501,6 @@ def damage(data: bytes) -> None:
     except TypeError:
         return
     (journal if file == "journal" else cassette)(written)
-
-
-@cache
-def _line() -> bytes:
-    return encode_line(_recorded_exchange())[:-CHECKSUM_LENGTH]
 
 
 def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
@@ -545,58 +529,32 @@ def _damage(place: tuple[Any, Any], how: int) -> None:
 # --- The player ---
 
 STATES = ("first-state-0123456789abcdef", "second-state-0123456789abcdef")
-META = '"_meta":{"progressToken":1}'
-
-
-def _script() -> Iterator[tuple[str, str, bool]]:
-    """Yield a conversation: requests' params, results, and whether they come as a stream."""
-    call = '"name":"deploy","arguments":{"env":"prod","n":1}'
-    ask = '{"resultType":"input_required","inputRequests":{"ok":{"method":"elicitation/create"}}'
-    yield f"{{{call}}}", f'{ask},"requestState":"{STATES[0]}"}}', False
-    retry = f'{call},"requestState":"{STATES[0]}"'
-    yield (
-        f'{{{retry},"inputResponses":{{"ok":true}}}}',
-        f'{ask},"requestState":"{STATES[1]}"}}',
-        True,
-    )
-    again = f'{call},"requestState":"{STATES[1]}","inputResponses":{{"ok":{{"a":[1,null]}}}}'
-    yield f"{{{again}}}", '{"content":[{"type":"text","text":"done"}]}', False
-    yield f'{{{retry},"inputResponses":{{"ok":false}}}}', '{"content":[]}', False
-    yield '{"name":"wipe"}', f"{ask}}}", False
-    yield '{"name":"wipe","inputResponses":{"ok":1.50}}', '{"content":["wiped"]}', True
-    yield f'{{"name":"wipe",{META}}}', '{"content":["streamed"]}', True
-    old = f'{{"inputRequests":[{{"id":"q","kind":"text"}}],"requestState":"{STATES[0]}x"}}'
-    yield '{"name":"old"}', old, False
-    answered = '"inputResponses":[{"id":"q","value":"a"}]'
-    yield f'{{"name":"old","requestState":"{STATES[0]}x",{answered}}}', '{"content":[0]}', False
 
 
 @cache
 def recorded() -> CassetteModel:
     """Return a cassette with turns, branches, streams, two dialects, and other traffic."""
-    taping = Recorder(seals=True)
-    kept = []
-    for number, (params, result, is_stream) in enumerate(_script(), start=1):
-        asked = f'{{"jsonrpc":"2.0","id":{number},"method":"tools/call","params":{params}}}'
-        answer = f'{{"jsonrpc":"2.0","id":{number},"result":{result}}}'.encode()
-        body = b"data: " + answer + b"\n\n" if is_stream else answer
-        seen = taping.request_received(Request("POST", "/mcp", (), asked.encode()), number)
-        _pass(seen, 200, (("Content-Type", TYPES[is_stream]),), [body])
-        kept.append(seen.seal(End.COMPLETE, number + 0.5))
-    others = (
-        Request("POST", "/mcp", (), b'{"jsonrpc":"2.0","id":"l","method":"tools/list"}'),
-        Request("POST", "/mcp", (), b'{"jsonrpc":"2.0","method":"notifications/x"}'),
-        Request("POST", "/mcp", (), b'[{"jsonrpc":"2.0","id":1,"method":"a"}]'),
-        Request("POST", "/mcp", (), b"no JSON \xff"),
-        Request("GET", "/mcp?a=1", (("Mcp-Session-Id", "s"),), b""),
-        Request("DELETE", "/mcp", (), b""),
+    deploy, wipe, old = tool("deploy", env="prod", n=1), tool("wipe"), tool("old")
+    one, two = STATES
+    accepted = retry(deploy, {"ok": True}, state=one)
+    wiped, tokened = retry(wipe, {"ok": 1.5}), with_token(wipe, 1)
+    return cassette_of(
+        (deploy, asks("ok", state=one)),
+        (accepted, stream(answer(accepted, asks("ok", state=two)))),
+        (retry(deploy, {"ok": {"a": [1, None]}}, state=two), text("done")),
+        (retry(deploy, {"ok": False}, state=one), text("")),
+        (wipe, asks("ok")),
+        (wiped, stream(answer(wiped, text("wiped")))),
+        (tokened, stream(answer(tokened, text("streamed")))),
+        (old, array_asks("q", state=f"{one}x")),
+        (retry(old, [{"id": "q", "value": "a"}], state=f"{one}x"), text("")),
+        (rpc("tools/list", number="l"), b"[]"),
+        (notification("notifications/x"), b"[]"),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"a"}]', b"[]"),
+        (b"no JSON \xff", b"[]"),
+        (get("/mcp?a=1", ("Mcp-Session-Id", "s")), b"[]"),
+        (Request("DELETE", "/mcp", (), b""), b"[]"),
     )
-    for request in others:
-        seen = taping.request_received(request, 50)
-        _pass(seen, 200, (("Content-Type", "application/json"),), [b"[]"])
-        kept.append(seen.seal(End.COMPLETE, 51))
-    made = _assembled(kept, seals=True)
-    return decode_cassette(encode_cassette(made), PATH)
 
 
 METHODS = ("POST", "GET", "DELETE", "PUT", "HEAD", "\xe9", "")
@@ -680,7 +638,7 @@ def _check_id(reply: Reply, asked: Message, known: Message) -> None:
 
 
 def _last_data(body: bytes) -> bytes:
-    events, _ = _framed([body])
+    events, _ = framed(body)
     data = read_event(events[-1], first=len(events) == 1).data if events else None
     return data or body
 
