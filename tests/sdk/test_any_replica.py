@@ -7,31 +7,15 @@ from contextlib import AsyncExitStack
 
 import pytest
 from harness import looped, playing
-from in_turns import reaching
-from mcp import Client
-from mcp_types import Implementation
+from in_turns import run_flows
 from peers import client_python as peer
 from processes import CASSETTES, TRANSCRIPTS
 
-CLIENTS = 2
 
-
-async def run_flows(urls: list[str], number: int) -> None:
-    """Have every flow of the peer, on one connection to each replica."""
+async def numbered(urls: list[str], number: int) -> None:
+    """Have every flow; each line of the transcript begins with the client's number."""
     peer.PREFIX.set((str(number),))
-    async with (
-        reaching(urls) as transport,
-        Client(
-            transport,
-            client_info=Implementation(name="client-python", version="1.0.0"),
-            elicitation_callback=peer.elicit,
-            sampling_callback=peer.sample,
-            list_roots_callback=peer.list_roots,
-        ) as client,
-    ):
-        for name, flow in peer.FLOWS.items():
-            peer.say("==", name)
-            await flow(client)
+    await run_flows(urls)
 
 
 @looped
@@ -45,7 +29,7 @@ async def test_clients_see_the_same_whichever_replica_they_reach(
             await stack.enter_async_context(playing(cassette, stateless=True)) for _ in range(2)
         ]
         urls = [replica.url for replica in replicas]
-        await asyncio.gather(*(run_flows(urls[::turn], at) for at, turn in ((1, 1), (2, -1))))
+        await asyncio.gather(*(numbered(urls[::turn], at) for at, turn in ((1, 1), (2, -1))))
 
     transcript = (TRANSCRIPTS / "python-sdk.txt").read_text().splitlines()
     printed = capsys.readouterr().out.splitlines()

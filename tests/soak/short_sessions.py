@@ -9,7 +9,6 @@ import argparse
 import json
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from pipes import processes_with, recorder
+from pipes import piped, processes_with, recorder
 
 from processes import PROGRAM, run
 
@@ -65,34 +64,19 @@ class Session:
     ) -> list[bytes]:
         """Call one after the other, and return the answers; perhaps the server is killed."""
         said = []
-        errors = self.folder / f"{self.number}.stderr"
-        with (
-            errors.open("wb") as stderr,
-            subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
-            ) as process,
-        ):
-            assert process.stdin is not None
-            assert process.stdout is not None
+        with piped(command) as program:
             for number, call in enumerate(calls):
-                try:
-                    process.stdin.write(call)
-                    process.stdin.flush()
-                except BrokenPipeError:
-                    reason = f"it ended with {process.wait()}: {errors.read_text()}"
-                    raise UnexpectedError(f"session {self.number}: {reason}") from None
+                program.say(call)
                 if number == kill_after and number:
                     time.sleep(random.Random(self.number).random() / 50)
-                    process.send_signal(signal.SIGKILL)
+                    program.signal(signal.SIGKILL)
                     break
-                said.append(process.stdout.readline())
+                said.append(program.hear())
                 if number == kill_after:
-                    process.send_signal(signal.SIGKILL)
+                    program.signal(signal.SIGKILL)
                     break
-            process.stdin.close()
-            rest = process.stdout.read()
-        errors.unlink()
-        return [*said, *rest.splitlines(keepends=True)] if rest else said
+            rest, _ = program.end()
+        return [*said, *rest.splitlines(keepends=True)]
 
 
 def _call(number: int, chance: random.Random) -> bytes:

@@ -7,9 +7,8 @@ that no timer chooses: after so many responses, after so many bytes, or in the m
 its journal. Every call has a marker of its own, by which it is found again in the cassette.
 
 It ends by SIGKILL, and `recover`; by SIGTERM; by SIGKILL while it publishes; or after its disk has
-filled up. That is a limit on the size of files, which needs no rights; where mounting is permitted
-a small file system fills up too (`unshare -rm python tests/soak/soak.py` gives most users that
-right).
+filled up. That is a limit on the size of files, and where mounting is permitted a small file system
+(`unshare -rm python tests/soak/soak.py` gives most users that right).
 
 The seed decides what is called and when a round ends. The kernel decides what that meets.
 """
@@ -34,7 +33,7 @@ import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +41,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from harness import Connection, Process, command, connected, raw_body, read, run, unmeasured
+from harness import Outcome as ProcessOutcome
 from messages import CAPABLE, JsonObject, compact
 from patience import HANGS_S
 from standin import BrokenOffError, Head
@@ -170,8 +170,13 @@ class Seen:
     @property
     def state(self) -> str | None:
         """The request state that the response issues, or None."""
-        state = self.message.get("result", {}).get("requestState")
-        return state if isinstance(state, str) else None
+        return issued_in(self.message)
+
+
+def issued_in(message: JsonObject) -> str | None:
+    """Return the request state that a response issues, or None."""
+    state = message.get("result", {}).get("requestState")
+    return state if isinstance(state, str) else None
 
 
 def response_in(body: bytes) -> JsonObject:
@@ -357,41 +362,19 @@ def _sealed(raw: bytes, states: Mapping[str, str]) -> bytes:
     return raw
 
 
-def _issued(body: bytes) -> str | None:
-    state = response_in(body).get("result", {}).get("requestState")
-    return state if isinstance(state, str) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """The figures of a round, or of many.
-
-    Attributes:
-        rounds: recorders that were ended.
-        seen: exchanges that clients had whole.
-        recovered: of these, the ones in the cassette with exactly those bytes.
-        lost: of these, the others; where the disk was full, and nowhere else, there may be some.
-        beyond: exchanges in the cassette that no client had whole.
-        halves: of these, the ones that are marked as such.
-        torn: journals whose last line was cut off by the end of the recorder.
-        cut: journals that were cut at a byte of our choice and recovered again.
-        replayed: conversations that were replayed from the cassette and compared.
-    """
-
-    rounds: int = 0
-    seen: int = 0
-    recovered: int = 0
-    lost: int = 0
-    beyond: int = 0
-    halves: int = 0
-    torn: int = 0
-    cut: int = 0
-    replayed: int = 0
-
-    def __add__(self, other: Tally) -> Tally:
-        """Add up."""
-        names = [one.name for one in fields(self)]
-        return Tally(*(getattr(self, name) + getattr(other, name) for name in names))
+Tally = Counter[str]
+"""The figures of a round, or of many; `FIGURES` are their names."""
+FIGURES = {
+    "rounds": "recorders that were ended",
+    "seen": "exchanges that clients had whole",
+    "recovered": "of these, the ones in the cassette with exactly those bytes",
+    "lost": "of these, the others; there may be some where the disk was full, and nowhere else",
+    "beyond": "exchanges in the cassette that no client had whole",
+    "halves": "of these, the ones that are marked as such",
+    "torn": "journals whose last line was cut off by the end of the recorder",
+    "cut": "journals that were cut at a byte of our choice and recovered again",
+    "replayed": "conversations that were replayed from the cassette and compared",
+}
 
 
 def compare(seen: Sequence[Seen], cassette: JsonObject, *, may_lose: bool) -> Tally:
@@ -412,20 +395,19 @@ def compare(seen: Sequence[Seen], cassette: JsonObject, *, may_lose: bool) -> Ta
         states = of_calls.setdefault(one.call.marker, {})
         kept = found.get(one.key)
         if kept is not None and one.is_whole and one.state is not None and kept.is_complete:
-            states[one.state] = _issued(kept.body) or ""
+            states[one.state] = issued_in(response_in(kept.body)) or ""
     missing = []
     whole = 0
     for one in seen:
         kept = found.get(one.key)
         states = of_calls[one.call.marker]
-        if one.is_whole:
-            whole += 1
-            if kept is None:
-                missing.append(one.key)
-            else:
-                _check_same(one, kept, states)
-        elif kept is not None:
-            _check_half(one, kept, states)
+        whole += one.is_whole
+        if kept is None:
+            missing += [one.key] * one.is_whole
+            continue
+        if kept.request != _sealed(one.request, states):
+            raise UnexpectedError(f"{one.key}: sent {one.request!r:.2000}, kept {kept!r:.2000}")
+        (_check_same if one.is_whole else _check_half)(one, kept, states)
     if missing and not may_lose:
         raise UnexpectedError(f"clients had {missing} whole, and the cassette has them not")
     beyond = [found[one.key] for one in seen if not one.is_whole and one.key in found]
@@ -441,11 +423,7 @@ def compare(seen: Sequence[Seen], cassette: JsonObject, *, may_lose: bool) -> Ta
 def _check_same(one: Seen, kept: Kept, states: Mapping[str, str]) -> None:
     expected = one.status, None, _sealed(bytes(one.plain), states)
     if (kept.status, kept.end, kept.body) != expected:
-        raise UnexpectedError(
-            f"{one.key}: a client had {expected!r:.2000}, and {kept!r:.2000} is kept"
-        )
-    if kept.request != _sealed(one.request, states):
-        raise UnexpectedError(f"{one.key}: sent {one.request!r:.2000}, and {kept!r:.2000} is kept")
+        raise UnexpectedError(f"{one.key}: {expected!r:.2000} came, and {kept!r:.2000} is kept")
 
 
 def _check_half(one: Seen, kept: Kept, states: Mapping[str, str]) -> None:
@@ -453,8 +431,6 @@ def _check_half(one: Seen, kept: Kept, states: Mapping[str, str]) -> None:
     part = bytes(one.plain).partition(_STATE)[0]
     if not kept.body.startswith(part):
         raise UnexpectedError(f"{one.key}: {part!r:.2000} came, and {kept!r:.2000} is kept")
-    if kept.request != _sealed(one.request, states):
-        raise UnexpectedError(f"{one.key}: sent {one.request!r:.2000}, and {kept!r:.2000} is kept")
     if kept.is_complete:
         try:
             message = response_in(kept.body)
@@ -655,7 +631,7 @@ async def killed(this: Round) -> Tally:
     if not was_torn:
         cut_again(copied, whole, this.folder, this.chance)
     is_cut = not was_torn and whole is not None
-    return replace(tally, torn=int(was_torn), cut=int(is_cut))
+    return tally + Tally(torn=was_torn, cut=is_cut)
 
 
 async def recovered(this: Round) -> str:
@@ -672,6 +648,16 @@ async def recovered(this: Round) -> str:
     return ended.err
 
 
+async def terminate(
+    process: Process, load: Load, tasks: Sequence[asyncio.Task[None]]
+) -> ProcessOutcome:
+    """End a recorder by SIGTERM, and its clients with it."""
+    load.is_ending = True
+    process.kill(signal.SIGTERM)
+    await asyncio.wait_for(asyncio.gather(*tasks), HANGS_S)
+    return await asyncio.wait_for(process.ended(), HANGS_S)
+
+
 async def terminated(this: Round) -> Tally:
     """End a recorder by SIGTERM under load; it publishes what it has, in good order."""
     load = Load()
@@ -679,10 +665,7 @@ async def terminated(this: Round) -> Tally:
         this.choose_moment(load)
         tasks = this.clients(url, load)
         await this.reach_moment(load, tasks)
-        load.is_ending = True
-        process.kill(signal.SIGTERM)
-        await asyncio.wait_for(asyncio.gather(*tasks), HANGS_S)
-        ended = await asyncio.wait_for(process.ended(), HANGS_S)
+        ended = await terminate(process, load, tasks)
     if ended.code or journal_path(this.cassette).exists():
         raise UnexpectedError(f"record ended with {ended.code}: {ended.err[-2000:]}")
     return await checked(this, load.seen, read(this.cassette) if this.cassette.exists() else None)
@@ -728,9 +711,9 @@ async def killed_publishing(this: Round) -> Tally:
         await process.process.wait()
     before = this.cassette.read_bytes() if this.cassette.exists() else None
     if has_journal:
-        ended = await run("recover", this.cassette, env=dict(os.environ))  # as a process
-        if ended.code or (before is not None and before != this.cassette.read_bytes()):
-            raise UnexpectedError(f"recover ended with {ended.code}: {ended.err}")
+        await recovered(this)
+        if before not in {None, this.cassette.read_bytes()}:
+            raise UnexpectedError("recover has changed the cassette")
     if list(this.folder.glob(".*")):
         raise UnexpectedError("a half-written file is left")
     return await checked(this, load.seen, read(this.cassette))
@@ -750,7 +733,7 @@ async def checked(
         found = index(kept_in(cassette))
         there = [one for one in seen if one.key in found]
         replayed = await replay_sample(this.cassette, there, this.chance)
-    return replace(tally, rounds=1, replayed=replayed)
+    return tally + Tally(rounds=1, replayed=replayed)
 
 
 def limit_files(size: int) -> None:
@@ -773,10 +756,7 @@ async def filled(this: Round, **options: Any) -> Tally:
         written = journal.read_bytes()
         load.responses_until = load.whole + this.chance.randint(20, 60)
         await this.reach_moment(load, tasks)
-        load.is_ending = True
-        process.kill(signal.SIGTERM)
-        await asyncio.wait_for(asyncio.gather(*tasks), HANGS_S)
-        ended = await asyncio.wait_for(process.ended(), HANGS_S)
+        ended = await terminate(process, load, tasks)
     told = str(this.cassette) if journal.exists() else "the recording is not whole"
     if ended.code != 3 or "RECORDING FAILED" in ended.err or told not in ended.err:
         raise UnexpectedError(f"record ended with {ended.code}: {ended.err[-2000:]}")
@@ -793,7 +773,7 @@ async def filled(this: Round, **options: Any) -> Tally:
     lines = written.split(b"\n")[1:-1]
     if lost := keys_of(lines).keys() - numbers:
         raise UnexpectedError(f"exchanges {lost} were written, and are not there")
-    return replace(tally, torn=int(not written.endswith(b"\n")))
+    return tally + Tally(torn=not written.endswith(b"\n"))
 
 
 async def _failed(process: Process) -> None:
@@ -810,33 +790,21 @@ async def limited(this: Round) -> Tally:
     return await filled(this, preexec_fn=partial(limit_files, size), env=unmeasured())
 
 
-@contextmanager
-def small_disk(folder: Path, size: int) -> Iterator[None]:
-    """Have a small file system in a folder; it stays in memory."""
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "soak", str(folder)],
-        check=True,
-        capture_output=True,
-    )
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
 async def crowded(this: Round) -> Tally:
     """Fill up a small file system."""
     with small_disk(this.folder, this.chance.choice([64, 512, 4096]) * 1024):
         return await filled(this)
 
 
-def may_mount(folder: Path) -> bool:
-    """Tell whether a file system can be mounted here."""
+@contextmanager
+def small_disk(folder: Path, size: int) -> Iterator[None]:
+    """Have a small file system in a folder; it stays in memory."""
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "soak", str(folder)]
+    subprocess.run(command, check=True, capture_output=True)
     try:
-        with small_disk(folder, 4096):
-            return True
-    except (OSError, subprocess.CalledProcessError):
-        return False
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
 
 
 # --- The whole ---
@@ -906,13 +874,11 @@ async def soak(counts: Mapping[str, int], *, seed: int, seconds: float, folder: 
 
 def table(outcome: Outcome) -> str:
     """Return the figures as a table."""
-    names = [one.name for one in fields(Tally)]
-    rows = [["ended by", *names]]
+    rows = [["ended by", *FIGURES]]
     rows += [
-        [way, *(f"{getattr(tally, name):,}" for name in names)]
-        for way, tally in outcome.tallies.items()
+        [way, *(f"{tally[name]:,}" for name in FIGURES)] for way, tally in outcome.tallies.items()
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(
             cell.ljust(width) if not column else cell.rjust(width)
@@ -941,16 +907,12 @@ def main() -> int:
         "publishing": fulls,
         "file limit": fulls,
     }
-    say = print
-    if may_mount(folder):
+    # Where mounting is not permitted, disks fill up by the limit on files only.
+    with contextlib.suppress(OSError, subprocess.CalledProcessError), small_disk(folder, 4096):
         counts["full disk"] = fulls
-    else:
-        say("mounting is not permitted here: disks fill up by the limit on files only")
     outcome = asyncio.run(soak(counts, seed=options.seed, seconds=options.seconds, folder=folder))
-    say(table(outcome))
-    say(f"{outcome.seconds:.0f} s, seed {options.seed}, {len(outcome.problems)} problems")
-    for problem in outcome.problems:
-        say(f"\n{problem}")
+    told = f"{outcome.seconds:.0f} s, seed {options.seed}, {len(outcome.problems)} problems"
+    sys.stdout.write("\n".join([table(outcome), told, *outcome.problems, ""]))
     with contextlib.suppress(OSError):
         folder.rmdir()
     return 1 if outcome.problems else 0
