@@ -1,4 +1,4 @@
-"""Sessions in which a server pushes requests, as recorded interactions."""
+"""Sessions in which a server pushes requests, made by hand and made up."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ from builders import (
     cassette_of,
     get,
     loaded,
+    notification,
     post,
+    retry,
     sse,
+    tool,
+    with_id,
 )
-from messages import Json, compact, message, result
+from hypothesis import strategies as st
+from messages import NO, YES, Json, asks, compact, form, message, result, text
 
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
@@ -158,3 +163,73 @@ def asked_once(pushed: bytes, value: Json, call: bytes, done: Json) -> Cassette:
     )
     turn = session.turn({key: (number, 0)}, {key: posts})
     return cassette_with(([session.exchange(number)], [turn]))
+
+
+def branched() -> Cassette:
+    """Return a recording with every kind of pushed turn.
+
+    A call is asked on its own stream and on a listening one, then by its result; a branch answers
+    that in another way, and is asked once more.
+    """
+    call = tool("deploy", env="prod")
+    again, other = (retry(call, {"ok": value}) for value in (YES, NO))
+    pushes = [compact({"jsonrpc": "2.0", "id": n, **form(f"question {n}")}) for n in range(5)]
+    session = PushingSession()
+    stream = session.listen()
+    asking = session.open(call)
+    session.say(asking, pushes[2])
+    session.say(stream, notification("notifications/x"), roots())
+    session.post(posted(pushes[2], YES))
+    session.post(posted(roots(), NO))
+    session.end(asking, pushes[3], answer(call, asks("ok")))
+    session.post(again, Answer((sse(answer(again, text("done"))),), STREAM_HEADERS))
+    left = session.open(other)
+    session.say(left, pushes[4])
+    session.post(posted(pushes[4], YES))
+    session.end(left, answer(other, text("left")))
+    session.end(stream)
+    return loaded(session.talk.cassette())
+
+
+SCRIPTS = st.lists(
+    st.tuples(
+        st.sampled_from(["call", "listen", "push", "post", "end"]),
+        st.sampled_from(["one-0123456789abcdef", "two-0123456789abcdef"]),
+        st.integers(0, 5),
+    ),
+    max_size=30,
+)
+"""What happens, in which session, and to which of its streams or pushed requests."""
+
+
+def pushed_to(session: PushingSession, stream: int) -> list[tuple[int, str]]:
+    """Return what was pushed on a stream since this was asked last: to which exchange, as what."""
+    return [(each.exchange, each.key) for each in session.talk.observation(stream).take_pushed()]
+
+
+def made_up(script: list[tuple[str, str, int]]) -> tuple[Cassette, list[tuple[int, str]]]:
+    """Return the cassette of a script, and what was pushed to whom as it was told live."""
+    session = PushingSession()
+    streams: dict[int, str] = {}
+    live: list[tuple[int, str]] = []
+    for step, name, pick in script:
+        header = ("Mcp-Session-Id", name)
+        own = [number for number, its in streams.items() if its == name]
+        if step == "call":
+            request = with_id(tool("deploy"), len(session.talk.exchanges) + len(streams) + 10)
+            streams[session.open(post(request, header))] = name
+        elif step == "listen":
+            streams[session.open(get("/mcp", header))] = name
+        elif step == "post":
+            session.post(post(posted(elicit(pick), YES).body, header))
+        elif own and step == "push":
+            number = own[pick % len(own)]
+            session.say(number, elicit(pick))
+            live += pushed_to(session, number)
+        elif own:
+            number = own[pick % len(own)]
+            del streams[number]
+            session.end(number)
+    for number in streams:
+        session.end(number)
+    return loaded(session.talk.cassette()), live

@@ -21,7 +21,7 @@ from builders import (
     tool,
 )
 from messages import NO, YES, Json, asks, text
-from pushed_cassettes import branched
+from pushing import branched
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import accept_edit, load, with_responses

@@ -19,8 +19,7 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import NO, YES, asks, text
-from pushed_cassettes import branched
-from pushing import PushingSession, asked_once, cassette_with, elicit, roots, sample
+from pushing import PushingSession, asked_once, branched, cassette_with, elicit, roots, sample
 
 from mrtr_cassette.core.cassette.recorded import (
     Branch,

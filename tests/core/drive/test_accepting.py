@@ -19,7 +19,7 @@ from builders import (
     with_token,
 )
 from messages import NO, YES, Json, array_asks, asks, form, text
-from pushed_cassettes import branched
+from pushing import branched
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load

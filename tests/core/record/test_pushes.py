@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from builders import answer, get, loaded, notification, post, rpc, tool, with_id
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from messages import YES, text
-from pushing import SESSION, PushingSession, elicit, posted, roots, sample
+from pushing import (
+    SCRIPTS,
+    SESSION,
+    PushingSession,
+    elicit,
+    made_up,
+    posted,
+    pushed_to,
+    roots,
+    sample,
+)
 
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.record.linking import OpenPush
 
 CALL = tool("deploy")
 OTHER = with_id(tool("other"), 2)
-
-
-def pushed_to(session: PushingSession, stream: int) -> list[tuple[int, str]]:
-    """Return what was pushed on a stream since this was asked last: to which exchange, as what."""
-    return [(each.exchange, each.key) for each in session.talk.observation(stream).take_pushed()]
 
 
 def answered(session: PushingSession, number: int) -> OpenPush | None:
@@ -198,47 +204,11 @@ def test_requests_on_a_stream_that_calls_share_are_turns_of_their_own(
     ]
 
 
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["call", "listen", "push", "post", "end"]),
-        st.sampled_from(["one-0123456789abcdef", "two-0123456789abcdef"]),
-        st.integers(0, 5),
-    ),
-    max_size=30,
-)
-
-
 @settings(max_examples=60)
-@given(STEPS)
-def test_turns_of_a_cassette_are_those_that_were_told_live(
-    script: list[tuple[str, str, int]],
-) -> None:
+@given(SCRIPTS)
+def test_turns_of_a_cassette_are_those_that_were_told_live(script: Any) -> None:
     """Every push is in one turn of its own session, as what it was told to be when it passed."""
-    session = PushingSession()
-    streams: dict[int, str] = {}
-    live: list[tuple[int, str]] = []
-    for step, name, pick in script:
-        header = ("Mcp-Session-Id", name)
-        own = [number for number, its in streams.items() if its == name]
-        if step == "call":
-            request = with_id(CALL, len(session.talk.exchanges) + len(streams) + 10)
-            streams[session.open(post(request, header))] = name
-        elif step == "listen":
-            streams[session.open(get("/mcp", header))] = name
-        elif step == "post":
-            session.post(post(posted(elicit(pick), YES).body, header))
-        elif own and step == "push":
-            number = own[pick % len(own)]
-            session.say(number, elicit(pick))
-            live += pushed_to(session, number)
-        elif own:
-            number = own[pick % len(own)]
-            del streams[number]
-            session.end(number)
-    for number in streams:
-        session.end(number)
-
-    cassette = loaded(session.talk.cassette())
+    cassette, live = made_up(script)
     published = [
         (each.exchanges[turn.position].number, push.key)
         for each in cassette.interactions

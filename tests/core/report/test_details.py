@@ -28,12 +28,12 @@ from builders import (
     with_meta,
 )
 from messages import CLIENT_KEY, NO, YES, asks, text
-from pushed_cassettes import branched
 from pushing import (
     ACCEPTED,
     SESSION,
     PushingSession,
     asked_once,
+    branched,
     cassette_with,
     elicit,
     posted,

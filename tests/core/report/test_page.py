@@ -32,7 +32,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from messages import CLIENT_KEY, NO, YES, asks, form, text
 from pages import Node, assert_readable, assert_safe, parsed
-from pushed_cassettes import branched
+from pushing import branched
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import compared
