@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
@@ -186,12 +186,11 @@ class Service:
 
     def __post_init__(self) -> None:
         """Work out once what the headers mean that a client sends with call after call."""
+        self.checked = lru_cache(maxsize=1024)(self._check)
 
-        def check(raw_headers: RawHeaders) -> tuple[Headers, str | None]:
-            headers = header_texts(raw_headers)
-            return headers, refusal_of(headers, self.options)
-
-        self.checked = lru_cache(maxsize=1024)(check)
+    def _check(self, raw_headers: RawHeaders) -> tuple[Headers, str | None]:
+        headers = header_texts(raw_headers)
+        return headers, refusal_of(headers, self.options)
 
     @property
     def tasks(self) -> tuple[asyncio.Task[None], ...]:
@@ -199,18 +198,11 @@ class Service:
         return tuple(each.task for each in self.connections if each.task is not None)
 
 
-class _Refusal(NamedTuple):
-    """What the rest of a connection is answered with."""
-
-    status: int
-    text: str
-
-
 class _RefusedError(Exception):
     """What came is no request that is taken; it says why, in words of our own."""
 
     def __init__(self, status: int, text: str) -> None:
-        self.refusal = _Refusal(status, text)
+        self.status, self.text = status, text
 
 
 def _no_request(problem: str) -> _RefusedError:
@@ -239,7 +231,7 @@ class Connection(asyncio.Protocol):
         self._headers: list[tuple[bytes, bytes]] = []
         self._head_size = 0
         self._is_upgrade = False
-        self._refusal: _Refusal | None = None
+        self._refusal: _RefusedError | None = None
         self._takes_no_more = False
         self._is_paused = False
         self._room: asyncio.Future[None] | None = None
@@ -422,7 +414,7 @@ class Connection(asyncio.Protocol):
             # Nothing of it is read while another request is handled.
             self._wait(seconds, self._end_body)
             return
-        self._give_up(_Refusal(408, f"the request's body did not come within {seconds:.0f} s"))
+        self._give_up(_RefusedError(408, f"the request's body did not come within {seconds:.0f} s"))
         self._begin_next()
 
     # One request after the other
@@ -435,7 +427,7 @@ class Connection(asyncio.Protocol):
             self._current = self._next.popleft()
             self.task = self._loop.create_task(self._handle(self._current))
         elif self._refusal is not None:
-            self._refuse(*self._refusal)
+            self._refuse(self._refusal.status, self._refusal.text)
 
     async def _handle(self, client: HttpDownstream) -> None:
         service = self._service
@@ -479,7 +471,7 @@ class Connection(asyncio.Protocol):
         with suppress(ConnectionResetError):
             await client.send_whole(500, TEXT_HEADERS, text.encode())
 
-    def _give_up(self, refusal: _Refusal) -> None:
+    def _give_up(self, refusal: _RefusedError) -> None:
         """Take nothing more of a client; what it sent before is answered."""
         self._refusal = refusal
         self._takes_no_more = True
@@ -517,18 +509,18 @@ class Connection(asyncio.Protocol):
         self._wait(wait, self._end_if_idle)
 
 
-def _refusal(error: Exception, data: bytes) -> _Refusal:
+def _refusal(error: Exception, data: bytes) -> _RefusedError:
     """Say why bytes are no request, without repeating any of them."""
     # An error of a function that the parser called stands behind the parser's own.
     cause = error.__context__ or error
     if isinstance(cause, _RefusedError):
-        return cause.refusal
+        return cause
     problem = f"it is no HTTP that can be read ({str(cause).lower()})"
     if not isinstance(cause, HttpParserError):
         problem = internal_error(cause)
     elif data.startswith(_TLS_HANDSHAKE):
         problem = "it speaks TLS, and this address is http://"
-    return _no_request(problem).refusal
+    return _no_request(problem)
 
 
 def _target(url: bytes) -> str:
