@@ -22,7 +22,7 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 31_938,
+    "lines of the package": 31_930,
     "modules of the package": 128,
     "lines of tests": 47_432,
 }
