@@ -41,8 +41,6 @@ from mrtr_cassette.core.wire.jsonbytes import parse
 
 CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
-ASK_WITH_SCHEMA = asks("a", state=STATE)
-ASK_WITH_SCHEMA["inputRequests"]["a"]["params"]["requestedSchema"] = {"type": "object"}
 UNUSUAL: tuple[Step, ...] = (
     (CALL, asks("a", state=STATE)),
     (retry(CALL, {"a": NO}, state=STATE), text("left")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -27,6 +28,7 @@ from builders import (
     tool,
     with_meta,
 )
+from goldens import DATA, read_case
 from harmless import HOSTILE
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -55,11 +57,6 @@ SCHEMA = {
     },
     "required": ["name"],
 }
-BRANCHED: tuple[Step, ...] = (
-    (CALL, asks("a", state=STATE)),
-    (retry(CALL, {"a": YES}, state=STATE), text("done")),
-    (retry(CALL, {"a": NO}, state=STATE), text("left")),
-)
 
 
 def page_of(
@@ -77,28 +74,143 @@ def page_of(
     return made
 
 
-def shown(*script: Step, **options: Any) -> Node:
-    """Return the page of a script."""
-    return page_of(loaded(cassette_of(*script, **options), "cassettes/talk.json"))
+def recording(*script: Step, **options: Any) -> Cassette:
+    """Return the cassette of a script."""
+    return loaded(cassette_of(*script, **options), "cassettes/talk.json")
 
 
-def test_page_tells_what_was_recorded() -> None:
-    """Name, origin, count, and how secrets are kept stand in its head."""
-    made = shown(*BRANCHED, redacts=True, seals_answers=True)
+# Pages as outlines
 
-    assert made.one("title").text == "talk.json - mrtr-cassette"
-    assert made.one("h1").text == "talk.json"
-    assert [each.text for each in made.one("header").every(class_="chip")] == [
-        "2 calls",
-        "2 turns in 2 calls",
-        "1 answered again in another way",
-        "request states sealed",
-        "known secrets redacted",
-        "answers sealed",
-    ]
-    facts = [each.text for each in made.one("header").every("dd")]
-    assert facts[0] == "http://localhost:8000/mcp"
-    assert "Nothing was recorded." in shown().one("main").text
+SESSION = ("Mcp-Session-Id", "sess-0123456789abcdef")
+CONTENT = {"name": "Ada", "size": "m", "many": "c", "some": ["a", "h"], "ok": True, "long": "a\nb"}
+FORM = {"message": "Sure?", "requestedSchema": SCHEMA}
+URL = {"mode": "url", "message": "Pay", "url": "javascript:x"}
+SPOKEN = {"role": "user", "content": {"type": "text", "text": "Why?"}}
+SAMPLING = {"systemPrompt": "Be brief.", "messages": [SPOKEN, "odd"], "maxTokens": 9}
+SAMPLED = {"role": "assistant", "model": "m1", "content": {"type": "text", "text": "So."}}
+ROOTS = {"roots": [{"uri": "file:///a", "name": "a"}, {"uri": "b:c"}]}
+QUESTIONS: tuple[tuple[str, Any, Any], ...] = (
+    ("elicitation/create", FORM, {"action": "accept", "content": {**CONTENT, "token": "<github:1>"}}),
+    ("elicitation/create", FORM, NO),
+    ("elicitation/create", URL, YES),
+    ("elicitation/create", {}, {"action": "cancel"}),
+    ("elicitation/create", {}, {"odd": 1}),
+    ("sampling/createMessage", SAMPLING, SAMPLED),
+    ("sampling/createMessage", {}, "mrtr-answer:" + "a" * 64),
+    ("roots/list", {}, ROOTS),
+    ("roots/list", {}, {"roots": []}),
+    ("roots/list", {}, {"roots": 5}),
+    ("tasks/odd", {"x": 1}, {"y": 2}),
+)  # fmt: skip
+ENDINGS: tuple[Any, ...] = (
+    {"isError": True, "content": [{"type": "text", "text": "no"}]},
+    refusal(CALL, -32602, "bad"),
+    Answer((b"<html>",), (), 404),
+    Answer((), (), 202),
+    {"structuredContent": {"a": 1}},
+    {"messages": [SPOKEN]},
+    {"content": [{"type": "image", "mimeType": "image/png", "data": "A" * 8}]},
+    {"content": [{"type": "resource_link", "uri": "file:///x"}]},
+    {"content": [{"type": "resource", "resource": {"uri": "a:b", "text": "in"}}, 5]},
+    b'{"jsonrpc":"2.0","id":1,"result":5}',
+    stream(*[progress(7)] * 6, answer(CALL, text("end"))),
+)
+
+
+def asked(method: str, params: Any, answers: Any) -> Iterator[Step]:
+    """Yield a call with one question, and its retry."""
+    asking = {"k": {"method": method, "params": params}}
+    yield CALL, {"resultType": "input_required", "inputRequests": asking}
+    yield retry(CALL, {"k": answers}), text("done")
+
+
+def differing(words: str) -> tuple[Step, ...]:
+    """Return a call that asks in these words."""
+    ask = asks("a")
+    ask["inputRequests"]["a"]["params"]["message"] = words
+    return ((CALL, ask), (retry(CALL, {"a": YES}), text("done")))
+
+
+def missed_page() -> Node:
+    """Return the page of a replay that was asked what is near a call, and what is near none."""
+    script: tuple[Step, ...] = (*differing("Sure?"), (tool("other"), text("y")))
+    player = player_of(*script)
+    play(player, CALL)
+    missed(player, retry(CALL, {"a": NO}))
+    missed(player, tool("odd"))
+    return page_of(recording(*script), report_of_replay(player))
+
+
+def compared_page() -> Node:
+    """Return the page of two cassettes."""
+    old = (*differing("Sure?"), (tool("gone"), asks("b")), (tool("same"), text("x")))
+    new = (*differing("Really?"), (tool("same"), text("x")), (tool("new"), text("x")))
+    first = loaded(cassette_of(*old), "old/talk.json")
+    return page_of(loaded(cassette_of(*new), "new/other.json"), first=first)
+
+
+PAGES: dict[str, Callable[[], Node]] = {
+    "empty": lambda: page_of(recording(redacts=True, seals_answers=True)),
+    "unusual": lambda: page_of(
+        recording(
+            (CALL, asks("a", state=STATE)),
+            (retry(CALL, {"a": YES}, state=STATE), text("done")),
+            (retry(CALL, {"a": NO}, state=STATE), asks("b", state=STATE + "2")),
+            (retry(CALL, {"b": 5}, state=STATE + "2"), {"x": 1}),
+            (retry(CALL, state="unknown"), text("x")),
+            (with_meta(tool("other"), **{CLIENT_KEY: {"name": "agent"}}), asks("a")),
+            (post(tool("b"), SESSION), text("x")),
+            (get("/page"), b"x"),
+        )
+    ),
+    "questions": lambda: page_of(
+        recording(*(step for question in QUESTIONS for step in asked(*question)))
+    ),
+    "endings": lambda: page_of(recording(*((CALL, response) for response in ENDINGS))),
+    "misses": missed_page,
+    "compared": compared_page,
+}
+OUTLINED = {"questions": ("question",), "endings": ("chips", "said", "final")}
+"""The classes of a page's elements that are enough to show; else it is head and calls."""
+TOLD = ("type", "href", "value", "data-is", "open", "checked", "selected", "disabled", "hidden")
+
+
+def outline(made: Node, indent: str = "") -> Iterator[str]:
+    """Yield the elements of a page, each with its class, its id, what it leads to and its state."""
+    for child in made.children:
+        if isinstance(child, str):
+            yield f"{indent}{child!r}"
+            continue
+        facts = child.attributes
+        named = f"{child.name} .{facts['class']}" if facts.get("class") else child.name
+        named += f" #{facts['id']}" if "id" in facts else ""
+        named += "".join(f" {each}={facts[each]!r}" for each in TOLD if each in facts)
+        if all(isinstance(each, str) for each in child.children):
+            yield f"{indent}{named} {child.raw_text!r}" if child.children else f"{indent}{named}"
+        else:
+            yield f"{indent}{named}"
+            yield from outline(child, indent + "  ")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_is_as_its_outline_says(name: str, *, updates_goldens: bool) -> None:
+    """What stands on it, in which order and state; forms have their answers, and lead nowhere."""
+    made = PAGES[name]()
+    classes = OUTLINED.get(name, ())
+    parts = [each for class_ in classes for each in made.every(class_=class_)]
+    parts = parts or [made.one("header"), made.one("main")]
+    shown = "\n".join(outline(Node("parts", {}, [*parts])))
+
+    case = read_case(DATA / "pages" / f"{name}.case")
+    case.expect("page", f"{shown}\n", updates=updates_goldens)
+    controls = made.one("main").every("input", "select", "textarea")
+    assert all("disabled" in each.attributes for each in controls)
+
+
+def test_long_values_are_cut() -> None:
+    """A page has to stay quick; `inspect` shows the rest."""
+    shown, _ = page_of(recording((CALL, text("x" * 20_005)))).every("pre")
+    assert shown.text.endswith("x… (5 more characters)")
 
 
 def test_page_is_whole_without_its_script_and_read_aloud() -> None:
@@ -116,238 +228,15 @@ def test_page_is_whole_without_its_script_and_read_aloud() -> None:
     assert len(list(made.every("li", class_="call"))) == 3
 
 
-def test_each_session_is_a_section() -> None:
-    """Calls of a session stand together, under its name and its client."""
-    session = ("Mcp-Session-Id", "sess-0123456789abcdef")
-    asked = with_meta(tool("a"), **{CLIENT_KEY: {"name": "agent", "version": "2"}})
-    made = shown((post(asked), text("x")), (post(tool("b"), session), text("x")))
-
-    headings = [each.text for each in made.one("main").every("h2")]
-    assert headings == ["Calls without a session", "Session mrtr-session:1"]
-    first = next(made.every("section", class_="session"))
-    assert next(first.every(class_="chip")).text == "agent 2"
-
-
 def test_idle_time_is_marked() -> None:
     """Where time was cut out of the axis, there is a mark, and a text says so."""
-    recording = loaded(cassette_of((CALL, text("x")), (tool("b"), text("x"))))
-    first, second = recording.interactions
+    recorded = recording((CALL, text("x")), (tool("b"), text("x")))
+    first, second = recorded.interactions
     late = replace(second.exchanges[0], started_ms=9000.0, ended_ms=9003.0)
-    made = page_of(replace(recording, interactions=(first, replace(second, exchanges=(late,)))))
+    made = page_of(replace(recorded, interactions=(first, replace(second, exchanges=(late,)))))
 
     assert len(list(made.every("line", class_="cut"))) == 1
     assert "idle time cut 1 time" in made.text
-
-
-# Calls
-
-
-def question(method: str, params: dict[str, Any], answers: Any = None) -> Node:
-    """Return a question as it is drawn, with its answer."""
-    ask = {"resultType": "input_required", "inputRequests": {"k": {"method": method}}}
-    ask["inputRequests"]["k"]["params"] = params  # type: ignore[index]
-    script: list[Step] = [(CALL, ask)]
-    if answers is not None:
-        script.append((retry(CALL, {"k": answers}), text("done")))
-    return shown(*script).one("fieldset")
-
-
-def chips_of(made: Node) -> list[list[str]]:
-    """Return what the rows tell in short."""
-    return [
-        [chip.text for chip in next(each.every("summary")).every(class_="chip")]
-        for each in made.every("li", class_="call")
-    ]
-
-
-def test_all_that_was_said_stands_below() -> None:
-    """The call, its turns, notifications and the result follow one another."""
-    again = retry(CALL, {"a": YES})
-    made = shown((CALL, asks("a")), (again, stream(*[progress(7)] * 6, answer(again, text("end")))))
-
-    assert [each.text for each in made.every("h4")] == [
-        "The client calls",
-        "Turn 1: the server asks",
-        "Meanwhile the server sends 6 notifications",
-        "The server's result",
-    ]
-    assert next(made.every("h3")).text == "#1 tools/call deploy"
-    assert made.one(class_="arguments").text == "env: prod"
-    assert made.by_id("i1t1").name == "section"
-    assert len(list(made.one("ol", class_="said").every("li"))) == 6
-    rects = [each.attributes["class"] for each in made.by_id("i1").every("rect")]
-    assert rects == ["server-time", "person-time", "server-time"]
-
-
-def test_form_has_the_answer_in_it() -> None:
-    """Each kind of field is a disabled control of its own, with what was answered in it."""
-    content = {"name": "Ada", "size": "m", "many": "c", "some": ["a", "h"], "ok": True}
-    asked = question(
-        "elicitation/create",
-        {"message": "Sure?", "requestedSchema": SCHEMA},
-        {"action": "accept", "content": {**content, "long": "a\nb", "token": "<github:1>"}},
-    )
-
-    assert asked.one("legend").text == "k asks for a form"
-    assert asked.one(class_="message").text == "Sure?"
-    assert asked.by_id("i1t1q1f1").attributes["value"] == "Ada"
-    checked = ["checked" in each.attributes for each in asked.every("input")]
-    assert checked == [False, False, True, True, False]
-    chosen = [each.text for each in asked.every("option") if "selected" in each.attributes]
-    assert chosen == ["c", "a", "h"]
-    assert [each.text for each in asked.every("small")] == [
-        "required", "not in the schema, redacted",
-    ]  # fmt: skip
-    # A browser takes away the line end that stands first.
-    assert asked.one("textarea").raw_text == "\na\nb"
-    controls = list(asked.every("input", "select", "textarea"))
-    assert all("disabled" in each.attributes for each in (asked, *controls))
-    declined = question("elicitation/create", {"requestedSchema": SCHEMA}, {"action": "decline"})
-    chosen = [each.text for each in declined.every("option") if "selected" in each.attributes]
-    assert chosen == ["(nothing chosen)"] * 2
-
-
-@pytest.mark.parametrize(
-    ("method", "params", "answers", "words"),
-    [
-        ("elicitation/create", {"mode": "url", "message": "Pay", "url": "javascript:x"}, YES, ["visit to a URL", "javascript:x", "Accepted"]),
-        ("elicitation/create", {}, {"action": "cancel"}, ["Cancelled"]),
-        ("elicitation/create", {}, None, ["No answer"]),
-        ("elicitation/create", {}, {"odd": 1}, ["Answered", '{ "odd": 1 }']),
-        ("sampling/createMessage", {"systemPrompt": "Be brief.", "messages": [{"role": "user", "content": {"type": "text", "text": "Why?"}}, "odd"], "maxTokens": 9}, {"role": "assistant", "model": "m1", "content": {"type": "text", "text": "So."}}, ["systemBe brief.", "userWhy?", '"odd"', "assistantmodel: m1So.", '{ "maxTokens": 9 }']),
-        ("sampling/createMessage", {}, "mrtr-answer:" + "a" * 64, ["mrtr-answer:"]),
-        ("roots/list", {}, {"roots": [{"uri": "file:///a", "name": "a"}, {"uri": "b:c"}]}, ["afile:///a", "rootb:c"]),
-        ("roots/list", {}, {"roots": []}, ["The client has none."]),
-        ("roots/list", {}, {"roots": 5}, ['{ "roots": 5 }']),
-        ("tasks/odd", {"x": 1}, {"y": 2}, ['{ "x": 1 }', '{ "y": 2 }']),
-    ],
-)  # fmt: skip
-def test_question_of_any_kind_is_shown(
-    method: str, params: dict[str, Any], answers: Any, words: list[str]
-) -> None:
-    """What was asked and answered is told in the way of its kind, and leads nowhere."""
-    asked = question(method, params, answers)
-
-    assert all(each in asked.text for each in words), asked.text
-    assert not list(asked.every("a"))
-
-
-@pytest.mark.parametrize(
-    ("response", "chip", "heading", "words"),
-    [
-        ({"isError": True, "content": [{"type": "text", "text": "no"}]}, "tool error", "The server's result: the tool failed", "no"),
-        (refusal(CALL, -32602, "bad"), "error -32602", "The server's error", '{ "code": -32602, "message": "bad" }'),
-        (Answer((b"<html>",), (), 404), "HTTP 404", "The response", "<html>"),
-        (Answer((), (), 202), "HTTP 202", "How it ended", ""),
-        ({"structuredContent": {"a": 1}}, "result", "The server's result", '{ "a": 1 }'),
-        ({"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}]}, "result", "The server's result", "userhi"),
-        ({"content": [{"type": "image", "mimeType": "image/png", "data": "A" * 8}]}, "result", "The server's result", "image/png, about 6 bytes"),
-        ({"content": [{"type": "resource_link", "uri": "file:///x"}]}, "result", "The server's result", "file:///x"),
-        ({"content": [{"type": "resource", "resource": {"uri": "a:b", "text": "in"}}, 5]}, "result", "The server's result", "in5"),
-        (text("x" * 20_005), "result", "The server's result", "… (5 more characters)"),
-        (b'{"jsonrpc":"2.0","id":1,"result":5}', "result", "The server's result", "5"),
-    ],
-)  # fmt: skip
-def test_end_of_a_call_is_shown(response: Any, chip: str, heading: str, words: str) -> None:
-    """Whatever ended a call is told in short and shown in full."""
-    made = shown((CALL, response))
-    final = made.one("section", class_="final")
-
-    assert chips_of(made) == [[chip]]
-    assert final.one("h4").text == heading
-    assert words in final.text
-
-
-def test_what_is_out_of_the_ordinary_is_told() -> None:
-    """Branches stand side by side; orphans, asks without an answer and other traffic are marked."""
-    made = shown(
-        (CALL, asks("a", state=STATE)),
-        (retry(CALL, {"a": YES}, state=STATE), text("done")),
-        (retry(CALL, {"a": NO}, state=STATE), asks("b", state=STATE + "2")),
-        (retry(CALL, {"b": 5}, state=STATE + "2"), {"x": 1}),
-        (retry(CALL, state="unknown"), text("x")),
-        (tool("other"), asks("a")),
-        (get("/page"), b"x"),
-    )
-
-    assert chips_of(made) == [
-        ["1 turn", "2 branches", "result"],
-        ["2 turns", "branch of #1", "result"],
-        ["orphan", "result"],
-        ["1 turn", "abandoned: the last ask has no answer"],
-        ["HTTP 200"],
-    ]
-    assert [each.text for each in made.one(class_="columns").every("article")] == [
-        'In #1 resultaaccept {"ok":true}thenno further turndone',
-        'In #2 resultadeclinethen1 further turn{ "x": 1 }',
-    ]
-    marks = [each.attributes["data-is"] for each in made.every("li", class_="call")]
-    assert marks == ["asks branches", "asks branches", "", "asks", ""]
-    assert "Shares the question of turn 1 with #1, and" in made.by_id("i2").text
-
-
-# Misses and differences
-
-
-def test_misses_stand_beside_what_was_recorded() -> None:
-    """The nearest call is open and has the miss; one that is near nothing is listed whole."""
-    script: tuple[Step, ...] = (
-        (CALL, asks("a")),
-        (retry(CALL, {"a": YES}), text("x")),
-        (tool("other"), text("y")),
-    )
-    player = player_of(*script)
-    play(player, CALL)
-    missed(player, retry(CALL, {"a": NO}))
-    missed(player, tool("odd"))
-    made = page_of(loaded(cassette_of(*script)), report_of_replay(player))
-
-    chips = [each.text for each in made.one("header").every(class_="chip")]
-    assert chips[-2:] == ["replay played 0 of 2", "missed 2 requests"]
-    assert made.by_id("misses").one("h2").text == "2 requests were missed"
-    assert "open" in made.by_id("i1").attributes
-    article = made.by_id("i1").one("article", class_="miss")
-    assert article.attributes["id"] == "m1"
-    assert 'a (form) "a?"' in article.text
-    assert [each.attributes["href"] for each in article.every("a")] == ["#m1", "#i1t1"]
-    assert [each.text for each in article.every("td")][:2] == ['"accept"', '"decline"']
-    assert list(article.one("ul", class_="fixes").every("li"))
-    assert "never played" in made.by_id("i2").text
-
-
-def test_two_cassettes_are_one_page() -> None:
-    """What differs is listed first; a changed question is drawn before and after."""
-
-    def asking(words: str) -> tuple[Step, ...]:
-        ask = asks("a")
-        ask["inputRequests"]["a"]["params"]["message"] = words
-        return ((CALL, ask), (retry(CALL, {"a": YES}), text("done")))
-
-    old = (*asking("Sure?"), (tool("gone"), asks("b")), (tool("same"), text("x")))
-    new = (*asking("Really?"), (tool("same"), text("x")), (tool("new"), text("x")))
-    first = loaded(cassette_of(*old), "old/talk.json")
-    made = page_of(loaded(cassette_of(*new), "new/other.json"), first=first)
-
-    assert made.one("h1").text == "talk.json and other.json"
-    assert "1 of 3 calls as in talk.json" in made.one("header").text
-    assert [each.text for each in made.one("main").every("h2")] == [
-        "Differences", "Calls without a session", "Only in old/talk.json",
-    ]  # fmt: skip
-    items = made.by_id("differences").every("li")
-    assert [(item.text, item.one("a").attributes["href"]) for item in items] == [
-        ('~ #1 tools/call "deploy" question-changed the question of turn 1', "#i1"),
-        ('- #2 tools/call "gone" only in the first', "#o2"),
-        ('+ #3 tools/call "new" only in the second', "#i3"),
-    ]
-    assert "open" in made.by_id("i1").attributes
-    article = made.by_id("c1")
-    assert article.text.startswith("Differs from #1 of the first cassette")
-    assert [each.text for each in article.every(class_="message")] == ["Sure?", "Really?"]
-    assert article.one("caption").text == "The question of turn 1: question-changed"
-    assert [each.text for each in article.every("td")] == ['"Sure?"', '"Really?"']
-    assert "This call is not in old/talk.json." in made.by_id("i3").text
-    assert made.by_id("o2t1")
-    assert "No differencesthe same: 3 interactions" in page_of(first, first=first).text
 
 
 # Whatever is recorded
