@@ -962,14 +962,6 @@ def assert_all_was_played_once(player: Player, plan: Plan) -> None:
     assert (player.plays, player.misses, player.unplayed) == (len(plan.turns), [], [])
 
 
-@given(plans())
-def test_what_was_recorded_plays_again(plan: Plan) -> None:
-    """In the recorded order every request gets its own response, under other ids and tokens."""
-    talk, order = recorded_plan(plan)
-
-    assert_all_was_played_once(replayed(plan, talk.cassette(), order), plan)
-
-
 @given(plans(), st.data())
 def test_what_was_recorded_in_two_runs_plays_as_one(plan: Plan, data: st.DataObject) -> None:
     """Wherever nothing is under way, a recording may stop and be added to later."""

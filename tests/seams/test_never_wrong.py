@@ -276,42 +276,6 @@ def test_miss_changes_nothing() -> None:
     assert player.unplayed == []
 
 
-ACCEPT = {"action": "accept"}
-
-
-@pytest.mark.parametrize(
-    ("answers", "is_known"),
-    [
-        (ANSWERS, True),
-        ({"why": "fix", "confirm": {"content": {"sure": True}, "action": "accept"}}, True),
-        ({**ANSWERS, "extra": None}, True),
-        ({"why": "fix", "confirm": {**ACCEPT, "content": {"sure": True}, "_meta": None}}, True),
-        ({**ANSWERS, "why": ""}, False),
-        ({**ANSWERS, "confirm": {**ACCEPT, "content": {"sure": 1}}}, False),
-        ({**ANSWERS, "confirm": {**ACCEPT, "content": {"sure": True, "note": ""}}}, False),
-        ({**ANSWERS, "confirm": {**ACCEPT, "content": {"sure": True, "note": False}}}, False),
-        ({**ANSWERS, "confirm": {**ACCEPT, "content": [{"sure": True}]}}, False),
-    ],
-)
-def test_null_and_nothing_else_equals_absent_in_answers(answers: Any, *, is_known: bool) -> None:
-    """Answers are known in any order, with and without null members; empty, false, zero count."""
-    player = player_of(*TALK)
-    again = retry(DEPLOY, answers, state=state_in(play(player, DEPLOY)))
-
-    if is_known:
-        assert state_in(play(player, again))
-    else:
-        assert missed(player, again).reason is Reason.ANSWERS_DIFFER
-
-
-def test_null_argument_is_not_an_absent_one() -> None:
-    """In arguments a null member counts."""
-    player = player_of((tool("a", x=None), text("null")), (tool("a"), text("absent")))
-
-    assert said(play(player, tool("a"))) == "absent"
-    assert said(play(player, tool("a", x=None))) == "null"
-
-
 @pytest.mark.parametrize(
     ("pointer", "asking"),
     [
@@ -364,80 +328,6 @@ def test_repeat_allows_what_was_played_and_nothing_else() -> None:
             play(replay.player, asking(replay.states))
         else:
             assert replay.miss(asking(replay.states)).reason.value == reason
-
-
-# What the client is told
-
-
-def test_text_of_a_miss() -> None:
-    """A miss says what was asked, what comes nearest, where they differ, and what would help."""
-    replay = Replay()
-
-    miss = replay.miss(retry(DEPLOY, {"when": 3}, state=replay.states[1]))
-
-    assert report_of_miss(miss, "talk.json").text.splitlines() == [
-        "miss: answers-differ: other answers were recorded",
-        '  request:  tools/call "deploy" with {"env":"prod","replicas":3}, answering when, echoing a request state',
-        '  question: when (form) "when?"',
-        '  nearest:  #1 (tools/call "deploy", answer of turn 2) in talk.json',
-        "  /inputResponses/when: recorded 2, received 3",
-        "  fix:      answer as recorded",
-        '       or:  record this answer too with record(upstream, path, existing="append")',
-        '       or:  leave what differs from run to run out of matching with ignore=["/POINTER"]',
-    ]
-
-
-def test_long_values_are_cut() -> None:
-    """Values are cut to 200 characters, and it is said how many are left out."""
-    player = player_of((tool("say", text="a" * 500), text("said")))
-
-    miss = missed(player, tool("say", text="b" * 1_000))
-
-    report = report_of_miss(miss, "f")
-    (difference,) = report.differences
-    assert difference.recorded == '"' + "a" * 199 + "… (302 more characters)"
-    assert difference.received == '"' + "b" * 199 + "… (802 more characters)"
-    assert max(map(len, report.text.splitlines())) < 600
-
-
-def test_miss_of_what_is_no_request_has_no_id() -> None:
-    """A notification, an opaque body and a response are missed without an id."""
-    player = player_of((DEPLOY, text("x")))
-    for body in (b"[]", b'{"jsonrpc":"2.0","method":"n"}', b'{"jsonrpc":"2.0","id":1,"result":{}}'):
-        miss = missed(player, body)
-        assert json.loads(error_body(report_of_miss(miss, "f"), miss.call))["id"] is None
-
-
-@pytest.mark.parametrize(
-    "params",
-    [
-        rb'{"name":"\ud800"}',
-        rb'{"name":"deploy","arguments":{"\udfff":1}}',
-        rb'{"name":"deploy","arguments":{"env":"\ud83d"}}',
-        rb'{"name":"deploy","inputResponses":{"\ud800":1}}',
-        rb'{"name":"deploy","arguments":{"env":"prod","replicas":3},"inputResponses":{"\ud800":1},"requestState":"\udc00"}',
-    ],
-)
-def test_miss_of_what_is_no_unicode_text_is_told(params: bytes) -> None:
-    """A request with lone surrogates is a miss like any other, told in UTF-8."""
-    replay = Replay()
-    miss = replay.miss(b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":%s}' % params)
-
-    body = json.loads(error_body(report_of_miss(miss, "talk.json"), miss.call))
-
-    assert body["id"] == 7
-    assert body["error"]["message"].encode()
-
-
-def test_ids_come_back_as_they_were_spelled() -> None:
-    """A miss has the id in the client's own spelling."""
-    player = player_of((DEPLOY, text("x")))
-    request = b'{"jsonrpc":"2.0","id": 1.0e3 ,"method":"x","params":{}}'
-
-    miss = missed(player, request)
-    body = error_body(report_of_miss(miss, "f"), miss.call)
-
-    assert body.startswith(b'{"jsonrpc":"2.0","id":1.0e3,"error":')
 
 
 def test_id_and_token_do_not_count_and_the_endpoint_does() -> None:

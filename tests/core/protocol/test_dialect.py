@@ -119,6 +119,10 @@ def test_kind_and_message_are_what_a_person_would_read(
         {"inputRequests": [{"id": 1, "kind": "s"}], "requestState": "S"},
         {"inputRequests": [{"id": "a", "kind": "s", "required": 1}], "requestState": "S"},
         {"inputRequests": [{"id": "a", "kind": "s"}] * 2, "requestState": "S"},
+        {"inputRequests": [{"id": "a", "kind": "s", "description": 5}], "requestState": "S"},
+        {"inputRequests": [{"id": "a", "kind": None}], "requestState": "S"},
+        {"inputRequests": [], "requestState": "S"},
+        *({"inputRequests": [{"id": "a", "kind": "s"}], "requestState": s} for s in ("", None, 5)),
     ],
 )
 def test_half_shaped_result_is_final(result: Any) -> None:
