@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from builders import (
     Answer,
     answer,
@@ -18,9 +19,11 @@ from builders import (
     respond,
     retry,
     rpc,
+    show,
     sse,
     stream,
     tool,
+    with_id,
 )
 from messages import CAPABLE, YES, Json, array_asks, asks, text
 from pushing import elicit
@@ -55,23 +58,19 @@ def session(session_id: str = "") -> ServerSession:
 
 
 class Scripted:
-    """A script that gives fixed replies, one for each ask; a type stands for one of the ask."""
+    """A script that gives fixed replies, one for each ask; a function makes one of the ask."""
 
     def __init__(self, *replies: Any) -> None:
-        """Take the replies."""
-        self._replies = list(replies)
+        self.replies = list(replies)
         self.asks: list[Any] = []
 
     def answer(self, ask: LiveAsk) -> Any:
-        """Give the next reply."""
         self.asks.append(ask)
-        reply = self._replies.pop(0)
+        reply = self.replies.pop(0)
         return reply(ask) if callable(reply) else reply
 
 
-def refusing(ask: LiveAsk) -> AskedOtherwise:
-    """Say that another question was expected."""
-    return AskedOtherwise(ask, ())
+refusing = partial(AskedOtherwise, changes=())
 
 
 def talk(*replies: Any, request: Request | None = None) -> tuple[Conversation, Scripted]:
@@ -117,30 +116,14 @@ def test_script_sees_an_ask_as_it_would_be_recorded() -> None:
 def pushing(*replies: Any) -> tuple[Conversation, Observation, OpenPush]:
     """Have a server push a question within the stream of its response."""
     conversation, _ = talk(*replies)
-    observation = conversation.next()
-    assert observation is not None
+    observation: Any = conversation.next()
     return conversation, observation, push_on(observation, PUSHED)
 
 
 def finish(conversation: Conversation, observation: Observation) -> None:
     """Have the server give its result."""
-    observation.response_bytes(sse(answer(observation.call.request.body, text("done"))), 0.0)
-    observation.response_ended(0.0)
+    show(observation, lambda body: stream(answer(body, text("done"))))
     conversation.responded(observation)
-
-
-@pytest.mark.parametrize("member", ["result", "error"])
-def test_pushed_question_is_answered_by_a_response_with_its_id(member: Any) -> None:
-    """A result or an error is posted, and the call goes on."""
-    conversation, observation, push = pushing(Answered(b'{"a":1}', member))
-    sent = conversation.pushed(push)
-    assert sent is not None
-    body = json.loads(sent.call.request.body)
-    assert body == {"jsonrpc": "2.0", "id": "push-1", member: {"a": 1}}
-    conversation.responded(sent)
-    finish(conversation, observation)
-    assert isinstance(conversation.standing, Finished)
-    assert conversation.standing.turn == 2
 
 
 def test_refused_push_cancels_its_call() -> None:
@@ -187,33 +170,26 @@ def test_answer_may_come_from_elsewhere_and_later() -> None:
 # Sessions
 
 
-class Owner:
-    """Keeps what it gets."""
-
-    def __init__(self) -> None:
-        """Begin."""
-        self.pushed: list[OpenPush] = []
-
-    def push_received(self, push: OpenPush) -> Observation | None:
-        """Take a push."""
-        self.pushed.append(push)
-        return None
+def owner() -> tuple[Any, list[OpenPush]]:
+    """Return what owns requests, and the pushes that it gets."""
+    pushed: list[OpenPush] = []
+    return SimpleNamespace(push_received=pushed.append), pushed
 
 
 def test_each_call_has_an_id_of_its_own_in_the_session_that_was_opened() -> None:
     """Everything else of a request stays; notifications and bodies that are no messages too."""
-    own, owner = session(), Owner()
-    first = own.request(post(rpc("initialize")), owner)
+    own, whose = session(), owner()[0]
+    first = own.request(post(rpc("initialize")), whose)
     first.response_started(200, (SESSION,))
     own.responded(first)
-    second = own.request(post(tool("a"), ("Accept-Encoding", "br")), owner)
+    second = own.request(post(tool("a"), ("Accept-Encoding", "br")), whose)
     assert [json.loads(each.call.request.body)["id"] for each in (first, second)] == [
         "mrtr-cassette-1", "mrtr-cassette-2",
     ]  # fmt: skip
     assert second.call.request.header("mcp-session-id") == SESSION[1]
     assert second.call.request.header("accept-encoding") == "identity"
     for request in (get("/mcp"), post(b"no JSON"), post(notification("a"))):
-        assert own.request(request, owner).call.request.body == request.body
+        assert own.request(request, whose).call.request.body == request.body
 
 
 def test_session_is_the_one_that_initialize_opened() -> None:
@@ -225,7 +201,7 @@ def test_session_is_the_one_that_initialize_opened() -> None:
         ("tools/list", 200, ""),
         ("initialize", 200, SESSION[1]),
     ):
-        observation = own.request(post(rpc(method)), Owner())
+        observation = own.request(post(rpc(method)), owner()[0])
         observation.response_started(status, (SESSION,))
         own.responded(observation)
         assert own.id == opened
@@ -233,27 +209,27 @@ def test_session_is_the_one_that_initialize_opened() -> None:
 
 def test_push_belongs_to_the_call_that_is_pending() -> None:
     """On the call's own stream, and on the session's where one call is pending."""
-    own, call, listener = session(SESSION[1]), Owner(), Owner()
+    own, (call, pushed), (listener, others) = session(SESSION[1]), owner(), owner()
     listening = own.request(get("/mcp"), listener)
     pending = own.request(post(tool("a")), call)
     own.pushed(push_on(listening, rpc("roots/list", None, "p")))
-    assert (len(call.pushed), len(listener.pushed)) == (1, 0)
-    recorded, _ = own.as_recorded(call.pushed[0])
+    assert (len(pushed), len(others)) == (1, 0)
+    recorded, _ = own.as_recorded(pushed[0])
     assert recorded.response is not None
     assert json.loads(recorded.response.body)["method"] == "roots/list"
     own.responded(pending)
-    assert own.pushed(call.pushed[0]) is None
+    assert own.pushed(pushed[0]) is None
 
 
 def test_answers_are_posted_in_the_session_of_the_call() -> None:
     """With what all requests of the session have, and nothing of the call."""
     version = ("MCP-Protocol-Version", "2025-11-25")
     call = post(tool("a"), version, ("Mcp-Method", "tools/call"), target="/mcp?x=1")
-    posted = session(SESSION[1]).post(call, b"{}", Owner()).call.request
+    posted = session(SESSION[1]).post(call, b"{}", owner()[0]).call.request
     assert (posted.method, posted.target, posted.body) == ("POST", "/mcp?x=1", b"{}")
     names = ("mcp-protocol-version", "mcp-session-id", "mcp-method")
     assert [posted.header(name) for name in names] == [version[1], SESSION[1], ""]
-    line = session().post(line_request(tool("a")), b"{}", Owner())
+    line = session().post(line_request(tool("a")), b"{}", owner()[0])
     assert line.call.request == Request("", "", (), b"{}")
 
 
@@ -290,23 +266,18 @@ def test_tools_are_listed_page_after_page_as_the_client_would() -> None:
 REFUSED = 'error {"code":-32602,"message":"invalid state"}'
 
 
-@pytest.mark.parametrize(
-    ("request_", "response", "words"),
-    [
+def test_outcome_is_the_status_and_the_error_of_the_request() -> None:
+    """What a live server responded is told by its status and, if it sent one, its JSON-RPC error."""
+    rows: list[tuple[bytes | Request, Json, str]] = [
         (CALL, text("done"), "HTTP 200"),
         (CALL, Answer((b"Bad Gateway",), (), 502), "HTTP 502"),
         (CALL, Answer((), status=0, end=End.OPEN), "no response"),
         (CALL, Answer((refusal(CALL),), status=400), f"HTTP 400, {REFUSED}"),
         (CALL, stream(notification("a"), refusal(CALL)), f"HTTP 200, {REFUSED}"),
-        (CALL, refusal(tool("other").replace(b'"id":1', b'"id":2')), "HTTP 200"),
+        (CALL, refusal(with_id(CALL, 2)), "HTTP 200"),
         (CALL, b'{"jsonrpc":"2.0","id":1,"error":null}', "HTTP 200"),
         (get("/mcp"), Answer((sse(refusal(CALL)),)), "HTTP 200"),
-    ],
-)
-def test_outcome_is_the_status_and_the_error_of_the_request(
-    request_: bytes | Request, response: Json, words: str
-) -> None:
-    """What a live server responded is told by its status and, if it sent one, its JSON-RPC error."""
-    recorded = exchange(request_, response)
-    assert outcome(recorded) == words
-    assert has_error(recorded) == ("error" in words)
+    ]
+    for request, response, words in rows:
+        recorded = exchange(request, response)
+        assert (outcome(recorded), has_error(recorded)) == (words, "error" in words)

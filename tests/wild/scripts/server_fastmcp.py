@@ -6,7 +6,6 @@ import argparse
 import asyncio
 from dataclasses import dataclass
 
-import uvicorn
 from fastmcp import Context, FastMCP
 from mcp_types import (
     ElicitRequest,
@@ -14,7 +13,7 @@ from mcp_types import (
     ElicitResult,
     InputRequiredResult,
 )
-from sockets import announced
+from sockets import serve
 
 server = FastMCP("wild")
 
@@ -83,14 +82,8 @@ def main() -> None:
     if options.stdio:
         asyncio.run(server.run_stdio_async(show_banner=False))
         return
-    listener = announced(options.port, "sse" if options.transport == "sse" else "mcp")
-    config = uvicorn.Config(
-        server.http_app(transport=options.transport),
-        log_level="critical",
-        timeout_graceful_shutdown=0,
-        lifespan="on",
-    )
-    uvicorn.Server(config).run(sockets=[listener])
+    path = "sse" if options.transport == "sse" else "mcp"
+    serve(server.http_app(transport=options.transport), options.port, path)
 
 
 if __name__ == "__main__":

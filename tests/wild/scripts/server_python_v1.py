@@ -9,11 +9,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import socket
 import uuid
 from typing import Any, Literal
 
-import uvicorn
 from mcp import McpError, types
 from mcp.server.fastmcp import Context, FastMCP
 from mcp.server.session import ServerSession
@@ -23,6 +21,7 @@ from mcp.server.streamable_http import (
     EventMessage,
     EventStore,
 )
+from sockets import serve
 
 Stream = Literal["call", "get"]
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -106,13 +105,6 @@ async def form(ctx: Context, message: str, stream: Stream) -> str:
     return shown(await ctx.session.elicit_form(message, FORM, request_id))
 
 
-async def url(ctx: Context, message: str, stream: Stream) -> str:
-    """Ask to visit a page."""
-    request_id = await related(ctx, stream)
-    page = "https://example.com/auth"
-    return shown(await ctx.session.elicit_url(message, page, "sign-in-1", request_id))
-
-
 async def sampled(ctx: Context, prompt: str, stream: Stream) -> str:
     """Ask for a model's words."""
     request_id = await related(ctx, stream)
@@ -148,7 +140,8 @@ async def ask_form(message: str, stream: Stream, ctx: Context) -> str:
 @server.tool("ask-url", structured_output=False)
 async def ask_url(message: str, stream: Stream, ctx: Context) -> str:
     """Ask to visit a page."""
-    return await url(ctx, message, stream)
+    page, request_id = "https://example.com/auth", await related(ctx, stream)
+    return shown(await ctx.session.elicit_url(message, page, "sign-in-1", request_id))
 
 
 @server.tool("sample", structured_output=False)
@@ -241,13 +234,9 @@ def main() -> None:
     if options.stdio:
         server.run("stdio")
         return
-    listener = socket.create_server(("127.0.0.1", options.port))
     is_sse = options.transport == "sse"
-    path = "sse" if is_sse else "mcp"
-    print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}/{path}", flush=True)
     app = server.sse_app() if is_sse else server.streamable_http_app()
-    config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=0)
-    uvicorn.Server(config).run(sockets=[listener])
+    serve(app, options.port, "sse" if is_sse else "mcp")
 
 
 if __name__ == "__main__":

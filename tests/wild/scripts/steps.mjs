@@ -163,7 +163,6 @@ export class Session {
         const request = { name: step.prompt, arguments: step.arguments ?? {} };
         result(step.prompt, await client.getPrompt(request));
       } else if (step.read) result(step.read, await client.readResource({ uri: step.read }));
-      else if (step.subscribe) await client.subscribeResource({ uri: step.subscribe });
       else if (step.level) await client.setLoggingLevel(step.level);
       else if (step.roots_changed) await client.sendRootsListChanged();
       else throw new TypeError(`no such step: ${JSON.stringify(step)}`);

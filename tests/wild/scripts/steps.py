@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 JsonObject = dict[str, Any]
 
@@ -26,6 +26,7 @@ SCENARIOS: dict[str, JsonObject] = json.loads(
 )
 SHOWN = ("content", "isError", "structuredContent", "messages", "contents")
 VALUES = {"string": "Ada", "boolean": True, "integer": 7, "number": 7}
+MODES = {"2025": "legacy", "2026": "auto"}
 ROOT = {"uri": "file:///workspace", "name": "workspace"}
 
 
@@ -43,29 +44,74 @@ def plain(model: Any) -> JsonObject:
     return dumped
 
 
-class Connection(Protocol):
-    """What a scenario needs of an SDK; results are plain JSON."""
+@dataclass
+class Connection:
+    """A session of an SDK, with results as plain JSON.
+
+    Attributes:
+        sdk: the SDK's session or client.
+        error: what it raises for a server's error.
+        suffix: of its methods that return a result as the server sent it.
+        progress: its name for what takes progress.
+    """
+
+    sdk: Any
+    error: type[Exception]
+    suffix: str = ""
+    progress: str = "progress_callback"
+
+    async def _result(self, method: str, *arguments: Any, **more: Any) -> JsonObject:
+        try:
+            return plain(await getattr(self.sdk, f"{method}{self.suffix}")(*arguments, **more))
+        except self.error as error:
+            data = error.error  # type: ignore[attr-defined]
+            raise RpcError(data.code, data.message) from error
 
     async def names(self, kind: str) -> list[str]:
-        """Return the names of what the server offers."""
+        listed = await getattr(self.sdk, f"list_{kind}")()
+        return [each.name for each in getattr(listed, kind, listed)]
 
     async def call(self, name: str, arguments: JsonObject, progress: Any) -> JsonObject:
-        """Call a tool."""
+        return await self._result("call_tool", name, arguments, **{self.progress: progress})
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> JsonObject:
-        """Get a prompt."""
+        return await self._result("get_prompt", name, arguments)
 
     async def read(self, uri: str) -> JsonObject:
-        """Read a resource."""
-
-    async def subscribe(self, uri: str) -> None:
-        """Want to be told of a resource's updates."""
+        return await self._result("read_resource", uri)
 
     async def set_level(self, level: str) -> None:
-        """Want log messages from a level on."""
+        await self.sdk.set_logging_level(level)
 
     async def roots_changed(self) -> None:
-        """Tell that there are other roots."""
+        await self.sdk.send_roots_list_changed()
+
+
+@dataclass
+class Answers:
+    """A session's answers as the official SDK's callbacks; `types` is the module of its models."""
+
+    session: Session
+    types: Any
+
+    async def elicit(self, _: Any, params: Any) -> Any:
+        return self.types.ElicitResult.model_validate(await self.session.elicit(plain(params)))
+
+    async def sample(self, _: Any, params: Any) -> Any:
+        try:
+            answer = await self.session.sample(plain(params))
+        except RpcError as error:
+            return self.types.ErrorData(code=error.code, message=str(error))
+        return self.types.CreateMessageResult.model_validate(answer)
+
+    async def roots(self, _: Any) -> Any:
+        return self.types.ListRootsResult.model_validate(await self.session.roots())
+
+
+def command_in(target: str) -> list[str] | None:
+    """Return the command that a target is, or None where it is a URL."""
+    command: list[str] = json.loads(target) if target.startswith("[") else None
+    return command
 
 
 @dataclass
@@ -146,7 +192,9 @@ class Session:
         if isinstance(message, Exception):
             self.say("problem", text=f"{type(message).__name__}: {message}")
             return
-        notification = plain(message)
+        # The v1 line wraps what the server sent.
+        message = getattr(message, "root", message)
+        notification = plain(message) if hasattr(message, "model_dump") else {}
         method = notification.get("method", "")
         if method.startswith("notifications/") and method != "notifications/progress":
             await self.notified(method, notification.get("params"))
@@ -204,8 +252,6 @@ class Session:
                     self.say("result", lane, of=name, result=_shown(result))
                 case {"read": str(uri)}:
                     self.say("result", lane, of=uri, result=_shown(await connection.read(uri)))
-                case {"subscribe": str(uri)}:
-                    await connection.subscribe(uri)
                 case {"level": str(level)}:
                     await connection.set_level(level)
                 case {"roots_changed": _}:
