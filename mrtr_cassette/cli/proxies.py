@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import asyncio
     import signal
 
+    from mrtr_cassette.core.replay.player import Player
     from mrtr_cassette.core.report.runs import ReplayReport
     from mrtr_cassette.shell.runs.record_session import RecordSession
     from mrtr_cassette.shell.runs.replaying import ReplaySession
@@ -185,7 +186,8 @@ def _conclude_recording(session: RecordSession, log: Log) -> None:
     report = session.report
     event, line = recording_said(report)
     log.tell(line, event)
-    tell_unused(session.unused_ignores, log)
+    if session.player is not None:
+        tell_unused(session.player.unused_ignores(), log)
 
 
 @click.command()
@@ -250,9 +252,7 @@ async def _replay(
     async with stop_signals() as signals:
         async with replaying(cassette, options, on_event=log.event, drain_s=drain_s) as session:
             end = await _until_stopped(session, command, signals)
-        summary = session.report
-        fails = _conclude(summary, options, log, report)
-        tell_unused(session.unused_ignores, log)
+        summary, fails = _conclude(session.player, options, log, report)
         is_played = any(each.plays for each in summary.interactions)
         is_unused = bool(command) and end.has_run and not is_played and not summary.misses
         if is_unused:
@@ -270,22 +270,25 @@ async def _replay_pipe(
     from mrtr_cassette.shell.runs.piped import replay_pipe
 
     session = await replay_pipe(cassette, options, log.event, server_command=command)
-    fails = _conclude(session.report, options, log, report)
-    tell_unused(session.unused_ignores, log)
+    _, fails = _conclude(session.player, options, log, report)
     return int(fails)
 
 
-def _conclude(summary: ReplayReport, options: ReplayOptions, log: Log, report: Path | None) -> bool:
+def _conclude(
+    player: Player, options: ReplayOptions, log: Log, report: Path | None
+) -> tuple[ReplayReport, bool]:
     from mrtr_cassette.core.report.ci import annotation, junit
     from mrtr_cassette.core.report.events import replay_said
-    from mrtr_cassette.core.report.runs import summary_data
+    from mrtr_cassette.core.report.runs import report_of_replay, summary_data
 
+    summary = report_of_replay(player, options.terms)
     event, line = replay_said(summary)
     log.tell(line, event)
     annotate(map(annotation, summary.misses))
     if report is not None:
         write_report(report, lambda: summary_data(summary), {".xml": lambda: junit(summary)})
-    return bool(summary.misses or (options.fail_on_unplayed and summary.incomplete))
+    tell_unused(player.unused_ignores(), log)
+    return summary, bool(summary.misses or (options.fail_on_unplayed and summary.incomplete))
 
 
 # What both do

@@ -119,14 +119,6 @@ class RecordSession:
         return self.objection
 
     @property
-    def command(self) -> list[str]:
-        """There is none."""
-        raise UsageError(
-            f"{self.path} is recorded over HTTP, where there is no command",
-            hint="have the client connect to `url`",
-        )
-
-    @property
     def played(self) -> int:
         """How many requests got their response from the cassette that is added to."""
         return 0 if self.player is None else self.player.plays
@@ -135,11 +127,6 @@ class RecordSession:
     def unplayed(self) -> list[int]:
         """Numbers of the interactions that are added to of which something was not played."""
         return [] if self.player is None else self.player.unplayed
-
-    @property
-    def unused_ignores(self) -> list[str]:
-        """Pointers to what was to be left out of matching, and no request had."""
-        return [] if self.player is None else self.player.unused_ignores()
 
     def recorded(self) -> Cassette | None:
         """Return what is on the cassette by now, with what was on one that is added to."""

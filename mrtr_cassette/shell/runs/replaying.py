@@ -29,9 +29,9 @@ from mrtr_cassette.core.report.events import (
     played_event,
 )
 from mrtr_cassette.core.report.misses import MissReport, error_body, report_of_miss
-from mrtr_cassette.core.report.runs import ReplayReport, report_of_replay, reports_of_misses
+from mrtr_cassette.core.report.runs import reports_of_misses
 from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Request
-from mrtr_cassette.errors import Terms, UsageError
+from mrtr_cassette.errors import Terms
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent
@@ -59,16 +59,6 @@ class ReplaySession:
         return self.player.path
 
     @property
-    def report(self) -> ReplayReport:
-        """What it has come to so far."""
-        return report_of_replay(self.player, self.terms)
-
-    @property
-    def unused_ignores(self) -> list[str]:
-        """Pointers to what was to be left out of matching, and no request had."""
-        return self.player.unused_ignores()
-
-    @property
     def misses(self) -> tuple[MissReport, ...]:
         """What was asked so far and had not been recorded."""
         return reports_of_misses(self.player, self.terms)
@@ -82,14 +72,6 @@ class ReplaySession:
     def unplayed(self) -> list[int]:
         """Numbers of the interactions of which something was not played so far."""
         return self.player.unplayed
-
-    @property
-    def command(self) -> list[str]:
-        """There is none."""
-        raise UsageError(
-            f"{self.path} is served over HTTP, where there is no command",
-            hint="have the client connect to `url`",
-        )
 
 
 DEFAULTS: Final = ReplayOptions()
@@ -278,13 +260,10 @@ class ReplayServer:
             if step is None:
                 await self._arrival(delivery)
             elif isinstance(step, Refusal):
-                body = self._refusal(step)
-                await downstream.send_whole(200, JSON_HEADERS, body)
+                await downstream.send_whole(200, JSON_HEADERS, self._refusal(step))
                 return
             else:
                 body += step.raw
-                if step.is_last:
-                    break
         await downstream.send_whole(delivery.reply.status, delivery.headers, body)
 
     async def _send(self, delivery: Delivery, downstream: Downstream) -> None:

@@ -75,7 +75,14 @@ class MrtrCassette:
     @property
     def command(self) -> list[str]:
         """What a client of a server on pipes starts, as often as it likes."""
-        return self._session.command
+        session = self._session
+        if isinstance(session, PipedRecording | PipedReplay):
+            return session.command
+        raise UsageError(
+            f"{session.path} is {'recorded' if self.is_recording else 'served'} over HTTP, "
+            "where there is no command",
+            hint="have the client connect to `url`",
+        )
 
     @property
     def path(self) -> Path:
