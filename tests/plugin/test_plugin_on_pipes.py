@@ -69,27 +69,6 @@ def test_miss_fails_the_test_that_swallows_it(project):
     result.stdout.fnmatch_lines(["*1 request had no recorded answer on *test_ask.json*"])
 
 
-def test_server_that_answers_nothing_is_said(project):
-    """A server that can't be started, or dies at once, fails the test with the reason."""
-    text = ONE_TEST.replace("== [1, 2]", "== []")
-    for upstream, reason in (
-        ('["no-such-server"]', "*can't run the server 'no-such-server'*"),
-        ('["false"]', "*'false' ended with 1 and answered nothing*"),
-    ):
-        project.write("test_one.py", text.replace("upstream=SERVER", f"upstream={upstream}"))
-        result = project.run(passed=1, errors=1)
-        result.stdout.fnmatch_lines([reason])
-
-    assert project.cassettes() == []
-
-
-def test_pipes_have_no_url_and_http_no_command(project):
-    """Each names the other where it is asked for what it has not."""
-    project.write("test_one.py", ONE_TEST.replace("mrtr_cassette.command", "mrtr_cassette.url"))
-    result = project.run(failed=1)
-    result.stdout.fnmatch_lines(["*recorded over pipes, where there is no URL*"])
-
-
 def test_append_records_what_is_missing(project):
     """In mode append what the cassette has is played, and a failed test leaves it as it is."""
     project.run("--mrtr-mode=append")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import sys
-
 import pytest
-from processes import PEERS, lasting_part
+from processes import PEERS
 from suites import ONE_TEST
 
 pytest_plugins = ["pytester"]
@@ -14,66 +11,21 @@ pytest_plugins = ["pytester"]
 # --- Modes ---
 
 
-def test_once_records_and_then_replays(suite):
-    """The first run records to the test's own file; the next one starts no server."""
-    suite.write("test_one.py", ONE_TEST.replace("APPLICATION)", "COMMAND)"))
-    suite.run()
-    assert suite.cassettes() == ["cassettes/test_one/test_deploy.json"]
-    before = (suite.path / "cassettes/test_one/test_deploy.json").read_bytes()
-    assert json.loads(before)["upstream"] == "http://localhost/mcp"
-    suite.write(
-        "test_one.py", ONE_TEST.replace("upstream=APPLICATION", 'upstream=["gone", "{port}"]')
-    )
-    suite.run()
-    assert (suite.path / "cassettes/test_one/test_deploy.json").read_bytes() == before
-
-
-def test_all_records_anew_and_changes_nothing_but_the_recording_block(suite):
-    """Recorded again, the same conversation is the same cassette."""
-    suite.write("test_one.py", ONE_TEST)
-    suite.run()
-    path = suite.path / "cassettes/test_one/test_deploy.json"
-    before, old = lasting_part(path), path.read_bytes()
-    suite.run("--mrtr-mode=all")
-    assert path.read_bytes() != old
-    assert lasting_part(path) == before
-
-
-def test_append_plays_what_is_recorded_and_records_what_is_missing(suite):
-    """Another answer to a recorded question is added; afterwards both play, and nothing is lost."""
-    suite.write("test_one.py", ONE_TEST)
-    suite.run()
-    declines = ONE_TEST.replace(
-        'deploy(mrtr_cassette.url) == "Deployed to test"',
-        'deploy(mrtr_cassette.url, action="decline") == "Deployment cancelled"',
-    )
-    suite.write("test_one.py", declines)
-    suite.run("--mrtr-mode=append")
-    for text in (ONE_TEST, declines):
-        suite.write("test_one.py", text)
-        suite.run("--mrtr-mode=none")
-    before = (suite.path / "cassettes/test_one/test_deploy.json").read_bytes()
-    suite.run("--mrtr-mode=append")
-    assert (suite.path / "cassettes/test_one/test_deploy.json").read_bytes() == before
-
-
 def test_append_fails_where_the_live_server_asks_something_else(suite):
     """The test is told what changed, also where the client swallows it; the old cassette stays."""
-    text = """
+    suite.write(
+        "test_one.py",
+        """
         from agent import APPLICATION, train
         import pytest
 
         @pytest.mark.mrtr_cassette(upstream=APPLICATION)
         def test_train(mrtr_cassette):
             assert train(mrtr_cassette.url, "tonight") == "Train 2: tonight, none"
-    """
-    suite.write("test_one.py", text)
+        """,
+    )
     suite.run()
     before = (suite.path / "cassettes/test_one/test_train.json").read_bytes()
-    suite.write("test_one.py", text.replace("tonight", "tomorrow"))
-    suite.run("--mrtr-mode=append")
-    after = (suite.path / "cassettes/test_one/test_train.json").read_bytes()
-    assert after != before
     suite.write(
         "test_one.py",
         """
@@ -93,8 +45,8 @@ def test_append_fails_where_the_live_server_asks_something_else(suite):
             with pytest.raises(ExceptionGroup):
                 train(mrtr_cassette.url, "never")
             assert mrtr_cassette.misses == ()
-            assert len(mrtr_cassette.interactions) == 4
-            assert len(mrtr_cassette.unplayed) == 3
+            assert len(mrtr_cassette.interactions) == 3
+            assert len(mrtr_cassette.unplayed) == 2
             assert len(mrtr_cassette.unrecorded) == 1
         """,
     )
@@ -106,7 +58,7 @@ def test_append_fails_where_the_live_server_asks_something_else(suite):
             "1 request could not be recorded on */test_train.json; *",
         ]
     )
-    assert (suite.path / "cassettes/test_one/test_train.json").read_bytes() == after
+    assert (suite.path / "cassettes/test_one/test_train.json").read_bytes() == before
     assert suite.cassettes() == ["cassettes/test_one/test_train.json"]
 
 
@@ -141,9 +93,7 @@ def test_none_needs_a_cassette(suite):
     [
         (((), {}, ""), "once"),
         (((), {"CI": "true"}, ""), "none"),
-        (((), {"CI": "1"}, ""), "none"),
         (((), {"CI": "false"}, ""), "once"),
-        (((), {"CI": "0"}, ""), "once"),
         (((), {"CI": ""}, ""), "once"),
         (((), {"CI": "true"}, "mrtr_cassette_mode = once"), "once"),
         (((), {"MRTR_CASSETTE_MODE": "none"}, "mrtr_cassette_mode = once"), "none"),
@@ -190,9 +140,9 @@ APPLICATIONS = """
     import sys
     import pytest
     from agent import deploy
-    {imported}
+    {}
 
-    pytestmark = pytest.mark.mrtr_cassette(upstream={application})
+    pytestmark = pytest.mark.mrtr_cassette(upstream={})
 
     def test_one(mrtr_cassette):
         assert deploy(mrtr_cassette.url) == "Deployed to test"
@@ -202,27 +152,14 @@ APPLICATIONS = """
 """
 
 
-@pytest.mark.parametrize(
-    ("imported", "application"),
-    [
-        (
-            f"sys.path.insert(0, {str(PEERS)!r}); from server_python import server",
-            "server.streamable_http_app()",
-        ),
-        ("from mrtr_cassette.demo.server import create_app", "create_app()"),
-    ],
-    ids=["asgi", "aiohttp"],
-)
-def test_an_application_is_an_upstream(suite, imported, application):
+def test_an_application_is_an_upstream(suite):
     """An application is served once for all tests that name it, and not at all on replay."""
-    suite.write("test_app.py", APPLICATIONS.format(imported=imported, application=application))
-    suite.run(passed=2)
-    assert suite.cassettes() == [
-        "cassettes/test_app/test_one.json",
-        "cassettes/test_app/test_two.json",
-    ]
-    suite.write("test_app.py", APPLICATIONS.format(imported="", application="object()"))
-    suite.run(passed=2)
+    imported = f"sys.path.insert(0, {str(PEERS)!r}); from server_python import server"
+    application = "server.streamable_http_app()"
+    for given in ((imported, application), ("", "object()")):
+        suite.write("test_app.py", APPLICATIONS.format(*given))
+        suite.run(passed=2)
+    assert suite.cassettes() == [f"cassettes/test_app/test_{name}.json" for name in ("one", "two")]
 
 
 def test_the_fixture_is_asked_only_when_recording(suite):
@@ -241,6 +178,7 @@ def test_the_fixture_is_asked_only_when_recording(suite):
         """,
     )
     assert "the server is started" in suite.run("-s").stdout.str()
+    assert suite.cassette("test_one/test_deploy.json")["upstream"] == "http://localhost/mcp"
     assert "the server is started" not in suite.run("-s").stdout.str()
 
 
@@ -253,22 +191,6 @@ def test_without_an_upstream_nothing_is_recorded(suite):
     )
     suite.write("test_one.py", ONE_TEST.replace("=APPLICATION", '="serve --port {port}"'))
     assert "a command is a list: ['serve', '--port', '{port}']" in suite.run(errors=1).stdout.str()
-    assert suite.cassettes() == []
-
-
-def test_a_command_that_fails_shows_what_it_printed(suite):
-    """A server that ends before it listens is an error with its output."""
-    program = [
-        sys.executable,
-        "-c",
-        "import sys; sys.exit('no such option: ' + sys.argv[1])",
-        "--x={port}",
-    ]
-    suite.write("test_one.py", ONE_TEST.replace("APPLICATION)", f"{program!r})"))
-    result = suite.run(errors=1)
-    result.stdout.fnmatch_lines(
-        ["the upstream command*ended with 1 before it listened*", "no such option: --x=*"]
-    )
     assert suite.cassettes() == []
 
 
@@ -312,46 +234,6 @@ def test_an_upstream_that_dies_fails_the_test(suite):
 
 
 # --- Scopes ---
-
-
-def test_a_class_and_a_module_share_a_cassette(suite):
-    """Tests of one class, or of one module, talk to one recording, which has a name of its own."""
-    suite.write(
-        "test_shared.py",
-        """
-        import pytest
-        from agent import APPLICATION, deploy
-
-        pytestmark = pytest.mark.mrtr_cassette(upstream=APPLICATION)
-
-        class TestStages:
-            def test_first(self, mrtr_cassette_class):
-                deploy(mrtr_cassette_class.url, "first")
-
-            def test_second(self, mrtr_cassette_class):
-                deploy(mrtr_cassette_class.url, "second")
-                calls = [one.arguments for one in mrtr_cassette_class.interactions if one.arguments]
-                assert calls == [{"env": "first"}, {"env": "second"}]
-
-            def test_own(self, mrtr_cassette):
-                deploy(mrtr_cassette.url, "own")
-
-        def test_third(mrtr_cassette_module):
-            deploy(mrtr_cassette_module.url, "third")
-
-        def test_fourth(mrtr_cassette_module, mrtr_cassette):
-            deploy(mrtr_cassette_module.url, "fourth")
-            deploy(mrtr_cassette.url, "own")
-        """,
-    )
-    suite.run(passed=5)
-    assert suite.cassettes() == [
-        "cassettes/test_shared.json",
-        "cassettes/test_shared/TestStages.json",
-        "cassettes/test_shared/TestStages.test_own.json",
-        "cassettes/test_shared/test_fourth.json",
-    ]
-    suite.run("--mrtr-mode=none", "--mrtr-fail-on-unplayed", passed=5)
 
 
 def test_several_cassettes_in_one_test(suite):
