@@ -68,10 +68,6 @@ class KnownText:
         """Return in which spellings another text may contain this one."""
         return [each for each in self.spellings if each.probe in raw]
 
-    def seal(self, raw: bytes) -> bytes:
-        """Replace the text wherever it stands, unless it is so short that it may be a word."""
-        return _replaced(raw, [self])
-
 
 def _spelling(raw: bytes) -> _Spelling:
     if not raw.translate(None, _PLAIN):
@@ -259,14 +255,6 @@ def _by_length(likely: tuple[_Spelling, str]) -> int:
     return -len(likely[0].raw)
 
 
-class KnownState(KnownText):
-    """A state that was issued or echoed."""
-
-    def __init__(self, state: str, shown_as: str | None = None) -> None:
-        shown = sealed_hash(state if shown_as is None else shown_as)
-        super().__init__(state, shown, is_searched=len(state) >= SHORTEST_SEARCHED)
-
-
 class KnownStates(KnownTexts):
     """The last states that were issued or echoed; all that passes is searched for them."""
 
@@ -276,7 +264,8 @@ class KnownStates(KnownTexts):
     def remember(self, state: str, shown_as: str | None = None) -> None:
         """Search for a state from now on."""
         if state not in self:
-            self.add(KnownState(state, shown_as))
+            shown = sealed_hash(state if shown_as is None else shown_as)
+            self.add(KnownText(state, shown, is_searched=len(state) >= SHORTEST_SEARCHED))
 
 
 SHORTEST_CREDENTIAL: Final = 8

@@ -16,7 +16,7 @@ _ASCII_ESCAPE = re.compile(
 """A printable character of ASCII, escaped in JSON or in JSON in a string; not a backslash."""
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _JSON_ESCAPE = re.compile(
-    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)", re.DOTALL
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[\"\\/bfnrt])"
 )
 _JSON_SHORT = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _LINES_IN_STRINGS = tuple(
@@ -143,8 +143,7 @@ def _undo_ascii(escape: str) -> str:
 
 def _undo_json(escape: str) -> str:
     if len(escape) == 2:
-        char = escape[1]
-        return _JSON_SHORT.get(char, char if char in '"\\/' else escape)
+        return _JSON_SHORT.get(escape[1], escape[1])
     units = bytes.fromhex(escape.replace("\\u", "")).decode("utf-16-be", "surrogatepass")
     return units.encode("utf-8", "surrogatepass").decode("latin-1")
 

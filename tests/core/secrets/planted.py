@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -141,184 +143,43 @@ JWE = f"{'ey' + 'J' + fill(20)}..{fill(16)}.{fill(30)}.{fill(22)}"
 GITHUB = "gh" + "p_" + fill(36)
 BASIC = base64.b64encode(b"nobody:made-up-word").decode()
 
-SHAPES: tuple[tuple[str, str], ...] = (
-    ("private-key", armoured("RSA PRIVATE")),
-    ("private-key", armoured("OPENSSH PRIVATE")),
-    ("private-key", "AGE-SECRET-" + "KEY-1" + fill(58).upper()),
-    ("jwt", JWT),
-    ("jwt", JWE),
-    ("aws", "AK" + "IA" + "FAKE0FAKE0FAKE0F"),
-    ("aws", "AS" + "IA" + "FAKE0FAKE0FAKE0F"),
-    ("aws", "AB" + "SK" + "QmVkcm9ja0FQSUtleS" + fill(100)),
-    ("google", "AI" + "za" + fill(35)),
-    ("google", "ya" + "29." + fill(60)),
-    ("google", "GOC" + "SPX-" + fill(28)),
-    ("azure", "abc" + "8Q" + "~" + fill(34)),
-    ("github", "gh" + "p_" + fill(36)),
-    ("github", "gh" + "o_" + fill(36)),
-    ("github", "gh" + "s_" + fill(36)),
-    ("github", "gh" + "u_" + fill(36)),
-    ("github", "github" + "_pat_" + fill(22) + "_" + fill(59)),
-    ("gitlab", "gl" + "pat-" + fill(20)),
-    ("slack", "xo" + "xb-123456789012-" + fill(24)),
-    ("slack", "xo" + "xp-123456789012-" + fill(24)),
-    ("slack", "xa" + "pp-1-A0FAKE-1234567890-" + digits(30)),
-    ("stripe", "sk" + "_live_" + fill(24)),
-    ("stripe", "rk" + "_live_" + fill(24)),
-    ("webhook-secret", "wh" + "sec_" + fill(14) + "+/" + fill(16)),
-    ("anthropic", "sk-" + "ant-api03-" + fill(80)),
-    ("openrouter", "sk-" + "or-v1-" + digits(64)),
-    ("langfuse", "sk-" + "lf-fa4e0bad-0000-4000-8000-" + digits(12)),
-    ("openai", "sk-" + fill(48)),
-    ("openai", "sk-" + "proj-" + fill(100)),
-    ("hugging-face", "h" + "f_" + fill(34)),
-    ("groq", "gs" + "k_" + fill(52)),
-    ("xai", "xa" + "i-" + fill(80)),
-    ("perplexity", "pp" + "lx-" + fill(48)),
-    ("replicate", "r" + "8_" + fill(37)),
-    ("nvidia", "nv" + "api-" + fill(64)),
-    ("cerebras", "cs" + "k-" + fill(48).lower()),
-    ("together", "tg" + "p_v1_" + fill(43)),
-    ("elevenlabs", "s" + "k_" + digits(48)),
-    ("pinecone", "pc" + "sk_" + fill(60)),
-    ("langsmith", "lsv" + "2_pt_" + digits(32) + "_" + digits(10)),
-    ("tavily", "tv" + "ly-dev-" + fill(32)),
-    ("firecrawl", "f" + "c-" + digits(32)),
-    ("apify", "api" + "fy_api_" + fill(36)),
-    ("databricks", "da" + "pi" + digits(32)),
-    ("alibaba", "LT" + "AI" + fill(20)),
-    ("tencent", "AK" + "ID" + fill(32)),
-    ("digitalocean", "do" + "p_v1_" + digits(64)),
-    ("heroku", "HR" + "KU-" + fill(40)),
-    ("fly", "fo" + "1_" + fill(43)),
-    ("supabase", "sb" + "p_" + digits(40)),
-    ("netlify", "nf" + "p_" + fill(36)),
-    ("neon", "na" + "pi_" + fill(60).lower()),
-    ("planetscale", "psc" + "ale_tkn_" + fill(43)),
-    ("shopify", "shp" + "at_" + digits(32)),
-    ("square", "sq0" + "atp-" + fill(22)),
-    ("sendgrid", "S" + "G." + fill(22) + "." + fill(43)),
-    ("mailgun", "k" + "ey-" + digits(32)),
-    ("resend", "r" + "e_" + fill(8) + "_" + fill(24)),
-    ("telegram", "123456789" + ":A" + "A" + fill(33)),
-    ("discord", "MT" + fill(24) + "." + fill(6) + "." + fill(38)),
-    ("notion", "nt" + "n_" + fill(46)),
-    ("notion", "sec" + "ret_" + fill(43)),
-    ("linear", "lin" + "_api_" + fill(40)),
-    ("figma", "fi" + "gd_" + fill(40)),
-    ("atlassian", "ATA" + "TT3x" + fill(180) + "=FA4E0BAD"),
-    ("airtable", "pa" + "t" + fill(14) + "." + digits(64)),
-    ("postman", "PM" + "AK-" + digits(24) + "-" + digits(34)),
-    ("doppler", "dp" + ".pt." + fill(43)),
-    ("vault", "hv" + "s." + fill(90)),
-    ("grafana", "gl" + "sa_" + fill(32) + "_" + digits(8)),
-    ("grafana", "gl" + "c_ey" + "J" + fill(20) + "+/" + fill(20) + "="),
-    ("new-relic", "NR" + "AK-" + fill(27).upper()),
-    ("sentry", "snt" + "rys_" + fill(60) + "=_" + fill(40)),
-    ("docker", "dck" + "r_pat_" + fill(27)),
-    ("npm", "np" + "m_" + fill(36)),
-    ("pypi", "py" + "pi-AgE" + fill(100)),
-    ("rubygems", "ruby" + "gems_" + digits(48)),
-    ("jfrog", "AK" + "Cp" + fill(69)),
-    ("1password", "op" + "s_ey" + "J" + fill(200)),
-    ("azure", fill(76) + "AZ" + "DO" + fill(4)),
-    ("terraform", fill(14) + ".atlas" + "v1." + fill(67)),
-    ("asana", "2/1234567890123456/1234567890123457" + ":" + digits(32)),
-    ("asana", "1/1234567890123456" + ":" + digits(32)),
-    ("vercel", "vc" + "p_" + fill(56)),
-    ("hubspot", "pa" + "t-na1-fa4e0bad-0000-4000-8000-" + digits(12)),
-    ("contentful", "CF" + "PAT-" + fill(43)),
-    ("facebook", "EA" + "AB" + "ZCFakeZBNot0Real1" * 12),
-    ("dropbox", "s" + "l.u." + fill(140)),
-    ("fireworks", "f" + "w_" + fill(24)),
-    ("mapbox", "s" + "k.ey" + "J" + fill(60) + "." + fill(22)),
-    ("launchdarkly", "sd" + "k-fa4e0bad-0000-4000-8000-" + digits(12)),
-    ("launchdarkly", "ap" + "i-fa4e0bad-0000-4000-8000-" + digits(12)),
-    ("openai", "sk-" + "FakeNotRealMadeUp" * 3),
-    ("vercel", "vc" + "k_" + fill(20) + "_-" + fill(34)),
-    ("dropbox", "s" + "l.B" + fill(60) + "=" + fill(74)),
-    ("dropbox", fill(11) + "A" * 10 + fill(43)),
-    ("facebook", "123456789012345" + "|" + fill(27)),
-    ("aws", "AB" + "IA" + "FAKE0FAKE0FAKE0F"),
-    ("google", "1/" + "/0" + fill(60)),
-    ("stripe", "sk" + "_org_live_" + fill(40)),
-    ("openai", "se" + "ss-" + fill(40)),
-    ("square", "EA" + "AA" + fill(60)),
-    ("bitbucket", "AT" + "BB" + fill(32)),
-    ("brevo", "xkey" + "sib-" + digits(64) + "-" + fill(16)),
-    ("brave", "B" + "SA" + fill(27)),
-    ("crates", "c" + "io" + fill(32)),
-    ("e2b", "e2" + "b_" + digits(40)),
-    ("jina", "ji" + "na_" + fill(60)),
-    ("mailchimp", digits(32) + "-us" + "21"),
-    ("posthog", "ph" + "x_" + fill(43)),
-    ("pulumi", "pu" + "l-" + digits(40)),
-    ("render", "rn" + "d_" + fill(28)),
-    ("sourcegraph", "sg" + "p_" + digits(40)),
-)
-"""Secrets that their own shape tells, and the rule of each."""
+_NAMED_SECRETS = {"JWT": JWT, "JWE": JWE, "GITHUB": GITHUB, "BASIC": BASIC, "+": ""}
+_MADE_UP: dict[str, Callable[[str], str]] = {
+    "fill": lambda length: fill(int(length)),
+    "FILL": lambda length: fill(int(length)).upper(),
+    "low": lambda length: fill(int(length)).lower(),
+    "digits": lambda length: digits(int(length)),
+    "armoured": armoured,
+}
+_HOLE = re.compile(r"\{(?:(JWT|JWE|GITHUB|BASIC|\+)|(fill|FILL|low|digits|armoured):([^}]+))\}")
+
+
+def _made_up(text: str) -> str:
+    """Put secrets together, such as `gh{+}p_{fill:36}`; what has no hole stays."""
+    return _HOLE.sub(
+        lambda hole: _NAMED_SECRETS[hole[1]] if hole[1] else _MADE_UP[hole[2]](hole[3]), text
+    )
+
+
+def _lines_of(name: str) -> list[str]:
+    """Read the rows of a file; a comment is an empty one."""
+    text = (DATA / "secrets" / name).read_text(encoding="utf-8")
+    return ["" if line.startswith("#") else line for line in text.splitlines()]
 
 
 def _rows_of(name: str) -> list[list[str]]:
-    """Read the rows that have no shape in them, which are kept as lines of a file."""
-    text = (DATA / "secrets" / name).read_text(encoding="utf-8")
-    lines = text.replace("{GITHUB}", GITHUB).replace("{JWT}", JWT).splitlines()
-    return [line.split("\t") for line in lines if not line.startswith("#")]
+    return [line.split("\t") for line in _lines_of(name) if line]
 
 
-IN_CONTEXT: tuple[tuple[str, str, str], ...] = (
-    *((rule, json.loads(it), json.loads(text)) for rule, it, text in _rows_of("in-context.tsv")),
-    ("aws", fill(38) + "+/", "aws_secret_access_key = {}"),
-    ("aws", fill(38) + "/+", 'export AWS_SECRET_ACCESS_KEY="{}"'),
-    ("azure", fill(86) + "==", "AccountName=fake;AccountKey={};EndpointSuffix=core.windows.net"),
-    ("azure", fill(43) + "=", "https://fake.blob.core.windows.net/c?sv=2024-01-01&sig={}&sp=r"),
-    ("webhook", "T0FAKE000/B0FAKE000/" + fill(24), "https://hooks.slack.com/services/{}"),
-    ("webhook", fill(68), "https://discord.com/api/webhooks/123456789012345678/{}"),
-    (
-        "webhook",
-        f"{digits(8)}@{digits(8)}/IncomingWebhook/{digits(32)}",
-        "https://fake.webhook.office.com/webhookb2/{}",
-    ),
-    ("webhook", "1234567/" + fill(7), "https://hooks.zapier.com/hooks/catch/{}"),
-    ("twilio", "SK" + digits(32), "Twilio API key: {}"),
-    ("basic", BASIC, "Authorization: Basic {}"),
-    ("basic", BASIC, "basic {}"),
-    ("bearer", fill(32), "Bearer {}"),
-    (
-        "bearer",
-        "made.up~" + fill(12) + "==",
-        "curl -H 'authorization: bearer {}' https://example.com",
-    ),
-    ("jwt", JWT, "Authorization: Bearer {}"),
-    ("github", "gh" + "p_" + fill(36), "https://x-access-token:{}@github.com/fake/fake.git"),
-    (
-        "aws",
-        digits(64),
-        "AWS4-HMAC-SHA256 Credential=nobody/s3, SignedHeaders=host;x-amz-date, Signature={}",
-    ),
-    ("token", fill(24), "deploy --token {} --prod"),
-    ("secret", fill(24), "deploy --client-secret {} --prod"),
-    ("api-key", fill(24), "deploy --api-key '{}' --prod"),
-    ("token", fill(24), "curl -H 'PRIVATE-TOKEN: {}' https://git.example.com/"),
-    ("basic", BASIC, '{{"auths":{{"registry.example.com":{{"auth":"{}"}}}}}}'),
-    ("token", fill(20), "CF_ZONE=x\nLINEAR_TOKEN={}\n"),
-    ("token", fill(20), '{{"headers":{{"X-Vault-Token":"{}"}}}}'),
-    ("secret", fill(20), '[{{"name":"STRIPE_SECRET","value":"{}"}}]'),
-    ("url-password", fill(24), "https://{}@git.example.com/owner/repo.git"),
-    ("url-password", fill(24), "https://{}:x-oauth-basic@git.example.com/owner/repo.git"),
-    ("url-password", fill(24), "https://{}:@api.example.com/v1"),
-    ("token", fill(30), "token: {}\n"),
-    ("token", fill(22), "https://app.example.com/cb?code={}"),
-    (
-        "secret",
-        fill(18),
-        "https://d111.cloudfront.net/a.jpg?Expires=1767225600&Signature={}&Key-Pair-Id=K2FAKE",
-    ),
-    ("secret", fill(27) + "=", "https://s3.example.com/b/k?Signature={}"),
-    ("cookie", "session=" + fill(24), "curl -b '{}' https://a.example"),
-    ("secret", fill(24), "production:\n  secret_key_base: {}\n"),
-    ("authorization", fill(24), "Authorization: SSWS {}"),
-    ("telegram", "1234567890:" + fill(35), "https://api.telegram.org/bot{}/getMe"),
+def _secret(spelled: str) -> str:
+    return _made_up(json.loads(spelled))
+
+
+SHAPES = tuple((rule, _made_up(parts)) for rule, parts in _rows_of("shapes.tsv"))
+"""Secrets that their own shape tells, and the rule of each."""
+
+IN_CONTEXT = tuple(
+    (rule, _secret(secret), json.loads(text)) for rule, secret, text in _rows_of("in-context.tsv")
 )
 """Secrets that the text around them tells: rule, secret, and the text with a hole for it."""
 
@@ -354,10 +215,6 @@ def _named() -> list[Planted]:
             raw = json.dumps({name: f"made up {index}", "other": "stays"})
             rows.append(Planted(f"{name} in {place.value}", place, raw, f"made up {index}", rule))
     return rows
-
-
-def _number(name: str, place: Place, raw: str) -> Planted:
-    return Planted(name, place, raw, "8675309", "password-number")
 
 
 def _lines() -> list[Planted]:
@@ -424,34 +281,6 @@ def _ambiguous() -> list[Planted]:
     return planted
 
 
-def _encoded_twice() -> list[Planted]:
-    """Return what is percent-encoded more than once."""
-    once = quote(f"https://example.com/cb?k={GITHUB}".replace("_", "%5F"), safe="")
-    named = quote(quote("/cb?access_token=made-up", safe=""), safe="")
-    return [
-        Planted("twice in a target", Place.TARGET, f"/go?to={once}", GITHUB, "github"),
-        Planted("thrice in a target", Place.TARGET, f"/go?to={quote(once)}", GITHUB, "github"),
-        Planted("name twice in a target", Place.TARGET, f"/go?to={named}", "made-up", "token"),
-        Planted("name twice in a form", Place.FORM, f"to={named}&a=b", "made-up", "token"),
-        Planted("twice in JSON", Place.RESULT, json.dumps(f"see {once}."), GITHUB, "github"),
-        Planted("name twice in JSON", Place.RESULT, json.dumps(named), "made-up", "token"),
-        Planted(
-            "escaped name twice in a query",
-            Place.TARGET,
-            "/mcp?api%255Fkey=made-up&v=1",
-            "made-up",
-            "api-key",
-        ),
-        Planted(
-            "escaped value twice in a query",
-            Place.TARGET,
-            f"/mcp?k={GITHUB.replace('_', '%255F')}",
-            GITHUB,
-            "github",
-        ),
-    ]
-
-
 def _blob(name: str, place: Place, text: str, rule: str, member: str = "blob") -> Planted:
     blob = _base64(text)
     raw = json.dumps({"contents": [{"uri": "file:///a", member: blob}]})
@@ -462,10 +291,9 @@ PLANTED: tuple[Planted, ...] = (
     *_shaped(),
     *_named(),
     *_ambiguous(),
-    *_encoded_twice(),
     *_lines(),
     *(
-        Planted(f"line {number} of planted", Place(place), raw, json.loads(secret), rule)
+        Planted(f"line {number} of planted", Place(place), _made_up(raw), _secret(secret), rule)
         for number, (place, rule, secret, raw) in enumerate(_rows_of("planted.tsv"))
     ),
     _blob("blob", Place.RESULT, f"{GITHUB}\n", "github"),
@@ -474,29 +302,6 @@ PLANTED: tuple[Planted, ...] = (
     _blob("blob of a key file", Place.RESULT, armoured("PRIVATE"), "private-key"),
     _blob("blob with a mark", Place.RESULT, "\ufeffpassword=made-up\n", "password"),
     _blob("data", Place.RESULT, f"the key is {GITHUB}", "github", member="data"),
-    Planted(
-        "escaped key",
-        Place.RESULT,
-        json.dumps({GITHUB: 1}).replace("_", "\\u005F"),
-        GITHUB,
-        "github",
-    ),
-    _number("number under a name", Place.ARGUMENTS, '{"password":8675309}'),
-    _number("number in nested JSON", Place.RESULT, r'"{\"password\": 8675309 }"'),
-    Planted(
-        "escaped underscore",
-        Place.ARGUMENTS,
-        json.dumps(GITHUB).replace("_", "\\u005f"),
-        GITHUB,
-        "github",
-    ),
-    Planted(
-        "escaped hyphen",
-        Place.RESULT,
-        json.dumps("key sk-" + "ant-" + fill(40)).replace("-", "\\u002D"),
-        "sk-" + "ant-" + fill(40),
-        "anthropic",
-    ),
     Planted(
         "key file in nested JSON",
         Place.ARGUMENTS,
@@ -520,27 +325,6 @@ PLANTED: tuple[Planted, ...] = (
     ),
     Planted(
         "settings", Place.TEXT, "HOST=example.com\nDB_PASSWORD=made-up\n", "made-up", "password"
-    ),
-    Planted(
-        "escaped shape in a query",
-        Place.TARGET,
-        f"/mcp?k={GITHUB.replace('g', '%67').replace('_', '%5F')}",
-        GITHUB,
-        "github",
-    ),
-    Planted(
-        "shape in a path",
-        Place.TARGET,
-        f"/bot123456789:AA{fill(33)}/getMe",
-        f"123456789:AA{fill(33)}",
-        "telegram",
-    ),
-    Planted(
-        "base64 of JSON in a query",
-        Place.TARGET,
-        "/mcp?config=" + _base64('{"region":"eu","apiKey":"made-up"}').replace("=", "%3D"),
-        _base64('{"region":"eu","apiKey":"made-up"}'),
-        "api-key",
     ),
     Planted(
         "encoded header",
@@ -574,13 +358,11 @@ def _text(name: str, text: str) -> Planted:
 def _from_file() -> list[Planted]:
     """Read the look-alikes that are kept as lines of a file."""
     rows = []
-    text = (DATA / "secrets" / "look-alikes.txt").read_text(encoding="utf-8")
-    lines = text.replace("{GITHUB}", GITHUB).replace("{JWT}", JWT).splitlines()
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(_lines_of("look-alikes.txt"), start=1):
         place, _, raw = line.partition(" ")
-        if raw and place != "#":
+        if raw:
             where = Place.RESULT if place == "json" else Place(place)
-            rows.append(Planted(f"line {number} of look-alikes", where, raw))
+            rows.append(Planted(f"line {number} of look-alikes", where, _made_up(raw)))
     return rows
 
 

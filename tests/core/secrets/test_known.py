@@ -112,7 +112,6 @@ def test_texts_are_told_in_the_order_in_which_they_came() -> None:
     assert list(texts) == ["first-text", "second-text", "word"]
     assert "word" in texts
     assert texts.seal(b"word") == b"word"
-    assert KnownText("first-text", SHOWN).seal(b"the first-text") == b"the <token:1>"
 
 
 def test_texts_are_replaced_in_text_as_in_bytes() -> None:
