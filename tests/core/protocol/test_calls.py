@@ -17,6 +17,7 @@ from messages import CAPABILITIES_KEY, CLIENT_KEY, NO, VERSION_KEY, YES, compact
 
 from mrtr_cassette.core.cassette.lookup import lookup_key
 from mrtr_cassette.core.protocol.calls import CallKey, is_read_only, read_call
+from mrtr_cassette.core.protocol.methods import OTHER, known_method, target_of
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
@@ -87,76 +88,96 @@ def test_key_differs_for_another_call(request_: bytes | Request) -> None:
     assert key(request_) != key(DEPLOY)
 
 
-def test_arguments_of_a_named_call_may_be_absent_empty_or_null() -> None:
-    """Absent, empty and null `arguments` are the same; anything else is not."""
-    absent = key(rpc("tools/call", {"name": "a"}))
-
-    assert key(tool("a")) == absent
-    assert key(rpc("tools/call", {"name": "a", "arguments": None})) == absent
-    others: list[object] = [[], "", 0, False, {"x": None}]
-    for other in others:
-        assert key(rpc("tools/call", {"name": "a", "arguments": other})) != absent
+def call(name: str, **params: object) -> bytes:
+    """Return a call of a tool with further params."""
+    return rpc("tools/call", {"name": name, **params})
 
 
-def test_all_params_of_an_unnamed_call_count() -> None:
-    """Where a method has no name, all of `params` is compared."""
-    listed = key(rpc("tools/list", {"cursor": "1"}))
-
-    assert key(rpc("tools/list", {"cursor": "2"})) != listed
-    assert key(rpc("tools/list")) == key(rpc("tools/list", {}))
-    assert key(rpc("tools/list", {"arguments": {}})) != key(rpc("tools/list"))
+def cancelled(request_id: object, reason: str) -> bytes:
+    """Return a cancellation."""
+    return notification("notifications/cancelled", requestId=request_id, reason=reason)
 
 
-def test_cancelling_is_the_same_call_whatever_it_cancels() -> None:
-    """The id that a cancellation names is the caller's own, and its reason is not."""
-    one = notification("notifications/cancelled", requestId=1, reason="r")
+def answered(result: object) -> bytes:
+    """Return a posted answer."""
+    return compact({"jsonrpc": "2.0", "id": 7, "result": result})
 
-    assert key(notification("notifications/cancelled", requestId="x", reason="r")) == key(one)
-    assert key(notification("notifications/cancelled", requestId=1, reason="s")) != key(one)
+
+LISTED = rpc("tools/list", {"cursor": "1"})
+RESULT = b'{"jsonrpc":"2.0","id":%d,"result":{}}'
+HUGE = b"[1e%b]"
 
 
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
+        # Absent, empty and null `arguments` are the same; anything else is not.
+        (tool("a"), call("a"), True),
+        (call("a", arguments=None), call("a"), True),
+        (call("a", arguments=[]), call("a"), False),
+        (call("a", arguments=False), call("a"), False),
+        (call("a", arguments={"x": None}), call("a"), False),
+        # Where a method has no name, all of `params` is compared.
+        (LISTED, rpc("tools/list", {"cursor": "2"}), False),
+        (rpc("tools/list"), rpc("tools/list", {}), True),
+        # The id that a cancellation names is the caller's own, and its reason is not.
+        (cancelled(1, "r"), cancelled("x", "r"), True),
+        (cancelled(1, "r"), cancelled(1, "s"), False),
+        # A body that is no call is compared as JSON where it is JSON, else by its bytes.
         (b'[{"a":1}]', b'[ {"a": 1.0} ]', True),
-        (b'[{"a":1}]', b'[{"a":2}]', False),
-        (b"\xff\x00", b"\xff\x00", True),
         (b"\xff\x00", b"\xff\x01", False),
         (b"", b" ", False),
         (b"hello", b'"hello"', False),
-        (b"", b'""', False),
-        (b'{"jsonrpc":"2.0","id":1,"result":{}}', b'{"jsonrpc":"2.0","id":2,"result":{}}', False),
-        (b"[1e" + b"9" * 5_000 + b"]", b"[1e" + b"9" * 5_001 + b"]", False),
+        (RESULT % 1, RESULT % 2, False),
+        (HUGE % (b"9" * 5_000), HUGE % (b"9" * 5_001), False),
+        # Some clients write null where others leave a member of an answer out.
+        (answered({"action": "decline"}), answered({"action": "decline", "content": None}), True),
+        (answered({"a": {"b": None}}), answered({"a": {}}), True),
     ],
 )
-def test_opaque_bodies_are_compared_whole(one: bytes, other: bytes, same: bool) -> None:  # noqa: FBT001
-    """A body that is no call is compared as JSON where it is JSON, else by its bytes."""
+def test_calls_are_compared_by_what_they_mean(one: bytes, other: bytes, same: bool) -> None:  # noqa: FBT001
+    """Params count by value, answers without null members, and other bodies whole."""
     assert (key(one) == key(other)) is same
 
 
-def test_ignored_members_are_no_part_of_the_key() -> None:
-    """What is ignored doesn't count; where nothing else is left, the arguments are empty."""
-    at: MemberPath = ("arguments", "at")
-    one, other = (tool("log", at=at_, text="x") for at_ in (1, 2))
-
-    assert key(one) != key(other)
-    assert key(one, at) == key(other, at)
-    assert (
-        key(tool("log", at=1), at)
-        == key(tool("log"), at)
-        == key(rpc("tools/call", {"name": "log"}), at)
-    )
-    assert key(tool("log", at=1, text="x"), at) != key(tool("log", at=1, text="y"), at)
-    assert key(rpc("m", {"arguments": {"at": 1}}), at) != key(rpc("m"), at)
+AT: MemberPath = ("arguments", "at")
+IN_ANSWER: MemberPath = ("content", "at")
+EARLY, LATE = (answered({"action": "accept", "content": {"at": at}}) for at in (1, 2))
+ERROR = compact({"jsonrpc": "2.0", "id": 7, "error": {"code": -1, "message": "no"}})
 
 
-def test_retry_is_a_request_with_answers_or_state() -> None:
-    """Only requests have answers; what a client posts as a response has none."""
+@pytest.mark.parametrize(
+    ("one", "other", "ignored", "same"),
+    [
+        (tool("log", at=1, text="x"), tool("log", at=2, text="x"), AT, True),
+        (tool("log", at=1, text="x"), tool("log", at=1, text="y"), AT, False),
+        (tool("log", at=1), tool("log"), AT, True),
+        (tool("log", at=1), call("log"), AT, True),
+        (rpc("m", {"arguments": {"at": 1}}), rpc("m"), AT, False),
+        (EARLY, LATE, IN_ANSWER, True),
+        (EARLY, LATE, ("result",), False),
+        (ERROR, ERROR, IN_ANSWER, True),
+    ],
+)
+def test_ignored_members_are_no_part_of_the_key(
+    one: bytes,
+    other: bytes,
+    ignored: MemberPath,
+    same: bool,  # noqa: FBT001
+) -> None:
+    """A pointer begins at the params, or at the result that a client posts."""
+    assert (key(one, ignored) == key(other, ignored)) is same
+    assert one == ERROR or key(one) != key(other)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [post(DEPLOY), post(notification("n", requestState="S")), post(b"opaque"), get("/mcp")],
+)
+def test_only_requests_are_retries(request_: Request) -> None:
+    """A request with answers or a state is a retry; what a client posts as a response is none."""
+    assert read_call(request_).answers is None
     assert read_call(post(retry(DEPLOY, {"ok": YES}))).answers is not None
-    assert read_call(post(DEPLOY)).answers is None
-    assert read_call(post(notification("n", requestState="S"))).answers is None
-    assert read_call(post(b"opaque")).answers is None
-    assert read_call(get("/mcp")).answers is None
 
 
 def test_slot_holds_state_by_hash_and_answers_by_value() -> None:
@@ -167,38 +188,34 @@ def test_slot_holds_state_by_hash_and_answers_by_value() -> None:
     assert lookup_key(read_call(post(DEPLOY))) == (key(DEPLOY), None, None)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ({"summary": 1, "ok": YES}, {"summary": 2, "ok": YES}, True),
+        ({"summary": 1, "ok": YES}, {"summary": 1, "ok": NO}, False),
+        ([{"id": "summary", "value": 1}], [{"id": "summary", "value": 2}], True),
+        ({"a": {"content": None, "action": "x"}}, {"a": {"action": "x"}, "b": None}, True),
+        ([{"id": "a", "value": None}], [{"id": "a"}], True),
+        ({"a": [None]}, {"a": []}, False),
+    ],
+)
+def test_retries_are_compared_by_their_answers(one: object, other: object, same: bool) -> None:  # noqa: FBT001
+    """Answers count by value, in both spellings, without those that are null or ignored."""
+    slots = [
+        lookup_key(read_call(post(retry(DEPLOY, each))), [("inputResponses", "summary")])
+        for each in (one, other)
+    ]
+
+    assert (slots[0] == slots[1]) is same
+
+
 def test_empty_answers_equal_none_beside_a_state() -> None:
     """With a state an empty map of answers equals none; alone it makes the retry."""
+    retries = (retry(DEPLOY, {}, state="S"), retry(DEPLOY, {"a": None}, state="S"))
+    slots = {lookup_key(read_call(post(each))) for each in (*retries, retry(DEPLOY, state="S"))}
 
-    def slot(request: bytes) -> object:
-        return lookup_key(read_call(post(request)))
-
-    assert slot(retry(DEPLOY, {}, state="S")) == slot(retry(DEPLOY, state="S"))
-    assert slot(retry(DEPLOY, {"a": None}, state="S")) == slot(retry(DEPLOY, state="S"))
-    assert slot(retry(DEPLOY, {})) != slot(DEPLOY)
-
-
-def test_ignored_answers_are_no_part_of_the_slot() -> None:
-    """An ignored answer doesn't count, in both spellings of answers."""
-    ignored: list[MemberPath] = [("inputResponses", "summary")]
-
-    def slot(answers: object) -> object:
-        return lookup_key(read_call(post(retry(DEPLOY, answers, state="S"))), ignored)
-
-    assert slot({"summary": 1, "ok": YES}) == slot({"summary": 2, "ok": YES})
-    assert slot({"summary": 1, "ok": YES}) != slot({"summary": 1, "ok": NO})
-    assert slot([{"id": "summary", "value": 1}]) == slot([{"id": "summary", "value": 2}])
-
-
-def test_null_answer_equals_an_absent_one() -> None:
-    """A member of the answers that is null equals an absent one, at any depth, in both spellings."""
-
-    def slot(answers: object) -> object:
-        return lookup_key(read_call(post(retry(DEPLOY, answers))))
-
-    assert slot({"a": {"content": None, "action": "x"}}) == slot({"a": {"action": "x"}, "b": None})
-    assert slot([{"id": "a", "value": None}]) == slot([{"id": "a"}])
-    assert slot({"a": [None]}) != slot({"a": []})
+    assert len(slots) == 1
+    assert read_call(post(retry(DEPLOY, {}))).answers is not None
 
 
 FULL = with_meta(
@@ -313,11 +330,8 @@ def test_traits_ignore_what_varies_between_runs() -> None:
     ("method", "reads"),
     [
         ("server/discover", True),
-        ("tools/list", True),
         ("resources/templates/list", True),
         ("initialize", True),
-        ("resources/read", True),
-        ("ping", True),
         ("tools/call", False),
         ("subscriptions/listening", False),
         ("list", False),
@@ -328,27 +342,16 @@ def test_reading_methods_change_nothing(method: str, reads: bool) -> None:  # no
     assert is_read_only(method) is reads
 
 
-def answered(result: object) -> bytes:
-    """Return a posted answer."""
-    return compact({"jsonrpc": "2.0", "id": 7, "result": result})
-
-
-def test_null_in_a_posted_answer_is_as_good_as_absent() -> None:
-    """Some clients write null where others leave a member out, in any depth of an answer."""
-    declined = answered({"action": "decline"})
-
-    assert key(declined) == key(answered({"action": "decline", "content": None}))
-    assert key(declined) != key(answered({"action": "cancel"}))
-    assert key(answered({"a": {"b": None}})) == key(answered({"a": {}}))
-
-
-def test_ignored_member_of_a_posted_answer_is_named_from_its_result() -> None:
-    """A pointer that leaves out a value begins at the result, and an error has none."""
-    at = ("content", "at")
-    early, late = (answered({"action": "accept", "content": {"at": each}}) for each in (1, 2))
-    error = compact({"jsonrpc": "2.0", "id": 7, "error": {"code": -1, "message": "no"}})
-
-    assert key(early) != key(late)
-    assert key(early, at) == key(late, at)
-    assert key(early, ("result",)) != key(late, ("result",))
-    assert key(error, at) == key(error)
+@pytest.mark.parametrize(
+    ("method", "name", "known", "target"),
+    [
+        ("tools/call", "a\x1b", "tools/call", "a\\x1b"),
+        ("resources/read", "file:///a", "resources/read", ""),
+        ("made/up", "a", OTHER, ""),
+    ],
+)
+def test_calls_are_counted_by_known_methods(
+    method: str, name: str, known: str, target: str
+) -> None:
+    """Tools and prompts are told by name, printable; what MCP doesn't name is one method."""
+    assert (known_method(method), target_of(method, name)) == (known, target)
