@@ -51,7 +51,6 @@ class Helpful:
     """Answers whatever the server asks, by the method of the request."""
 
     def answer(self, ask: LiveAsk) -> Answered:
-        """Answer by the retry, or by a response."""
         if ask.push is not None:
             return Answered(compact(ANSWERS[ask.push.method]))
         live = ask.exchange.ask

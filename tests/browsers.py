@@ -46,20 +46,16 @@ class Browser:
     """A browser with one window."""
 
     def __init__(self, driver: Chrome) -> None:
-        """Drive a browser."""
         self.driver = driver
 
     def open(self, path: Path, fragment: str = "") -> None:
-        """Open a page anew."""
         self.driver.get("about:blank")
         self.driver.get(f"{path.as_uri()}{fragment}")
 
     def one(self, selector: str) -> WebElement:
-        """Return the first element of a selector."""
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """Return what a script in the page returns."""
         return self.driver.execute_script(f"return {script}", *arguments)
 
     def emulate(self, *, media: str = "", **features: str) -> None:

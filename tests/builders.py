@@ -246,18 +246,15 @@ class Conversation:
         )
 
     def tick(self) -> float:
-        """Let a millisecond pass."""
         self._now_ms += 1
         return self._now_ms
 
     def request(self, request: bytes | Request) -> int:
-        """Let a request arrive, and return its number."""
         observation = self.recorder.request_received(as_request(request), self.tick())
         self._observations.append(observation)
         return observation.number
 
     def observation(self, number: int) -> Observation:
-        """Return what is seen of an exchange."""
         return self._observations[number - 1]
 
     def response(self, number: int, response: Json) -> RecordedExchange:
@@ -279,17 +276,14 @@ class Conversation:
         return number
 
     def event(self, number: int, message: bytes) -> None:
-        """Let an event arrive on a stream."""
         self.observation(number).response_bytes(sse(message), self.tick())
 
     def end(self, number: int, end: End = End.COMPLETE) -> None:
-        """Let a response end."""
         observation = self.observation(number)
         observation.response_ended(self.tick())
         self.exchanges.append(observation.seal(end, self.tick()))
 
     def cassette(self, **options: Any) -> CassetteModel:
-        """Return the cassette of what has been recorded."""
         state: RequestState = "sealed" if self.seals else "verbatim"
         redaction = RedactionRules() if self.redacts else None
         return assembled(

@@ -5,16 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from harness import (
-    post,
-    taping,
-)
+from harness import post, taped, taping
 from messages import NO, JsonObject, input_required, message, result, tool_call, yes
-from standin import (
-    Visit,
-    answering,
-    json_response,
-)
+from standin import Visit, json_response
 
 UPSTREAM = ("--upstream", "http://127.0.0.1:1/mcp")
 STATE = "a-request-state-that-is-long-enough"
@@ -52,8 +45,7 @@ async def recorded(path: Path) -> Path:
 
 async def pinged(path: Path) -> Path:
     """Record one `ping`."""
-    async with taping(path, answering(json_response(result({})))) as tape:
-        await post(tape.url, message("ping"))
+    await taped(path, (message("ping"), json_response(result({}))))
     return path
 
 

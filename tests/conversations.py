@@ -176,7 +176,6 @@ class Server:
     """Sends the recorded responses, each part when it is told to."""
 
     def __init__(self, earlier: int = 0) -> None:
-        """Begin with nobody there; `earlier` requests were another recording's."""
         self._earlier = earlier
         self._visits: dict[int, asyncio.Queue[bytes | None]] = {}
         self._arrived: dict[int, asyncio.Event] = {}
@@ -185,7 +184,6 @@ class Server:
         return self._visits.setdefault(number, asyncio.Queue())
 
     def arrived(self, number: int) -> asyncio.Event:
-        """Return the event that a request is there."""
         return self._arrived.setdefault(number, asyncio.Event())
 
     async def script(self, visit: Visit) -> None:
@@ -197,7 +195,6 @@ class Server:
         visit.close()
 
     def send(self, step: Step, headers: Sequence[str], body: bytes) -> None:
-        """Send one part of a response."""
         coded = _coded(step, body)
         parts = self._parts(step.number)
         status = f"{step.line} Status"
@@ -214,7 +211,6 @@ class Client:
     """Makes the requests, and compares each byte of what comes."""
 
     def __init__(self, url: str, values: Values, stack: AsyncExitStack) -> None:
-        """Begin with no connection; each request has its own."""
         self._url = url
         self._values = values
         self._stack = stack
@@ -224,7 +220,6 @@ class Client:
         self._is_coded: dict[int, bool] = {}
 
     async def send(self, step: Step) -> None:
-        """Make a request."""
         connection = await self._stack.enter_async_context(connected(self._url))
         self._connections[step.number] = connection
         method, _, target = step.line.partition(" ")
@@ -262,7 +257,6 @@ class Client:
         self._values.states.update(match.groupdict())
 
     async def miss(self, step: Step) -> str:
-        """Make a request that misses, and return the reason."""
         method, _, target = step.line.partition(" ")
         body = self._values.fill(step)
         answer = await http(method, self._url, *step.headers, body=body, target=target)

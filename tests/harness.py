@@ -39,7 +39,6 @@ from standin import (
     answering,
     event,
     read_head,
-    response,
     upstream,
 )
 
@@ -103,12 +102,10 @@ class Answer(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The text of a final result."""
         return str(self.result["content"][0]["text"])
 
     @property
     def state(self) -> str:
-        """The request state that an ask issued."""
         return str(self.result["requestState"])
 
     @property
@@ -120,7 +117,6 @@ class Answer(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why the replay missed."""
         return str(self.error["data"]["reason"])
 
 
@@ -133,7 +129,6 @@ class Connection:
     _host: str
 
     async def write(self, *parts: bytes) -> None:
-        """Send bytes at once."""
         self._writer.write(b"".join(parts))
         await self._writer.drain()
 
@@ -286,15 +281,6 @@ async def taped(cassette: Path, *exchanges: tuple[Any, bytes], **options: Any) -
             await post(tape.url, message)
 
 
-async def some_cassette(path: Path) -> list[bytes]:
-    """Record something, remove the file, and return what it held, in pieces."""
-    async with taping(path, answering(response(b"x"))) as tape:
-        await http("GET", tape.url)
-    data = path.read_bytes()
-    path.unlink()
-    return [data[:10], data[10:]]
-
-
 @asynccontextmanager
 async def until_stopped(
     block: AbstractAsyncContextManager[T],
@@ -386,7 +372,6 @@ class Process:
         return seen
 
     def kill(self, number: signal.Signals) -> None:
-        """Send a signal."""
         self.process.send_signal(number)
 
     async def ended(self) -> Outcome:
@@ -397,7 +382,6 @@ class Process:
         return ended
 
     async def stopped(self, number: signal.Signals = signal.SIGINT) -> Outcome:
-        """Tell it to end, and wait for that."""
         self.kill(number)
         return await self.ended()
 

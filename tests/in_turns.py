@@ -22,7 +22,6 @@ class InTurns(httpx2.AsyncHTTPTransport):
         self._ports: Iterator[int] = cycle(ports)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request to the replica whose turn it is."""
         request.url = request.url.copy_with(port=next(self._ports))
         return await super().handle_async_request(request)
 

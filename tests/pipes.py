@@ -32,17 +32,14 @@ class Piped:
     """A running program on pipes."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        """Speak to a process."""
         self.process = process
         self.stdin = _given(process.stdin)
         self.stdout = _given(process.stdout)
 
     def say(self, raw: bytes) -> None:
-        """Write bytes."""
         self.stdin.write(raw)
 
     def hear(self) -> bytes:
-        """Return the next line."""
         return self.stdout.readline()
 
     def end(self) -> tuple[bytes, int]:
@@ -52,7 +49,6 @@ class Piped:
         return rest, self.process.wait(HANGS_S)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
         self.process.send_signal(number)
 
 

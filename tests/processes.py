@@ -75,11 +75,7 @@ def peer(role: Literal["client", "server"], side: Side) -> tuple[str, ...]:
 
 
 def install_node_packages(directory: Path = PEERS) -> None:
-    """Install what the TypeScript peers of a directory need, unless its lock file's packages are there.
-
-    Raises:
-        ProcessError: node or npm is missing, or the installation failed.
-    """
+    """Install what the TypeScript peers of a directory need, unless its lock file's packages are there."""
     for tool in ("node", "npm"):
         if shutil.which(tool) is None:
             raise ProcessError(f"{tool} is not on the PATH; the TypeScript SDK's tests need it")

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from builders import (
-    STREAM_HEADERS,
-    Answer,
+    ACCEPTED,
     Conversation,
     answer,
     cassette_of,
@@ -17,7 +16,6 @@ from builders import (
     notification,
     post,
     retry,
-    sse,
     tool,
     with_id,
 )
@@ -35,7 +33,6 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.secrets.sealed import sealed_hash
 from mrtr_cassette.core.wire.http import End, Request
 
-ACCEPTED = Answer((), (), 202)
 SESSION = ("Mcp-Session-Id", "sess-0123456789abcdef")
 
 
@@ -71,23 +68,19 @@ def in_sealed_session(request: Request) -> Request:
     return replace(request, headers=tuple(headers))
 
 
-class PushingSession:
-    """A recording under way in which the server pushes requests.
+def _in_session(request: bytes | Request) -> Request:
+    return request if isinstance(request, Request) else post(request, SESSION)
 
-    Attributes:
-        talk: what is recorded.
-    """
+
+class PushingSession:
+    """A recording under way in which the server pushes requests."""
 
     def __init__(self) -> None:
-        """Begin."""
         self.talk = Conversation()
 
     def open(self, request: bytes | Request) -> int:
         """Let a request arrive whose response is a stream; return its number."""
-        whole = request if isinstance(request, Request) else post(request, SESSION)
-        number = self.talk.request(whole)
-        self.talk.observation(number).response_started(200, STREAM_HEADERS)
-        return number
+        return self.talk.stream(_in_session(request))
 
     def listen(self) -> int:
         """Let the GET of a listening stream arrive; return its number."""
@@ -96,21 +89,20 @@ class PushingSession:
     def say(self, stream: int, *messages: bytes) -> None:
         """Let the server say something on a stream."""
         for each in messages:
-            self.talk.observation(stream).response_bytes(sse(each), self.talk.tick())
+            self.talk.event(stream, each)
 
     def post(self, request: bytes | Request, response: Json = ACCEPTED) -> int:
         """Let a request and its whole response arrive; return its number."""
-        whole = request if isinstance(request, Request) else post(request, SESSION)
-        number = self.talk.request(whole)
+        number = self.talk.request(_in_session(request))
         self.talk.response(number, response)
         return number
 
     def end(self, stream: int, *messages: bytes, how: End = End.COMPLETE) -> None:
         """Let a stream end, after these messages."""
-        self.talk.response(stream, Answer(tuple(map(sse, messages)), STREAM_HEADERS, end=how))
+        self.say(stream, *messages)
+        self.talk.end(stream, how)
 
     def exchange(self, number: int) -> RecordedExchange:
-        """Return an exchange that has ended."""
         return next(each for each in self.talk.exchanges if each.number == number)
 
     def turn(
@@ -182,7 +174,7 @@ def branched() -> Cassette:
     session.post(posted(pushes[2], YES))
     session.post(posted(roots(), NO))
     session.end(asking, pushes[3], answer(call, asks("ok")))
-    session.post(again, Answer((sse(answer(again, text("done"))),), STREAM_HEADERS))
+    session.end(session.open(again), answer(again, text("done")))
     left = session.open(other)
     session.say(left, pushes[4])
     session.post(posted(pushes[4], YES))

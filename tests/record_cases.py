@@ -40,7 +40,6 @@ class Marks:
     """What differs from one repetition of a conversation to the next, as a case marks it."""
 
     def __init__(self) -> None:
-        """Know no state."""
         self._states: dict[bytes, bytes] = {}
 
     def request(self, message: bytes) -> bytes:

@@ -36,12 +36,9 @@ from traps import TRAPS
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a cassette comes from.
+    """Where a cassette comes from: the command that serves it, its port, and the SDK client.
 
-    Attributes:
-        server: the command that serves, which takes `--port`.
-        port: the port it gets.
-        client: the SDK client that talks to it, or None where it is a trap.
+    Without a client it is a trap.
     """
 
     server: tuple[str, ...]
@@ -60,12 +57,7 @@ SOURCES = {
 
 
 def converse(name: str, url: str) -> str | None:
-    """Hold the conversation of a cassette, and return the transcript of an SDK's client.
-
-    Raises:
-        AssertionError: a trap's caller got other bytes than the trap sends.
-        ProcessError: a flow of the SDK's client failed.
-    """
+    """Hold the conversation of a cassette, and return the transcript of an SDK's client."""
     client = SOURCES[name].client
     if client is None:
         asyncio.run(TRAPS[name].hold(url))
@@ -77,12 +69,7 @@ def converse(name: str, url: str) -> str | None:
 
 
 def record(name: str, cassette: Path, port: int) -> str | None:
-    """Record one cassette, and return the transcript of an SDK's client.
-
-    Raises:
-        AssertionError: the client saw other bytes than the server sends.
-        ProcessError: a process failed.
-    """
+    """Record one cassette, and return the transcript of an SDK's client."""
     with listening((*SOURCES[name].server, "--port", str(port))) as server:
         live = converse(name, server.url)
         with listening(record_command(server.url, cassette), signal.SIGINT) as proxy:

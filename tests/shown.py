@@ -30,7 +30,6 @@ class Session:
         shutil.copytree(ROOT / "docs" / "examples", folder / "docs" / "examples")
 
     def run(self, command: str) -> tuple[int, str]:
-        """Run one command and return its exit code and all that it printed."""
         command = re.sub(r"(?<=localhost:)8000|(?<=--port )8000", self.ports["8000"], command)
         command = re.sub(
             r"^mrtr-cassette (record|replay)(?! --stdio)",
@@ -63,7 +62,6 @@ class Session:
         return done.returncode, done.stdout
 
     def stop(self) -> None:
-        """Stop the server, if one runs."""
         if self.server is not None:
             self.server.send_signal(signal.SIGTERM)
             self.server.communicate()

@@ -97,7 +97,6 @@ class Suite:
         path.write_text("\n".join(line[indent:] for line in lines) + "\n")
 
     def run(self, *options, **outcomes):
-        """Run the tests, and make sure how many passed and failed."""
         result = self.pytester.runpytest(
             "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *options
         )
@@ -114,5 +113,4 @@ class Suite:
         )
 
     def cassette(self, name):
-        """Return a cassette's JSON."""
         return json.loads((self.path / "cassettes" / name).read_text())

@@ -28,35 +28,23 @@ EXAMPLES = ROOT / "docs" / "examples"
 
 
 class Picture(NamedTuple):
-    """A picture of a page.
-
-    Attributes:
-        name: of its file.
-        paths: the cassette, or two of them.
-        opens: the calls that are open.
-        scheme: light or dark.
-        top: from where down it is taken, in pixels.
-        height: how high it is.
-    """
+    """A picture of the page of a cassette or of two, with some calls open, in light or dark."""
 
     name: str
     paths: tuple[Path, ...]
     opens: tuple[str, ...]
     scheme: str
-    top: int
-    height: int
 
 
+CLIP = {"x": 0, "y": 0, "width": 1200, "height": 1180, "scale": 1}
 PICTURES = (
-    Picture("view.png", (CASSETTES / "demo-server.json",), ("i7",), "light", 0, 1180),
-    Picture("view-dark.png", (EXAMPLES / "flights-before.json",), ("i2",), "dark", 0, 1180),
+    Picture("view.png", (CASSETTES / "demo-server.json",), ("i7",), "light"),
+    Picture("view-dark.png", (EXAMPLES / "flights-before.json",), ("i2",), "dark"),
     Picture(
         "view-two.png",
         (EXAMPLES / "flights-before.json", EXAMPLES / "flights-after.json"),
         ("i2",),
         "light",
-        0,
-        1180,
     ),
 )
 
@@ -91,8 +79,7 @@ def take(browser: Browser, picture: Picture, folder: Path) -> None:
                 call,
                 call in picture.opens,
             )
-        clip = {"x": 0, "y": picture.top, "width": 1200, "height": picture.height, "scale": 1}
-        options = {"clip": clip, "captureBeyondViewport": True}
+        options = {"clip": CLIP, "captureBeyondViewport": True}
         taken = browser.driver.execute_cdp_cmd("Page.captureScreenshot", options)
         (folder / picture.name).write_bytes(base64.b64decode(taken["data"]))
 

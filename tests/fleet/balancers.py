@@ -62,11 +62,7 @@ class Replica:
     _stderr: IO[str]
 
     def await_listening(self) -> None:
-        """Wait until it says that it listens.
-
-        Raises:
-            ProcessError: it has ended instead.
-        """
+        """Wait until it says that it listens."""
         line = self.process.stdout.readline() if self.process.stdout is not None else ""
         if not line.startswith("listening on "):
             raise ProcessError(f"a replica does not listen: {line}{self.stop()}")

@@ -57,12 +57,10 @@ class _Connection(asyncio.Protocol):
     """One connection, with one request on its way."""
 
     def __init__(self) -> None:
-        """Begin with nothing sent."""
         self._incoming = Incoming()
         self._response: asyncio.Future[tuple[bytes, bytes]] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the way there."""
         self.transport = cast("asyncio.Transport", transport)
 
     async def exchange(self, request: bytes) -> tuple[bytes, bytes]:
@@ -72,13 +70,11 @@ class _Connection(asyncio.Protocol):
         return await self._response
 
     def data_received(self, data: bytes) -> None:
-        """Give out the response when it is whole."""
         response = self._incoming.feed(data)
         if response is not None and self._response is not None:
             self._response.set_result(response)
 
     def connection_lost(self, _: Exception | None) -> None:
-        """Tell who waits."""
         if self._response is not None and not self._response.done():
             self._response.set_exception(ConnectionResetError())
 
@@ -87,14 +83,12 @@ class _Client:
     """One client, on one connection for as long as that lives."""
 
     def __init__(self, host: str, ids: Iterator[int], tally: Tally) -> None:
-        """Begin without a connection."""
         self._host = host
         self._ids = ids
         self._tally = tally
         self._connection: _Connection | None = None
 
     async def converse(self, number: int) -> None:
-        """Have one conversation."""
         state = b""
         replicas = set()
         for answered in range(ROUNDS.asks + 1):
@@ -131,7 +125,6 @@ class _Client:
         return None
 
     def close(self) -> None:
-        """Close the connection."""
         if self._connection is not None:
             self._connection.transport.close()
 

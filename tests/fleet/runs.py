@@ -50,7 +50,6 @@ class Run:
     comes: str
 
     def hold(self, fleet: Fleet, folder: Path) -> Tally:
-        """Hold it until all conversations are had and the replica that came has answered."""
         folder.mkdir()
 
         def numbers(tally: Tally) -> Iterator[int]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from fleet.balancers import missing
-from harness import playing, post, taping
+from harness import playing, post, taped, taping
 from messages import message, result
 from shown import ROOT, Session
 from standin import answering, json_response
@@ -66,10 +66,9 @@ def place(name: str, bucket: str = BUCKET) -> StoreFile:
     return StoreFile(f"s3://{bucket}/runs/{name}.json")
 
 
-async def ping(output: StoreFile, **options: Any) -> None:
+async def ping(output: StoreFile) -> None:
     """Record one `ping`."""
-    async with taping(output, answering(json_response(result({}))), **options) as tape:
-        await post(tape.url, message("ping"))
+    await taped(output, (message("ping"), json_response(result({}))))
 
 
 def test_what_the_guide_shows_works(tmp_path: Path) -> None:

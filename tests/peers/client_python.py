@@ -66,7 +66,6 @@ class Rendezvous:
     asked: list[asyncio.Event] = field(default_factory=list)
 
     async def wait(self) -> None:
-        """Wait for the others."""
         mine = asyncio.Event()
         self.asked.append(mine)
         if len(self.asked) == self.sessions:

@@ -27,12 +27,10 @@ class Events(EventStore):
         self._events: list[tuple[str, JSONRPCMessage | None]] = []
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        """Keep an event, and return its id."""
         self._events.append((stream_id, message))
         return f"event-{len(self._events)}"
 
     async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str:
-        """Send what came after an event on its stream."""
         place = int(last_event_id.removeprefix("event-"))
         stream, _ = self._events[place - 1]
         for number, (of, message) in enumerate(self._events[place:], place + 1):

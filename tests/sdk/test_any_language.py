@@ -52,7 +52,6 @@ class Project:
 
     @property
     def cassette(self) -> Path:
-        """The cassette."""
         return self.folder / "cassette.json"
 
     def replay(self, *options: str) -> Run:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from harness import looped
-from messages import compact
 from processes import (
     SIDES,
     Listening,
@@ -26,10 +25,9 @@ from processes import (
     run_all,
 )
 from standin import Visit, json_response, upstream
-from yarl import URL
 
 import mrtr_cassette
-from mrtr_cassette.core.answers.fulfilment import Sources, requests_of
+from mrtr_cassette.core.answers.fulfilment import Sources
 from mrtr_cassette.core.answers.written import (
     AnswersFile,
     GivenAnswers,
@@ -37,24 +35,10 @@ from mrtr_cassette.core.answers.written import (
     read_pairs,
     wanted_of,
 )
-from mrtr_cassette.core.drive.conversation import (
-    Answered,
-    AskedOtherwise,
-    Conversation,
-    Finished,
-    LiveAsk,
-    NeedsAnswers,
-    OwnClient,
-    ServerSession,
-)
-from mrtr_cassette.core.protocol.dialect import spelled_requests
-from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.report.runs import CallResult
 from mrtr_cassette.options import CallOptions
 from mrtr_cassette.shell.files.log import Announcer
-from mrtr_cassette.shell.http.client import connecting
 from mrtr_cassette.shell.runs.calling import call
-from mrtr_cassette.shell.runs.live_server import LiveServer
 
 FLOWS: dict[str, tuple[Sequence[str], int, str]] = {
     "deploy": (["deploy", "env=production"], 0, "Deployed to production"),
@@ -211,36 +195,3 @@ def test_recorded_calls_play_to_both_clients(
         assert replayed.code == 0, (client, replayed.stderr)
         for _, _, text in FLOWS.values():
             assert text in replayed.stdout, client
-
-
-class Tampering:
-    """A script that answers by rules and changes the state that is echoed."""
-
-    def __init__(self) -> None:
-        """Begin without a conversation."""
-        self.conversation: Conversation | None = None
-
-    def answer(self, ask: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
-        """Answer as an endpoint does."""
-        assert self.conversation is not None
-        if ask.request_state is not None and ask.turn == 2:
-            self.conversation.request_state = "tampered"
-        requests = spelled_requests(requests_of(ask))
-        return Answered(compact({key: answer_to(request) for key, request in requests.items()}))
-
-
-@looped
-async def test_tampered_state_is_refused(server: Server) -> None:
-    """The same requests with another state get the server's refusal, not a result."""
-    own = OwnClient(URL(server.url).raw_path_qs, {"form"}, "1")
-    own.era = "modern"
-    script, session = Tampering(), ServerSession(Recorder(seals=False))
-    script.conversation = Conversation(
-        own.call("tools/call", {"name": "wipe-cache"}), script, session
-    )
-    async with connecting(URL(server.url).origin(), None) as client:
-        await LiveServer(client, server.url).follow(script.conversation)
-    standing = script.conversation.standing
-    assert isinstance(standing, Finished)
-    error = standing.exchange.rpc_members["error"]
-    assert (error["code"], error["message"]) == (-32602, "Invalid or expired requestState")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from harness import looped, playing
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
@@ -49,15 +51,32 @@ def expected(names: str) -> dict[str, list[str]]:
     return {on: ["begun", "done", f"worked on {on}"] for on in names}
 
 
-@looped
-async def test_each_call_gets_its_own_result(tmp_path: Path) -> None:
-    """In the recorded order and in any other, and where some calls are never made."""
-    path = tmp_path / "c.json"
-    with listening(SERVER) as server:
-        async with recording(server.url, path, RecordOptions()) as session:
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """Run the server."""
+    with listening(SERVER) as started:
+        yield started.url
+
+
+@pytest.fixture(scope="module")
+def recorded(server: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Record two calls at once."""
+    path = tmp_path_factory.mktemp("recorded") / "c.json"
+
+    @looped
+    async def record() -> None:
+        async with recording(server, path, RecordOptions()) as session:
             assert await worked(session.url, "ab") == expected("ab")
+
+    record()
+    return path
+
+
+@looped
+async def test_each_call_gets_its_own_result(recorded: Path) -> None:
+    """In the recorded order and in any other, and where some calls are never made."""
     for rounds in (["ab"], ["ba"], ["a", "b"], ["b", "a"], ["a"], ["b"]):
-        async with playing(path) as session:
+        async with playing(recorded) as session:
             assert await worked(session.url, *rounds) == expected("".join(rounds))
             assert not session.misses
 
@@ -78,27 +97,21 @@ async def test_appended_call_is_followed(tmp_path: Path) -> None:
 
 
 @looped
-async def test_verify_sees_the_result(tmp_path: Path) -> None:
+async def test_verify_sees_the_result(server: str, recorded: Path) -> None:
     """An unchanged server is the same, and one with another result is not."""
-    path = tmp_path / "c.json"
-    with listening(SERVER) as server:
-        async with recording(server.url, path, RecordOptions()) as session:
-            await worked(session.url, "ab")
-    with listening(SERVER) as server:
-        verification = await verify_cassette(path, server.url, VerifyOptions())
-        assert verification.is_good, verification
-    with listening((*SERVER, "--said", "slept on")) as server:
-        verification = await verify_cassette(path, server.url, VerifyOptions())
+    verification = await verify_cassette(recorded, server, VerifyOptions())
+    assert verification.is_good, verification
+    with listening((*SERVER, "--said", "slept on")) as changed:
+        verification = await verify_cassette(recorded, changed.url, VerifyOptions())
         assert verification.counts["text-changed"] == 2
 
 
-def test_call_follows_a_stream_that_is_let_go(tmp_path: Path) -> None:
+def test_call_follows_a_stream_that_is_let_go(server: str, tmp_path: Path) -> None:
     """A call without a client gets its result, recorded or not, and again from the recording."""
     path = tmp_path / "c.json"
-    with listening(SERVER) as server:
-        for recorded in (None, path):
-            result = mrtr_cassette.call(server.url, "work", {"on": "a"}, path=recorded)
-            assert result.text == "worked on a"
+    for output in (None, path):
+        result = mrtr_cassette.call(server, "work", {"on": "a"}, path=output)
+        assert result.text == "worked on a"
     with listening(replay_command(path)) as replay:
         assert mrtr_cassette.call(replay.url, "work", {"on": "a"}).text == "worked on a"
     assert replay.code == 0, replay.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from both_eras import LEGACY, MODERN, ON_PIPES, OVER_HTTP, on_pipes, planned
 from harness import looped
-from processes import CASSETTES, PROGRAM, Side, StartServer, listening
+from processes import CASSETTES, PROGRAM, SIDES, Side, StartServer, listening
 from yarl import URL
 
 from mrtr_cassette import VerifyOptions
@@ -19,8 +19,18 @@ from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.verifying import verify_cassette
 
+PLANNED = "Leaves fall in file:///plans"
+"""What the server says after three questions, by the result or pushed."""
 
-@pytest.mark.parametrize("side", ["python", "typescript"])
+
+@looped
+async def test_server_on_pipes_is_asked_and_answered_in_the_modern_era() -> None:
+    """Its results ask, as they do over HTTP."""
+    async with pipe_upstream(ON_PIPES, 2**20, Recorder(seals=True)) as piped:
+        assert await planned(LiveServer(piped, "the server"), MODERN, on_pipe=True) == PLANNED
+
+
+@pytest.mark.parametrize("side", SIDES)
 def test_restarted_server_is_the_same(side: Side, start_server: StartServer) -> None:
     """All kinds of input, three rounds with a state, a declined branch, streams, prompts and resources."""
 
@@ -43,7 +53,8 @@ async def test_server_that_pushes_is_the_same_over_http(tmp_path: Path) -> None:
         async with recording(server.url, path, RecordOptions()) as session:
             for era in (LEGACY, MODERN):
                 async with connecting(URL(session.url).origin(), None) as client:
-                    await planned(LiveServer(client, session.url), era, on_pipe=False)
+                    live = LiveServer(client, session.url)
+                    assert await planned(live, era, on_pipe=False) == PLANNED
     with listening(OVER_HTTP) as server:
         verification = await verify_cassette(path, server.url, VerifyOptions())
     assert verification.is_good
@@ -56,7 +67,7 @@ async def test_server_on_pipes_is_the_same(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     record = (*PROGRAM, "record", "--stdio", "--output", str(path), "--", *ON_PIPES)
     async with pipe_upstream(record, 2**20, Recorder(seals=True)) as piped:
-        await planned(LiveServer(piped, "the recorder"), LEGACY, on_pipe=True)
+        assert await planned(LiveServer(piped, "the recorder"), LEGACY, on_pipe=True) == PLANNED
     verification = await verify_cassette(path, ON_PIPES, VerifyOptions())
     assert verification.is_good, verification
     assert verification.counts == {"same": 3}

@@ -38,7 +38,6 @@ class Session:
     number: int
 
     def run(self) -> bool:
-        """Run it; return whether the recorder was killed."""
         chance = random.Random(self.number)
         cassette = self.folder / f"{self.number}.json"
         calls = [_call(number, chance) for number in range(chance.randrange(1, 12))]

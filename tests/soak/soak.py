@@ -159,7 +159,6 @@ class Seen:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What it is found by in a cassette."""
         return self.call.marker, self.turn
 
     @property
@@ -169,7 +168,6 @@ class Seen:
 
     @property
     def state(self) -> str | None:
-        """The request state that the response issues, or None."""
         return issued_in(self.message)
 
 
@@ -199,7 +197,6 @@ class Load:
     bytes_until: int | None = None
 
     def count(self, *, whole: int = 0, received: int = 0) -> None:
-        """Count what came."""
         self.whole += whole
         self.received += received
         if self.responses_until is not None and self.whole >= self.responses_until:
@@ -213,11 +210,7 @@ class LeftError(Exception):
 
 
 async def exchange(link: Connection, one: Seen, load: Load) -> None:
-    """Do one exchange, noting each byte as it comes.
-
-    Raises:
-        LeftError: the client leaves.
-    """
+    """Do one exchange, noting each byte as it comes."""
     load.seen.append(one)
     headers = ("Content-Type: application/json", "Accept: application/json, text/event-stream")
     head, body = await link.ask("POST", one.call.path, *headers, body=one.request)
@@ -272,11 +265,7 @@ class UnexpectedError(Exception):
 
 
 async def client(url: str, load: Load, chance: random.Random, name: str) -> None:
-    """Call until the recorder has ended, on one connection as long as it holds.
-
-    Raises:
-        UnexpectedError: a connection ended while the recorder had no reason to.
-    """
+    """Call until the recorder has ended, on one connection as long as it holds."""
     number = 0
     while True:
         try:
@@ -310,7 +299,6 @@ class Kept:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it claims to be whole."""
         return self.status != 0 and self.end is None
 
 
@@ -338,11 +326,7 @@ def _kept_of(interaction: JsonObject) -> Iterator[Kept]:
 
 
 def index(kept: Iterable[Kept]) -> dict[tuple[str, int], Kept]:
-    """Return exchanges by marker and turn.
-
-    Raises:
-        UnexpectedError: one is there twice.
-    """
+    """Return exchanges by marker and turn."""
     found: dict[tuple[str, int], Kept] = {}
     for one in kept:
         key = one.marker, one.turn
@@ -378,12 +362,7 @@ FIGURES = {
 
 
 def compare(seen: Sequence[Seen], cassette: JsonObject, *, may_lose: bool) -> Tally:
-    """Compare what clients saw with what a cassette has.
-
-    Raises:
-        UnexpectedError: something is missing, is there twice, differs, or is half and claims to
-            be complete.
-    """
+    """Compare what clients saw with what a cassette has."""
     found = index(kept_in(cassette))
     sent = {one.key: one for one in seen}
     if len(sent) != len(seen):
@@ -441,11 +420,7 @@ def _check_half(one: Seen, kept: Kept, states: Mapping[str, str]) -> None:
 
 
 async def replay_sample(cassette: Path, seen: Sequence[Seen], chance: random.Random) -> int:
-    """Replay conversations under other ids; every byte has to be the recorded one.
-
-    Raises:
-        UnexpectedError: one differs, or is missed.
-    """
+    """Replay conversations under other ids; every byte has to be the recorded one."""
     by_call: dict[str, list[Seen]] = {}
     for one in seen:
         if one.is_whole and one.turn == len(by_call.get(one.call.marker, [])):
@@ -490,11 +465,7 @@ def keys_of(lines: Iterable[bytes]) -> Counter[int]:
 
 
 def cut_again(journal: Path, whole: JsonObject | None, folder: Path, chance: random.Random) -> None:
-    """Cut a journal within its last line; what is recovered lacks that line and nothing else.
-
-    Raises:
-        UnexpectedError: more is missing, or it is not reported.
-    """
+    """Cut a journal within its last line; what is recovered lacks that line and nothing else."""
     head, *lines = journal.read_bytes().splitlines(keepends=True)
     if not lines or whole is None:
         return
@@ -542,18 +513,15 @@ class Round:
 
     @property
     def cassette(self) -> Path:
-        """What it records to."""
         return self.folder / "cassette.json"
 
     @asynccontextmanager
     async def recorder(self, **options: Any) -> AsyncIterator[tuple[Process, str]]:
-        """Start the recorder."""
         arguments = ("--upstream", self.upstream, "--output", self.cassette, "--port", 0)
         async with command("record", *arguments, **options) as process:
             yield process, await process.listening()
 
     def clients(self, url: str, load: Load) -> list[asyncio.Task[None]]:
-        """Start the clients, each with chances of its own."""
         return [
             asyncio.create_task(
                 client(url, load, random.Random(self.chance.random()), f"{self.name}-{number}")
@@ -576,7 +544,6 @@ class Round:
             raise UnexpectedError("the moment to end never came")
 
     def choose_moment(self, load: Load) -> None:
-        """Choose when it ends."""
         if self.chance.random() < 0.6:
             load.responses_until = int(self.chance.expovariate(1 / 25))
         else:
@@ -635,11 +602,7 @@ async def killed(this: Round) -> Tally:
 
 
 async def recovered(this: Round) -> str:
-    """Publish a journal, and return what is said of it.
-
-    Raises:
-        UnexpectedError: it can't be done.
-    """
+    """Publish a journal, and return what is said of it."""
     if not this.is_sample:
         return publish_journal(this.cassette)[1] or ""
     ended = await run("recover", this.cassette, env=dict(os.environ))  # as a process

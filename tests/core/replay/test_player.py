@@ -308,6 +308,10 @@ def test_header_tells_equal_calls_apart(header: tuple[str, str]) -> None:
             request = post(CALL, header) if has_header else post(CALL)
             assert said(play(player, request)) == ("with" if has_header else "without")
 
+    player = Player(loaded(cassette, "f"))
+    play(player, post(CALL, header))
+    assert missed(player, post(CALL, header)).reason is Reason.ALREADY_PLAYED
+
 
 def test_header_that_contradicts_the_body_gets_no_good_answer() -> None:
     """A server refuses such a request; a refusal that was recorded is played."""
