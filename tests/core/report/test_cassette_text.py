@@ -26,7 +26,7 @@ from builders import (
 from goldens import DATA, read_case
 from harmless import HOSTILE, assert_harmless
 from messages import NO, YES, array_asks, asks, form, text
-from pushing import asked_once, elicit
+from pushing import asked_once, branched, elicit
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.report.details import CassetteDetails, details_of
@@ -81,7 +81,10 @@ CASSETTES: dict[str, Cassette] = {
             (tool("other"), text("x")),
         ),
     }.items()
-} | {"pushed": asked_once(elicit(words="Two\nlines"), YES, CALL, text("x"))}
+} | {
+    "pushed": asked_once(elicit(words="Two\nlines"), YES, CALL, text("x")),
+    "pushed-and-asked": branched(),
+}
 
 
 def data_text(shown: CassetteDetails, *, is_whole: bool = False) -> str:

@@ -15,7 +15,6 @@ from builders import (
     cassette_of,
     get,
     loaded,
-    notification,
     post,
     progress,
     refusal,
@@ -25,9 +24,8 @@ from builders import (
     sse,
     stream,
     tool,
-    with_meta,
 )
-from messages import CLIENT_KEY, NO, YES, asks, text
+from messages import NO, YES, asks, text
 from pushing import (
     ACCEPTED,
     SESSION,
@@ -36,12 +34,9 @@ from pushing import (
     branched,
     cassette_with,
     elicit,
-    posted,
-    roots,
-    sample,
 )
 
-from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.report.details import FinalResponse, Interaction, Stretch, details_of
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Piece, Request, Response
 
@@ -53,17 +48,6 @@ NOTHING = FinalResponse("nothing", None)
 def interactions_of(*script: Step, **options: Any) -> tuple[Interaction, ...]:
     """Return the calls of a script's cassette."""
     return details_of(loaded(cassette_of(*script, **options))).interactions
-
-
-def test_call_has_what_was_sent_and_what_came_back() -> None:
-    """Method, name, arguments, client and the final result are there whole."""
-    asked = with_meta(CALL, **{CLIENT_KEY: {"name": "agent", "version": "2"}})
-    (call,) = interactions_of((asked, text("done")))
-
-    assert (call.method, call.name, call.parameters) == ("tools/call", "deploy", {"env": "prod"})
-    assert (call.call, call.arguments) == ('tools/call "deploy"', {"env": "prod"})
-    assert (call.client, call.session, call.listens) == ("agent 2", "", False)
-    assert call.final == FinalResponse("result", text("done"))
 
 
 def test_parameters_are_those_of_the_first_request() -> None:
@@ -246,71 +230,6 @@ def test_response_in_place_is_not_looked_for_elsewhere() -> None:
     ]
 
 
-# Turns
-
-
-def test_branch_of_a_later_turn_is_whole() -> None:
-    """A branch has all its turns, the shared ones too, in their order."""
-    _, branch = interactions_of(
-        (CALL, asks("a")),
-        (retry(CALL, {"a": 1}), asks("b", state=STATE)),
-        (retry(CALL, {"b": 1}, state=STATE), text("x")),
-        (retry(CALL, {"b": 2}, state=STATE), asks("c")),
-    )
-
-    assert [list(turn.asked) for turn in branch.turns] == [["a"], ["b"], ["c"]]
-    assert [turn.answered for turn in branch.turns] == [{"a": 1}, {"b": 2}, None]
-
-
-def pushing_interaction() -> RecordedInteraction:
-    """Return a call with a turn of both kinds of push, the result's ask, and an unanswered push."""
-    session = PushingSession()
-    call = session.open(CALL)
-    session.say(call, elicit(), roots())
-    posts = [session.post(posted(elicit(), YES)), session.post(posted(roots(), {"roots": []}))]
-    session.end(call, answer(CALL, asks("a", state=STATE)))
-    retried = session.open(retry(CALL, {"a": NO}, state=STATE))
-    session.say(retried, sample())
-    session.end(retried, answer(retry(CALL), text("done")))
-    turns = [
-        session.turn(
-            {"elicitation-1": (call, 0), "roots-1": (call, 1)},
-            {"elicitation-1": posts[0], "roots-1": posts[1]},
-        ),
-        session.turn({"sampling-1": (retried, 0)}, position=1),
-    ]
-    exchanges = [session.exchange(call), session.exchange(retried)]
-    return cassette_with((exchanges, turns)).interactions[0]
-
-
-def test_pushed_turns_are_turns_like_others() -> None:
-    """Turns of both kinds stand in the order of their asks, with what was asked and answered."""
-    recorded = pushing_interaction()
-    cassette = cassette_with((recorded.exchanges, recorded.pushed_turns))
-    (call,) = details_of(cassette).interactions
-
-    assert [(turn.via, turn.dialect) for turn in call.turns] == [
-        ("push", None),
-        ("result", "2026-07-28"),
-        ("push", None),
-    ]
-    assert [turn.asked for turn in call.turns] == [
-        {"elicitation-1": "Deploy?", "roots-1": ""},
-        {"a": "a?"},
-        {"sampling-1": ""},
-    ]
-    assert [turn.answered for turn in call.turns] == [
-        {"elicitation-1": YES, "roots-1": {"roots": []}},
-        {"a": NO},
-        None,
-    ]
-    posts = [each.exchange for turn in recorded.pushed_turns for each in turn.answers]
-    assert call.size_bytes == sum(
-        len(exchange.request.body) + len(exchange.response.body if exchange.response else b"")
-        for exchange in (*recorded.exchanges, *posts)
-    )
-
-
 def test_values_are_given_as_python_has_them_and_kept_as_they_were_recorded() -> None:
     """Arguments and answers are JSON for Python; their text keeps what Python has no number for."""
     exact = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":%s}}'
@@ -321,17 +240,6 @@ def test_values_are_given_as_python_has_them_and_kept_as_they_were_recorded() ->
 
 
 # Time
-
-
-def test_notifications_have_their_time() -> None:
-    """Notifications on the stream of a call are told with their time, in order."""
-    said = notification("notifications/message", data="half")
-    (call,) = interactions_of((CALL, stream(progress(7), said, answer(CALL, text("done")))))
-
-    assert call.notifications == (
-        (2, "notifications/progress", {"progressToken": 7, "progress": 1}),
-        (3, "notifications/message", {"data": "half"}),
-    )
 
 
 @pytest.mark.parametrize(

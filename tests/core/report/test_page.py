@@ -32,7 +32,7 @@ from goldens import DATA, read_case
 from harmless import HOSTILE
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from messages import CLIENT_KEY, NO, YES, asks, form, text
+from messages import CLIENT_KEY, NO, YES, array_asks, asks, form, text
 from pages import Node, assert_readable, assert_safe, parsed
 from pushing import branched
 
@@ -159,6 +159,8 @@ PAGES: dict[str, Callable[[], Node]] = {
             (retry(CALL, {"b": 5}, state=STATE + "2"), {"x": 1}),
             (retry(CALL, state="unknown"), text("x")),
             (with_meta(tool("other"), **{CLIENT_KEY: {"name": "agent"}}), asks("a")),
+            (tool("list"), array_asks("k", state="T")),
+            (retry(tool("list"), [{"id": "k", "value": 5}], state="T"), text("x")),
             (post(tool("b"), SESSION), text("x")),
             (get("/page"), b"x"),
         )
