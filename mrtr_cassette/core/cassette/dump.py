@@ -41,7 +41,7 @@ def dump_pieces(head: Cassette, interactions: Iterable[RecordedInteraction]) -> 
         tree = _interaction_tree(interaction)
         facts += [
             (exchange.number, compact(_facts_tree(exchange, interaction.number, place, recorders)))
-            for exchange, place in zip(interaction.own, interaction.places, strict=True)
+            for exchange, place in interaction.placed
             if exchange.number is not None
         ]
         yield separator + _indented(tree).replace(b"\n", b"\n    ")

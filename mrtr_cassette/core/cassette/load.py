@@ -495,7 +495,7 @@ def accept_edit(data: bytes, path: str) -> AcceptedEdit:
     digests: dict[_Place, str | None] = {
         (each.number, *place): exchange_sha256(exchange.request, exchange.response)
         for each in _loaded(_with_facts(file, []), path).interactions
-        for exchange, place in zip(each.own, each.places, strict=True)
+        for exchange, place in each.placed
     }
     kept = [(facts[index], place) for index, place in sorted(_new_places(facts, digests).items())]
     accepted = [

@@ -209,29 +209,26 @@ class RecordedInteraction:
         return turn - sum(number < turn for number in self.pushed_numbers)
 
     @property
-    def own(self) -> tuple[RecordedExchange, ...]:
-        """The exchanges that no earlier interaction has, posted answers after all others."""
-        shared = self.shared
-        turns = (turn for turn in self.pushed_turns if turn.position >= shared)
-        answers = (answer.exchange for turn in turns for answer in turn.answers)
-        return (*self.exchanges[shared:], *answers)
-
-    @property
-    def places(self) -> tuple[TurnPlace, ...]:
-        """Where in the interaction each exchange of `own` stands."""
+    def placed(self) -> tuple[tuple[RecordedExchange, TurnPlace], ...]:
+        """The exchanges that no earlier interaction has, and their places; posted answers last."""
         shared = self.shared
         positions = [turn.position for turn in self.pushed_turns]
-        places = [
-            TurnPlace(position and position + bisect_left(positions, position))
-            for position in range(shared, len(self.exchanges))
+        placed = [
+            (exchange, TurnPlace(position and position + bisect_left(positions, position)))
+            for position, exchange in enumerate(self.exchanges[shared:], start=shared)
         ]
-        places += [
-            TurnPlace(number, index)
+        placed += [
+            (answer.exchange, TurnPlace(number, index))
             for turn, number in zip(self.pushed_turns, self.pushed_numbers, strict=True)
             if turn.position >= shared
-            for index in range(len(turn.answers))
+            for index, answer in enumerate(turn.answers)
         ]
-        return tuple(places)
+        return tuple(placed)
+
+    @property
+    def own(self) -> tuple[RecordedExchange, ...]:
+        """The exchanges that no earlier interaction has."""
+        return tuple([exchange for exchange, _ in self.placed])
 
     @property
     def turns(self) -> Iterator[PushedTurn | ResultTurn]:

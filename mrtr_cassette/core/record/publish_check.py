@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, TurnPlace
@@ -26,58 +27,56 @@ _ADVICE: Mapping[str, str] = {
 }
 
 
-class ExchangeOutcome(NamedTuple):
-    """What an exchange says of a recording."""
+@dataclass(slots=True)
+class Outcomes:
+    """What the exchanges of a recording say of it."""
 
-    error: str | None
-    """The error of the transport that it is, such as `404`; None where it is none."""
-    path: str
-    """The path of its request, without the query."""
+    errors: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """By number, the error of the transport that an exchange is, such as `404`, and its path."""
+    has_success: bool = False
+    """An exchange is no error, which says enough: no more is kept of a long recording."""
 
-
-def outcome_of(exchange: RecordedExchange) -> ExchangeOutcome | None:
-    """Return what an exchange says of a recording; None where it says nothing."""
-    request, response = exchange.request, exchange.response
-    if response is None or request.method == "OPTIONS":
-        return None
-    if response.is_lines and not response.pieces:
-        return None
-    if response.status == 405 and request.method != "POST":
-        # A server that has no stream and no sessions says so.
-        return None
-    error = None
-    media_type = header_value(response.headers, "content-type").partition(";")[0].strip().lower()
-    if response.status >= 300:
-        error = str(response.status)
-    elif media_type == "text/html":
-        error = HTML
-    # A refusal in JSON-RPC is MCP, whatever its HTTP status.
-    if error is not None and messages_in(response):
+    def add(self, exchange: RecordedExchange) -> None:
+        """Take note of an exchange; of a later state of one, where it comes again."""
+        request, response = exchange.request, exchange.response
+        if response is None or request.method == "OPTIONS":
+            return
+        if response.is_lines and not response.pieces:
+            return
+        if response.status == 405 and request.method != "POST":
+            # A server that has no stream and no sessions says so.
+            return
         error = None
-    return ExchangeOutcome(error, request.target.partition("?")[0])
+        content_type = header_value(response.headers, "content-type")
+        if response.status >= 300:
+            error = str(response.status)
+        elif content_type.partition(";")[0].strip().lower() == "text/html":
+            error = HTML
+        # A refusal in JSON-RPC is MCP, whatever its HTTP status.
+        if error is None or messages_in(response):
+            self.has_success = True
+            self.errors.clear()
+        else:
+            self.errors[exchange.number or 0] = error, request.target.partition("?")[0]
 
+    def why_not_publish(
+        self, failure: str | None = None, terms: Terms = LIBRARY_TERMS
+    ) -> str | None:
+        """Return why a recording is hardly what was meant, as a sentence; None where it may be.
 
-def why_not_publish(
-    outcomes: Mapping[int, ExchangeOutcome],
-    failure: str | None = None,
-    terms: Terms = LIBRARY_TERMS,
-) -> str | None:
-    """Return why a recording is hardly what was meant, as a sentence; None where it may be.
-
-    One exchange that is no error is enough, unless the recorded command failed.
-    """
-    errors = Counter(outcome.error for outcome in outcomes.values() if outcome.error is not None)
-    if not outcomes or errors.total() < len(outcomes):
-        return failure
-    count = len(outcomes)
-    requests = "the only request" if count == 1 else f"all {count} requests"
-    if len(errors) > 1:
-        named = ", ".join(f"{error} ({times})" for error, times in sorted(errors.items()))
-        return f"{requests} got errors: {named}; is the upstream an MCP server?"
-    (error,) = errors
-    path = printable(next(iter(outcomes.values())).path)
-    advice = _ADVICE.get(error, "is the upstream an MCP server?").format(path=path)
-    return in_terms(f"{requests} got {error}; {advice}", terms)
+        One exchange that is no error is enough, unless the recorded command failed.
+        """
+        if self.has_success or not self.errors:
+            return failure
+        errors = Counter(error for error, _ in self.errors.values())
+        count = len(self.errors)
+        requests = "the only request" if count == 1 else f"all {count} requests"
+        if len(errors) > 1:
+            named = ", ".join(f"{error} ({times})" for error, times in sorted(errors.items()))
+            return f"{requests} got errors: {named}; is the upstream an MCP server?"
+        error, path = next(iter(self.errors.values()))
+        advice = _ADVICE.get(error, "is the upstream an MCP server?").format(path=printable(path))
+        return in_terms(f"{requests} got {error}; {advice}", terms)
 
 
 class ExposedSecret(NamedTuple):
@@ -96,7 +95,7 @@ def exposed_secrets(cassette: Cassette) -> Iterator[ExposedSecret]:
     """
     rules = cassette.redaction or RedactionRules()
     for interaction in cassette.interactions:
-        for exchange, place in zip(interaction.own, interaction.places, strict=True):
+        for exchange, place in interaction.placed:
             sides: tuple[tuple[Side, Request, Response | None], ...] = (
                 ("request", exchange.request, None),
                 ("response", Request("GET", "/", (), b""), exchange.response),

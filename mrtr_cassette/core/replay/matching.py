@@ -380,7 +380,7 @@ def entries_of(cassette: Cassette, matched: MatchedForm) -> list[list[ReplayEntr
     for interaction in cassette.interactions:
         branch, shared, number = interaction.branch, interaction.shared, interaction.number
         chain = [] if branch is None else chains[branch.of - 1][:shared]
-        turns = iter([place.turn for place in interaction.places])
+        turns = iter([place.turn for _, place in interaction.placed])
         for exchange in interaction.exchanges[shared:]:
             place = (number, next(turns), interaction.asking_turn(len(chain)))
             chain.append(ReplayEntry(exchange, place, matched, chain[-1] if chain else None))

@@ -109,7 +109,7 @@ async def record_pipe(
                 return session, await _append(watcher, command, asks, told, cwd)
             with server_process(command, watcher.recorder, cwd) as server:
                 code = await _PipedRecorder(watcher, server).run(told)
-            if not session.outcomes and not session.has_success:
+            if not session.outcomes.errors and not session.outcomes.has_success:
                 session.failure = f"{command[0]!r} ended with {code} and answered nothing"
     return session, code
 

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mrtr_cassette.core.cassette.journal import JournalHeader, encode_line
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
+from mrtr_cassette.core.cassette.recorded import Cassette, Transport
 from mrtr_cassette.core.protocol.calls import CallKey
 from mrtr_cassette.core.protocol.dialect import InputRequired
-from mrtr_cassette.core.record.publish_check import ExchangeOutcome, outcome_of, why_not_publish
+from mrtr_cassette.core.record.publish_check import Outcomes
 from mrtr_cassette.core.record.recorder import Due, Observation, Recorder
 from mrtr_cassette.core.record.sealing import Unread
 from mrtr_cassette.core.replay.player import Player
@@ -69,10 +69,7 @@ class RecordSession:
     """How many requests the upstream did not answer."""
     unrecorded: list[str] = field(default_factory=list)
     """Why requests could not be recorded, in words."""
-    has_success: bool = False
-    """An exchange is no error of the transport."""
-    outcomes: dict[int, ExchangeOutcome] = field(default_factory=dict)
-    """What the exchanges say of the recording, by number, until there is a success."""
+    outcomes: Outcomes = field(default_factory=Outcomes)
     failure: str | None = None
     """How the command that was recorded failed."""
     problem: str | None = None
@@ -100,22 +97,10 @@ class RecordSession:
         """Whether no client has sent a request."""
         return not (self.exchanges or self.unreachable or self.unrecorded or self.played)
 
-    def written(self, exchange: RecordedExchange) -> None:
-        """Take note of an exchange that is in the journal."""
-        # One success says enough, so no more is kept of a long recording.
-        outcome = outcome_of(exchange)
-        if outcome is None or exchange.number is None:
-            return
-        if outcome.error is None:
-            self.has_success = True
-            self.outcomes.clear()
-        else:
-            self.outcomes[exchange.number] = outcome
-
     def find_objection(self) -> str | None:
         """Return, and keep, why what was recorded is hardly what was meant."""
         if self.exchanges:
-            self.objection = why_not_publish(self.outcomes, self.failure, self.terms)
+            self.objection = self.outcomes.why_not_publish(self.failure, self.terms)
         return self.objection
 
     @property
@@ -269,8 +254,8 @@ class ExchangeRecording:
         for each in unread:
             watcher.warn_of(observation, each)
         watcher.journal.append(encode_line(exchange, continues=due.continues))
-        if not due.continues and not watcher.session.has_success:
-            watcher.session.written(exchange)
+        if not due.continues and not watcher.session.outcomes.has_success:
+            watcher.session.outcomes.add(exchange)
 
 
 def check_output(output: Location, options: RecordOptions) -> Cassette | None:

@@ -24,7 +24,6 @@ from pushing import PushingSession, asked_once, branched, cassette_with, elicit,
 from mrtr_cassette.core.cassette.recorded import (
     Branch,
     RecordedExchange,
-    TurnPlace,
     posted_answer,
     pushed_asks,
 )
@@ -59,10 +58,13 @@ def test_places_count_the_turns_of_both_kinds() -> None:
     _, first, branch = branched().interactions
 
     assert (first.shared, branch.shared) == (0, 1)
-    assert [each.number for each in first.own] == [2, 5, 3, 4]
-    assert first.places == (TurnPlace(0), TurnPlace(3), TurnPlace(1, 0), TurnPlace(1, 1))
-    assert [each.number for each in branch.own] == [6, 7]
-    assert branch.places == (TurnPlace(3), TurnPlace(4, 0))
+    assert [(each.number, *place) for each, place in first.placed] == [
+        (2, 0, None),
+        (5, 3, None),
+        (3, 1, 0),
+        (4, 1, 1),
+    ]
+    assert [(each.number, *place) for each, place in branch.placed] == [(6, 3, None), (7, 4, 0)]
     assert (first.asking_turn(0), first.pushed_numbers, branch.pushed_numbers) == (
         3,
         [1, 2],

@@ -340,8 +340,8 @@ def test_added_recording_keeps_pushed_turns_and_counts_on() -> None:
 
     whole = loaded(later.talk.cassette(earlier=earlier)).interactions
 
-    assert [each.number for each in whole[0].own] == [1, 3, 2, 4]
-    assert [place.turn for place in whole[0].places] == [0, 2, 1, 3]
+    placed = [(each.number, place.turn) for each, place in whole[0].placed]
+    assert placed == [(1, 0), (3, 2), (2, 1), (4, 3)]
     assert [each.posted for each in whole[0].pushed_turns] == [
         {"elicitation-1": YES},
         {"elicitation-1": NO},
@@ -364,7 +364,7 @@ def test_branch_shares_pushed_turns() -> None:
 
     assert branch.branch == Branch(of=1, turn=2)
     assert branch.pushed_turns == first.pushed_turns
-    assert [place.turn for place in branch.places] == [2]
+    assert [place.turn for _, place in branch.placed] == [2]
     added = conversation((tool("other"), text("x"))).cassette(earlier=session.talk.cassette())
     assert [len(each.pushed_turns) for each in loaded(added).interactions] == [1, 1, 0]
 

@@ -25,9 +25,8 @@ from messages import asks, text
 from mrtr_cassette.core.cassette.recorded import RecordedExchange, TurnPlace
 from mrtr_cassette.core.record.publish_check import (
     ExposedSecret,
+    Outcomes,
     exposed_secrets,
-    outcome_of,
-    why_not_publish,
 )
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Headers, Request, Response
 from mrtr_cassette.core.wire.lines import line_request
@@ -38,12 +37,10 @@ HTML: Headers = (("Content-Type", "Text/HTML; charset=utf-8"),)
 
 def objection(*answers: Json, failure: str | None = None) -> str | None:
     """Return what speaks against a recording in which pings got these answers."""
-    verdicts = {}
+    outcomes = Outcomes()
     for number, answered in enumerate(answers, start=1):
-        verdict = outcome_of(exchange(post(PING, target="/mcp?key=1"), answered))
-        assert verdict is not None
-        verdicts[number] = verdict
-    return why_not_publish(verdicts, failure)
+        outcomes.add(exchange(post(PING, target="/mcp?key=1"), answered, number=number))
+    return outcomes.why_not_publish(failure)
 
 
 def failed(status: int, body: bytes = b"no", headers: Headers = ()) -> Answer:
@@ -104,17 +101,18 @@ def test_a_refusal_in_json_rpc_is_mcp(answered: Json) -> None:
 )
 def test_what_any_server_may_answer_says_nothing(request_sent: Request, answered: Answer) -> None:
     """No stream, no sessions, a preflight, no response, silence over pipes: neither good nor bad."""
-    assert outcome_of(exchange(request_sent, answered)) is None
+    outcomes = Outcomes()
+    outcomes.add(exchange(request_sent, answered))
     silence = Response(NO_STATUS, (), (), End.OPEN)
-    each = RecordedExchange(1, line_request(PING), silence, 0.0, 0.0, None, None)
-    assert outcome_of(each) is None
+    outcomes.add(RecordedExchange(1, line_request(PING), silence, 0.0, 0.0, None, None))
+    assert outcomes == Outcomes()
 
 
 def test_a_failed_command_speaks_against_any_recording() -> None:
     """How the command failed is the reason where nothing else is."""
     assert objection(text("fine"), failure="'x' ended with 7") == "'x' ended with 7"
-    assert why_not_publish({}, "'x' ended with 7") == "'x' ended with 7"
-    assert why_not_publish({}) is None
+    assert objection(failure="'x' ended with 7") == "'x' ended with 7"
+    assert objection() is None
     assert (
         objection(failed(404), failure="no") == "the only request got 404; is the path /mcp right?"
     )
