@@ -22,7 +22,7 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 31_894,
+    "lines of the package": 31_875,
     "modules of the package": 128,
     "lines of tests": 45_734,
 }
