@@ -125,27 +125,6 @@ def test_a_bucket_that_is_missing_costs_no_recording(s3: Any) -> None:
     assert len(cassettes.load_cassette(output).interactions) == 1
 
 
-def test_a_reader_gets_the_old_cassette_or_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cassette that is replaced while the driver fetches it in parts is never a mix of the two."""
-    output = place("large")
-    old, new = b"o" * 5_000_000, b"n" * 5_000_000
-    output.write([old], replace=False)
-    versions = [new]
-    calls = s3fs.S3FileSystem._call_s3
-
-    async def replaced(self: Any, method: str, *words: Any, **options: Any) -> Any:
-        # The parts before this one are there already.
-        if options.get("Range", "").startswith("bytes=4000000-") and versions:
-            body = {"Key": options["Key"], "Body": versions.pop()}
-            await calls(self, "put_object", Bucket=options["Bucket"], **body)
-        return await calls(self, method, *words, **options)
-
-    monkeypatch.setattr(s3fs.S3FileSystem, "default_block_size", 200_000)
-    monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", replaced)
-    assert output.read_bytes() == new
-    assert versions == []
-
-
 def test_a_store_that_refuses_or_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without credentials, and without a server, there is one error that says which of the two."""
     s3fs.S3FileSystem.clear_instance_cache()

@@ -289,7 +289,7 @@ def test_a_folder_is_no_cassette(stored: StoreFile) -> None:
     ("url", "missing", "said"),
     [
         (URL, "fsspec.core", "pip install 'mrtr-cassette[stores]'"),
-        ("s3://bucket/c.json", "s3fs", "no driver for s3:// (Install s3fs to access S3)"),
+        ("gs://bucket/c.json", "gcsfs", "no driver for gs:// (Please install gcsfs"),
         ("nothing://bucket/c.json", "", "no driver for nothing://"),
     ],
 )
