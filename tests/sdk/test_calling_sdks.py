@@ -1,13 +1,12 @@
 """The flows of the TypeScript SDK's page on `input_required`, called without a client.
 
-Against both SDKs' servers, with answers from each source, recorded, and replayed to both clients.
+Against both SDKs' servers, with the call's answers and by rules, recorded, and replayed to both clients.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,10 @@ from processes import (
     replay_command,
     run_all,
 )
-from standin import Visit, json_response, upstream
 
 import mrtr_cassette
 from mrtr_cassette.core.answers.fulfilment import Sources
 from mrtr_cassette.core.answers.written import (
-    AnswersFile,
     GivenAnswers,
     answers_of,
     read_pairs,
@@ -90,29 +87,6 @@ GIVEN = (
 )
 
 
-def answer_to(request: Any) -> Any:
-    """Return the answer to a request as an endpoint or a person gives it."""
-    params = request.get("params", {})
-    match request["method"]:
-        case "sampling/createMessage":
-            return SUMMARY
-        case "roots/list":
-            return ROOTS
-    if params.get("mode") == "url":
-        return {"action": "accept"}
-    if params["message"].startswith("Tag "):
-        return {"action": "decline"}
-    field = MESSAGES[params["message"]]
-    return {"action": "accept", "content": {field: ACCEPTED[field]}}
-
-
-async def endpoint(visit: Visit) -> None:
-    """Answer as an endpoint."""
-    asked = visit.request.json["inputRequests"]
-    answers = {key: answer_to(request) for key, request in asked.items()}
-    await visit.send(json_response({"inputResponses": answers}))
-
-
 @dataclass(frozen=True)
 class Server:
     """A server on one of the SDKs."""
@@ -138,29 +112,24 @@ async def flow(
     return await call(server.url, wanted, sources, options, Announcer(), cassette=cassette, **more)
 
 
-def sources_of(kind: str, rest_url: str) -> Sources:
-    """Return the sources of one kind."""
-    if kind == "call":
-        return Sources(GivenAnswers(read_pairs(GIVEN, "answer")))
-    tree = {"rule": RULES} if kind == "rules" else {"rest": {"url": rest_url}}
-    return Sources(file=AnswersFile() if kind == "person" else answers_of(tree, "a.toml"))
+RULED = Sources(file=answers_of({"rule": RULES}, "a.toml"))
+
+
+def given(*pairs: str) -> Sources:
+    """Return the sources of a call that has its answers with it."""
+    return Sources(GivenAnswers(read_pairs(pairs, "answer")))
 
 
 @looped
-async def test_each_source_answers_each_flow(server: Server) -> None:
-    """The call's own answers, rules, and an endpoint; the state is echoed as it came."""
-    async with AsyncExitStack() as stack:
-        rest = await stack.enter_async_context(upstream(endpoint))
-        for kind in ("call", "rules", "rest"):
-            for name, (_, code, text) in FLOWS.items():
-                sources = sources_of(kind, rest.url)
-                if kind == "call" and name == "tag-release":
-                    sources = Sources(GivenAnswers(read_pairs(["confirm=decline"], "answer")))
-                ended = await flow(server, name, sources)
-                assert (ended.exit_code, ended.text) == (code, text), (kind, name)
-                answered_by = {each for turn in ended.turns for each in turn.answered_by.values()}
-                wanted = {"rules": "rule"}.get(kind, kind)
-                assert all(each.startswith(wanted) for each in answered_by)
+async def test_each_flow_is_answered_by_the_call_and_by_rules(server: Server) -> None:
+    """The state is echoed as it came."""
+    for name, (_, code, text) in FLOWS.items():
+        own = given("confirm=decline") if name == "tag-release" else given(*GIVEN)
+        for kind, sources in (("call", own), ("rule", RULED)):
+            ended = await flow(server, name, sources)
+            assert (ended.exit_code, ended.text) == (code, text), (kind, name)
+            answered_by = {each for turn in ended.turns for each in turn.answered_by.values()}
+            assert all(each.startswith(kind) for each in answered_by)
 
 
 @looped
@@ -182,8 +151,7 @@ def test_recorded_calls_play_to_both_clients(
     @looped
     async def record() -> None:
         for name in names:
-            sources = sources_of("rules", "")
-            ended = await flow(server, name, sources, cassette)
+            ended = await flow(server, name, RULED, cassette)
             assert ended.exit_code == FLOWS[name][1], (name, ended)
 
     record()
