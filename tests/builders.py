@@ -216,15 +216,7 @@ def push_on(observation: Observation, pushed: bytes) -> OpenPush:
 
 @dataclass
 class Conversation:
-    """A recording under way, whose exchanges may overlap; each event takes a millisecond.
-
-    Attributes:
-        seals: whether the recorder seals request states.
-        redacts: whether it redacts secrets.
-        seals_answers: whether it seals users' answers.
-        kept_headers: the headers that the user named.
-        exchanges: the exchanges that have ended.
-    """
+    """A recording under way, whose exchanges may overlap; each event takes a millisecond."""
 
     seals: bool = True
     redacts: bool = False

@@ -97,12 +97,7 @@ def free_port() -> int:
 
 @dataclass(slots=True)
 class Fleet:
-    """Replicas by name.
-
-    Attributes:
-        port: the port of all of them.
-        admin_port: their other port.
-    """
+    """Replicas by name, all with the same two ports."""
 
     port: int = field(default_factory=free_port)
     admin_port: int = field(default_factory=free_port)

@@ -635,11 +635,7 @@ async def terminated(this: Round) -> Tally:
 
 
 def watch_publishing(this: Round, chance: random.Random, pid: int) -> bool:
-    """Kill a process at a moment of its publishing.
-
-    Returns:
-        whether it was still there.
-    """
+    """Kill a process at a moment of its publishing; return whether its journal is left."""
     journal, cassette = journal_path(this.cassette), this.cassette
     moments: list[Callable[[], bool]] = [
         lambda: sum(1 for _ in this.folder.iterdir()) > 1,
