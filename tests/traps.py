@@ -192,42 +192,22 @@ async def hold_late_ask(
 # --- endless-json: newline-delimited JSON under application/json that never ends. ---
 
 _SUBSCRIPTION = b'"io.modelcontextprotocol/subscriptionId":'
-
-
-def endless_json_listen(identity: bytes) -> bytes:
-    """Return the request that is answered without end."""
-    return (
-        b'{"jsonrpc":"2.0","id":%s,"method":"subscriptions/listen","params":'
-        b'{"notifications":{"resourceSubscriptions":["config://plain"]}}}' % identity
-    )
-
-
-def endless_json_acknowledged(identity: bytes) -> bytes:
-    """Return the first line."""
-    return (
-        b'{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{'
-        b'%s%s},"notifications":{"resourceSubscriptions":["config://plain"]}}}\n'
-        % (_SUBSCRIPTION, identity)
-    )
-
-
-def endless_json_updated(identity: bytes) -> bytes:
-    """Return each further line."""
-    return (
-        b'{"jsonrpc":"2.0","method":"notifications/resources/updated","params":'
-        b'{"uri":"config://plain","_meta":{%s%s}}}\n' % (_SUBSCRIPTION, identity)
-    )
-
-
-def endless_json_call(method: bytes, identity: bytes) -> bytes:
-    """Return a request that is answered at once."""
-    params = b'{"name":"touch","arguments":{}}' if method == b"tools/call" else b"{}"
-    return b'{"jsonrpc":"2.0","id":%s,"method":"%s","params":%s}' % (identity, method, params)
-
-
-def endless_json_result(identity: bytes) -> bytes:
-    """Return the answer to any such request."""
-    return b'{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete"}}' % identity
+ENDLESS_LISTEN = (
+    b'{"jsonrpc":"2.0","id":%s,"method":"subscriptions/listen","params":'
+    b'{"notifications":{"resourceSubscriptions":["config://plain"]}}}'
+)
+ENDLESS_ACKNOWLEDGED = (
+    b'{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{'
+    + _SUBSCRIPTION
+    + b'%s},"notifications":{"resourceSubscriptions":["config://plain"]}}}\n'
+)
+_UPDATED = (
+    b'{"jsonrpc":"2.0","method":"notifications/resources/updated","params":'
+    b'{"uri":"config://plain","_meta":{' + _SUBSCRIPTION + b"%s}}}\n"
+)
+_DISCOVER = b'{"jsonrpc":"2.0","id":%s,"method":"server/discover","params":{}}'
+_TOUCH = b'{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"touch","arguments":{}}}'
+_COMPLETE = b'{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete"}}'
 
 
 def endless_json() -> Script:
@@ -238,15 +218,15 @@ def endless_json() -> Script:
         message = visit.request.json
         identity = json.dumps(message["id"]).encode()
         if message["method"] == "subscriptions/listen":
-            await visit.send(stream_head(WHOLE), chunk(endless_json_acknowledged(identity)))
+            await visit.send(stream_head(WHOLE), chunk(ENDLESS_ACKNOWLEDGED % identity))
             listeners.append((identity, visit))
             await visit.left()
             listeners.remove((identity, visit))
             return
         if message["method"] == "tools/call":
             for listener, stream in listeners:
-                await stream.send(chunk(endless_json_updated(listener)))
-        await visit.send(response(endless_json_result(identity), WHOLE))
+                await stream.send(chunk(_UPDATED % listener))
+        await visit.send(response(_COMPLETE % identity, WHOLE))
 
     return script
 
@@ -254,17 +234,17 @@ def endless_json() -> Script:
 async def hold_endless_json(url: str, first: int = 1) -> None:
     """Hold the conversation, with ids counted from `first`; leave what never ends."""
     listen, discover, *touches = (str(first + n).encode() for n in range(4))
-    async with calling(url) as caller, caller.stream(endless_json_listen(listen)) as response:
+    async with calling(url) as caller, caller.stream(ENDLESS_LISTEN % listen) as response:
         expect(response.headers["Content-Type"], JSON)
-        expect(await response.content.readline(), endless_json_acknowledged(listen))
-        found = await caller.send(endless_json_call(b"server/discover", discover))
-        expect(found.body, endless_json_result(discover))
+        expect(await response.content.readline(), ENDLESS_ACKNOWLEDGED % listen)
+        found = await caller.send(_DISCOVER % discover)
+        expect(found.body, _COMPLETE % discover)
         for touch in touches:
             # A line that didn't wait for its cause would be here already.
             expect(response.content.read_nowait(), b"")
-            touched = await caller.send(endless_json_call(b"tools/call", touch))
-            expect(touched.body, endless_json_result(touch))
-            expect(await response.content.readline(), endless_json_updated(listen))
+            touched = await caller.send(_TOUCH % touch)
+            expect(touched.body, _COMPLETE % touch)
+            expect(await response.content.readline(), _UPDATED % listen)
         expect(response.content.read_nowait(), b"")
 
 
@@ -317,12 +297,9 @@ BY_HEADER = (
 _TOLD_APART_BY = ("accept", "mcp-method", "mcp-name", "mcp-param-region", "mcp-protocol-version")
 
 
-def by_header_call(identity: bytes) -> bytes:
-    """Return the one body."""
-    return (
-        b'{"jsonrpc":"2.0","id":%s,"method":"tools/call",'
-        b'"params":{"name":"price","arguments":{}}}' % identity
-    )
+BY_HEADER_CALL = (
+    b'{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"price","arguments":{}}}'
+)
 
 
 def by_header() -> Script:
@@ -349,7 +326,7 @@ async def hold_by_header(
     """Send the one body with each set of headers."""
     async with calling(url) as caller:
         for row in rows:
-            received = await caller.send(by_header_call(identity), **row.headers)
+            received = await caller.send(BY_HEADER_CALL % identity, **row.headers)
             expect(received.status, int(row.status[:3]))
             expect(received.headers["Content-Type"], row.content_type)
             expect(received.body, row.body.replace(b"%s", identity))
@@ -360,57 +337,32 @@ async def hold_by_header(
 PUSHED_ID = b"2"
 
 
-def pushed_request_initialize(identity: bytes) -> bytes:
-    """Return the first request."""
-    return (
-        b'{"jsonrpc":"2.0","id":%s,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
-        b'"capabilities":{"elicitation":{}},"clientInfo":{"name":"raw","version":"1.0.0"}}}'
-        % identity
-    )
-
-
-def pushed_request_initialized(identity: bytes) -> bytes:
-    """Return the answer to it."""
-    return (
-        b'{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":'
-        b'{"tools":{}},"serverInfo":{"name":"pushing","version":"1.0.0"}}}' % identity
-    )
-
-
-def pushed_request_call(identity: bytes) -> bytes:
-    """Return the call that is asked back."""
-    return (
-        b'{"jsonrpc":"2.0","id":%s,"method":"tools/call",'
-        b'"params":{"name":"deploy","arguments":{"env":"production"}}}' % identity
-    )
-
-
-def pushed_request_question() -> bytes:
-    """Return the event with the pushed request: LF, `id` before `retry` before `data`."""
-    return (
-        b'id: 2\nretry: 500\ndata: {"jsonrpc":"2.0","id":%s,"method":"elicitation/create","params":'
-        b'{"message":"Deploy to production?","requestedSchema":{"type":"object","properties":'
-        b'{"confirm":{"type":"boolean"}}}}}\n\n' % PUSHED_ID
-    )
-
-
-PUSHED_REQUEST_PRIMING = b"id: 1\nretry: 500\ndata: \n\n"
-PUSHED_REQUEST_ANSWER = (
+_INITIALIZE = (
+    b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
+    b'"capabilities":{"elicitation":{}},"clientInfo":{"name":"raw","version":"1.0.0"}}}'
+)
+_INITIALIZED = (
+    b'{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":'
+    b'{"tools":{}},"serverInfo":{"name":"pushing","version":"1.0.0"}}}'
+)
+_DEPLOY = (
+    b'{"jsonrpc":"2.0","id":%s,"method":"tools/call",'
+    b'"params":{"name":"deploy","arguments":{"env":"production"}}}'
+)
+_QUESTION = (
+    b'id: 2\nretry: 500\ndata: {"jsonrpc":"2.0","id":%s,"method":"elicitation/create","params":'
+    b'{"message":"Deploy to production?","requestedSchema":{"type":"object","properties":'
+    b'{"confirm":{"type":"boolean"}}}}}\n\n' % PUSHED_ID
+)
+"""The event with the pushed request: LF, `id` before `retry` before `data`."""
+_PRIMING = b"id: 1\nretry: 500\ndata: \n\n"
+_ANSWER = (
     b'{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"confirm":true}}}' % PUSHED_ID
 )
-
-
-def pushed_request_result(identity: bytes) -> bytes:
-    """Return the event with the answer to the call."""
-    return (
-        b'id: 3\ndata: {"jsonrpc":"2.0","id":%s,"result":'
-        b'{"content":[{"type":"text","text":"Deployed"}]}}\n\n' % identity
-    )
-
-
-def pushed_request_ping(identity: bytes) -> bytes:
-    """Return a request that changes nothing."""
-    return b'{"jsonrpc":"2.0","id":%s,"method":"ping"}' % identity
+_DEPLOYED = (
+    b'id: 3\ndata: {"jsonrpc":"2.0","id":%s,"result":'
+    b'{"content":[{"type":"text","text":"Deployed"}]}}\n\n'
+)
 
 
 @dataclass(slots=True)
@@ -428,13 +380,13 @@ class _PushingServer:
             await visit.send(response(b"", "Allow: POST, DELETE", status="405 Method Not Allowed"))
         elif message.get("method") == "initialize":
             session = f"Mcp-Session-Id: {self.session}"
-            await visit.send(response(pushed_request_initialized(identity), WHOLE, session))
+            await visit.send(response(_INITIALIZED % identity, WHOLE, session))
         elif visit.request.head.values("mcp-session-id") != [self.session]:
             await visit.send(response(status="404 Not Found"))
         elif method == "DELETE":
             await visit.send(response(status="204 No Content"))
         elif "method" not in message or "id" not in message:
-            if visit.request.body == PUSHED_REQUEST_ANSWER:
+            if visit.request.body == _ANSWER:
                 self.answered.set()
             await visit.send(response(status="202 Accepted"))
         elif message["method"] == "ping":
@@ -442,10 +394,10 @@ class _PushingServer:
             await visit.send(response(body, WHOLE))
         else:
             self.answered.clear()
-            await visit.send(stream_head(STREAM), chunk(PUSHED_REQUEST_PRIMING))
-            await visit.send(chunk(pushed_request_question()))
+            await visit.send(stream_head(STREAM), chunk(_PRIMING))
+            await visit.send(chunk(_QUESTION))
             await self.answered.wait()
-            await visit.send(chunk(pushed_request_result(identity)), chunk(b""))
+            await visit.send(chunk(_DEPLOYED % identity), chunk(b""))
 
 
 def pushed_request() -> Script:
@@ -456,25 +408,25 @@ def pushed_request() -> Script:
 async def hold_pushed_request(url: str, call: bytes = PUSHED_ID) -> str:
     """Hold the conversation, giving the call this id, and return the session id."""
     async with calling(url) as caller:
-        begun = await caller.send(pushed_request_initialize(b"1"))
-        expect(begun.body, pushed_request_initialized(b"1"))
+        begun = await caller.send(_INITIALIZE)
+        expect(begun.body, _INITIALIZED % b"1")
         session = begun.headers["Mcp-Session-Id"]
         ours = {"Mcp-Session-Id": session, "MCP-Protocol-Version": "2025-11-25"}
         ready = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
         expect((await caller.send(ready, **ours)).status, 202)
         no_stream = await caller.send(b"", "GET", **(ours | {"Accept": EVENTS}))
         expect((no_stream.status, no_stream.headers["Allow"]), (405, "POST, DELETE"))
-        async with caller.stream(pushed_request_call(call), **ours) as response:
-            question = PUSHED_REQUEST_PRIMING + pushed_request_question()
+        async with caller.stream(_DEPLOY % call, **ours) as response:
+            question = _PRIMING + _QUESTION
             asked = await response.content.readuntil(question[-_END:])
             expect(asked, question)
-            pong = await caller.send(pushed_request_ping(b"3"), **ours)
+            pong = await caller.send(b'{"jsonrpc":"2.0","id":3,"method":"ping"}', **ours)
             expect(pong.body, b'{"jsonrpc":"2.0","id":3,"result":{}}')
             # A result that didn't wait for the answer would be here already.
             expect(response.content.read_nowait(), b"")
-            accepted = await caller.send(PUSHED_REQUEST_ANSWER, **ours)
+            accepted = await caller.send(_ANSWER, **ours)
             expect((accepted.status, accepted.body), (202, b""))
-            expect(await response.read(), pushed_request_result(call))
+            expect(await response.read(), _DEPLOYED % call)
         expect((await caller.send(b"", "DELETE", **ours)).status, 204)
         return session
 

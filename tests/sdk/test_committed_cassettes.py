@@ -33,10 +33,10 @@ from processes import (
 from record_cassettes import SOURCES, converse, record
 from traps import (
     BY_HEADER,
+    ENDLESS_ACKNOWLEDGED,
+    ENDLESS_LISTEN,
     TRAPS,
     calling,
-    endless_json_acknowledged,
-    endless_json_listen,
     expect,
     hold_by_header,
     hold_endless_json,
@@ -183,8 +183,8 @@ def test_endless_json_does_not_keep_the_replay() -> None:
     """A listener that stays doesn't keep the replay from ending, in good order."""
 
     async def stay(url: str, stop: Callable[[], None]) -> None:
-        async with calling(url) as caller, caller.stream(endless_json_listen(b"1")) as response:
-            expect(await response.content.readline(), endless_json_acknowledged(b"1"))
+        async with calling(url) as caller, caller.stream(ENDLESS_LISTEN % b"1") as response:
+            expect(await response.content.readline(), ENDLESS_ACKNOWLEDGED % b"1")
             stop()
 
     with ExitStack() as running:

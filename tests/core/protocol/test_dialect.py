@@ -27,44 +27,32 @@ from mrtr_cassette.core.wire.jsonbytes import (
 )
 from mrtr_cassette.errors import NotJsonError
 
-
-def kinds(ask: InputRequired | None) -> dict[str, tuple[str, str]]:
-    """Return kind and message of what is asked, by key."""
-    assert ask is not None
-    return {key: (request.kind, request.message) for key, request in ask.input_requests.items()}
-
-
-def test_ask_of_the_release_has_requests_state_or_both() -> None:
-    """An ask has `inputRequests`, a `requestState`, or both, under `input_required`."""
-    assert recognise(asks("a")) == InputRequired(
-        "2026-07-28", {"a": InputRequest("form", "a?")}, None
-    )
-    assert recognise(asks(state="S")) == InputRequired("2026-07-28", {}, "S")
-    assert recognise(asks(state="")) == InputRequired("2026-07-28", {}, "")
-    both = recognise(asks("a", "b", state="S"))
-    assert both is not None
-    assert (list(both.input_requests), both.request_state) == (["a", "b"], "S")
+ASKED = {"a": InputRequest("form", "a?")}
+ITEMS = [
+    {"id": "city", "kind": "string"},
+    {"id": "n", "kind": "x", "description": "N?", "required": False},
+]
 
 
-def test_draft_spelling_is_recognised() -> None:
-    """The drafts' `incomplete` is an ask like the release's."""
-    ask = recognise({**asks("a", state="S"), "resultType": "incomplete"})
-
-    assert ask == InputRequired("draft", {"a": InputRequest("form", "a?")}, "S")
-
-
-def test_array_dialect_is_recognised() -> None:
-    """A non-empty array with a non-empty state and no `resultType` is an ask."""
-    asked = [
-        {"id": "city", "kind": "string"},
-        {"id": "n", "kind": "x", "description": "N?", "required": False},
-    ]
-
-    ask = recognise({"inputRequests": asked, "requestState": "S"})
-
-    assert ask == InputRequired(
-        "array", {"city": InputRequest("string", ""), "n": InputRequest("x", "N?")}, "S"
-    )
+@pytest.mark.parametrize(
+    ("result", "ask"),
+    [
+        (asks("a"), InputRequired("2026-07-28", ASKED, None)),
+        (asks(state="S"), InputRequired("2026-07-28", {}, "S")),
+        (asks(state=""), InputRequired("2026-07-28", {}, "")),
+        (asks("a", state="S"), InputRequired("2026-07-28", ASKED, "S")),
+        ({**asks("a", state="S"), "resultType": "incomplete"}, InputRequired("draft", ASKED, "S")),
+        (
+            {"inputRequests": ITEMS, "requestState": "S"},
+            InputRequired(
+                "array", {"city": InputRequest("string", ""), "n": InputRequest("x", "N?")}, "S"
+            ),
+        ),
+    ],
+)
+def test_ask_is_recognised_in_each_dialect(result: Any, ask: InputRequired) -> None:
+    """The release has requests, a state or both; the drafts say `incomplete`; arrays need a state."""
+    assert recognise(result) == ask
 
 
 @pytest.mark.parametrize(
@@ -86,7 +74,8 @@ def test_kind_and_message_are_what_a_person_would_read(
     """What is asked is named by its kind, and its message is shown."""
     ask = recognise({"resultType": "input_required", "inputRequests": {"k": request_}})
 
-    assert kinds(ask) == {"k": (kind, message)}
+    assert ask is not None
+    assert (ask.input_requests["k"].kind, ask.input_requests["k"].message) == (kind, message)
 
 
 @pytest.mark.parametrize(
@@ -140,11 +129,8 @@ def test_half_shaped_result_is_final(result: Any) -> None:
         ({"inputResponses": {}}, Answers({}, None)),
         ({"inputResponses": {"a": {}}, "requestState": "S"}, Answers({"a": {}}, "S")),
         (
-            {
-                "inputResponses": [{"id": "a", "value": "v"}, {"id": "b", "value": None}],
-                "requestState": "S",
-            },
-            Answers({"a": {"value": "v"}, "b": {"value": None}}, "S", "array"),
+            {"inputResponses": [{"id": "a", "value": None}]},
+            Answers({"a": {"value": None}}, None, "array"),
         ),
         ({"inputResponses": []}, Answers({}, None, "array")),
         ({"inputResponses": "x"}, Answers({"": "x"}, None, "other")),

@@ -22,26 +22,16 @@ DATA = Path(__file__).parents[2] / "data"
 class Place(Enum):
     """Where a row stands; what `raw` is follows from it."""
 
-    ARGUMENTS = "arguments"
-    """JSON, under `params.arguments.input` of a `tools/call`."""
-    ANSWER = "answer"
-    """JSON, under `content.input` of an accepted answer in `params.inputResponses`."""
-    RESULT = "result"
-    """JSON, under `result.structuredContent.output`."""
-    ERROR = "error"
-    """JSON, under `error.data`."""
-    EVENT = "event"
-    """JSON, under `params.data` of a notification in an event stream."""
-    MESSAGE = "message"
-    """JSON, a message as a whole."""
-    FORM = "form"
-    """A body in `application/x-www-form-urlencoded`."""
-    TEXT = "text"
-    """A body in `text/plain`."""
+    ARGUMENTS = "arguments"  # JSON, a value in the arguments of a `tools/call`
+    ANSWER = "answer"  # JSON, a value in the content of an accepted answer
+    RESULT = "result"  # JSON, a value in the `structuredContent` of a result
+    ERROR = "error"  # JSON, the `data` of an error
+    EVENT = "event"  # JSON, the `data` of a notification in an event stream
+    MESSAGE = "message"  # JSON, a message as a whole
+    FORM = "form"  # a body in `application/x-www-form-urlencoded`
+    TEXT = "text"  # a body in `text/plain`
     TARGET = "target"
-    """A request target."""
     HEADER = "header"
-    """A header's value."""
 
 
 JSON_PLACES = (Place.ARGUMENTS, Place.ANSWER, Place.RESULT, Place.ERROR, Place.EVENT)
@@ -52,11 +42,8 @@ class Planted:
     """One row.
 
     Attributes:
-        name: what it shows.
-        place: where it stands.
         raw: what stands there, spelled for the place.
         secret: what must not reach the disk, with all escapes undone; None for a look-alike.
-        rule: what finds it.
         depends_on: a name that has to stand beside it.
     """
 
@@ -87,14 +74,9 @@ _MESSAGES = {
 """What a row is put into, in the place of `INPUT`."""
 
 
-def message_of(row: Planted, raw: str | None = None) -> bytes:
-    """Return the body that a row stands in.
-
-    Args:
-        raw: what to put there instead of the row's own.
-    """
-    text = _MESSAGES.get(row.place, "INPUT")
-    return text.replace("INPUT", row.raw if raw is None else raw).encode()
+def message_of(row: Planted) -> bytes:
+    """Return the body that a row stands in."""
+    return _MESSAGES.get(row.place, "INPUT").replace("INPUT", row.raw).encode()
 
 
 def content_type_of(row: Planted) -> str:
@@ -334,21 +316,6 @@ PLANTED: tuple[Planted, ...] = (
         "github",
     ),
 )
-
-_UUID = "3f2b8c1e-9d47-4c55-8a1b-0e6f7d2c9a10"
-_SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-_BLOB = base64.b64encode(bytes(range(256)) * 2).decode()
-_URL_BLOB = base64.urlsafe_b64encode(bytes(range(256)) * 2).decode()
-_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "password": {"type": "string", "title": "Password", "minLength": 8, "format": "password"},
-        "api_key": {"type": ["string", "null"], "description": "your API key"},
-        "accept": {"type": "boolean"},
-    },
-    "required": ["password", "api_key"],
-    "dependentRequired": {"password": ["user"], "api_key": ["region"]},
-}
 
 
 def _text(name: str, text: str) -> Planted:

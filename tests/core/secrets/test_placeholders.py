@@ -3,20 +3,11 @@ from __future__ import annotations
 import pytest
 
 from mrtr_cassette.core.secrets.sealed import (
-    PLACEHOLDER,
     placeholder,
     renumber,
     without_numbers,
     without_rules,
 )
-
-
-def test_placeholder_is_recognised() -> None:
-    """What stands for a secret has the rule and the token of it."""
-    match = PLACEHOLDER.fullmatch(placeholder("custom-3", "a.b_c-1"))
-
-    assert match is not None
-    assert (match["rule"], match["token"]) == ("custom-3", "a.b_c-1")
 
 
 @pytest.mark.parametrize("wrong", ["", "a b", '"', "<", "é", "x" * 201])
@@ -39,13 +30,7 @@ def test_tokens_become_numbers() -> None:
     assert renumber(raw, number) == (
         b"\xff<password:1> %3Cjwt:2%3E %3cjwt%3A3%3e <custom-12:4> <custom-key:5> <div:1> <password:> <password>"
     )
-    assert asked == [
-        ("password", "ab-1"),
-        ("jwt", "x"),
-        ("jwt", "x"),
-        ("custom-12", "z"),
-        ("custom-key", "k"),
-    ]
+    assert " ".join(map("=".join, asked)) == "password=ab-1 jwt=x jwt=x custom-12=z custom-key=k"
     assert renumber("é <github:x>", lambda _rule, _token: 7) == "é <github:7>"
     assert renumber("\\u003cgithub:x\\u003E", lambda _rule, _token: 7) == "\\u003cgithub:7\\u003E"
 

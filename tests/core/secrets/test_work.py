@@ -16,8 +16,6 @@ from mrtr_cassette.core.secrets.sealed import find_states
 REDACTOR = Redactor(RedactionRules(), lambda _rule, _secret: "T")
 LENGTH = 12_000
 """Bytes; steps are counted for a text of this length and for one that is four times as long."""
-LARGE = 250_000
-"""Bytes with which what is quadratic takes minutes, and what is linear a second."""
 
 
 def assert_linear_by_length(run: Callable[[bytes], object], text: ByLength) -> None:
