@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from goldens import DATA, read_case
+from messages import compact
 
 from mrtr_cassette.core.answers.dialogue import OpenUrl, Prompt, ReadFile, dialogue
 from mrtr_cassette.core.protocol.dialect import InputRequest
@@ -63,17 +65,6 @@ TALK = [
     "odd",
 ]
 SAMPLING = InputRequest("sampling", "", {"systemPrompt": "Be short", "messages": TALK})
-FORM_ASKED = "The server asks for plan (form): Which?"
-URL_ASKED = ["The server asks for plan (url): Sign in", "  https://example.com/in"]
-URL_PROMPT = "done there [y, :open, :decline, :cancel]: "
-SAMPLING_ASKED = [
-    "The server asks for plan (sampling)",
-    "  system: Be short",
-    "  user: Sum up",
-    '  user: {"type":"image"}',
-    "  paste the text, or the result as JSON, then a line with a dot; or @FILE",
-]
-PASTE_ROOTS = "  paste one path or file: URI a line, then a line with a dot; or @FILE"
 
 
 @pytest.mark.parametrize(
@@ -105,170 +96,52 @@ def test_line_is_read_as_its_field_has_it(field: Any, prompt: str, line: str, va
     assert answer == accepted(it=value)
 
 
-@pytest.mark.parametrize(
-    ("request_", "typed", "shown", "answer"),
-    [
-        (
-            InputRequest(
-                "form", "Sure?\x1b", form(it={**ENV, "description": "Where\x1b[2J to"}).definition
-            ),
-            ["1"],
-            [
-                "The server asks for plan (form): Sure?\\x1b",
-                "  Where\\x1b[2J to",
-                "  1) dev: Test",
-                "  2) prod: Live",
-                "it [number or value, optional]: 1",
-            ],
-            accepted(it="dev"),
+DIALOGUES: dict[str, tuple[InputRequest, list[str | None]]] = {
+    "choices are shown with numbers and titles, and nothing steers the terminal": (
+        InputRequest(
+            "form", "Sure?\x1b", form(it={**ENV, "description": "Where\x1b[2J to"}).definition
         ),
-        (
-            form("it", it={"type": "integer", "minimum": 2}),
-            ["", "x", "1", "2"],
-            [
-                FORM_ASKED,
-                "it* [whole number from 2]: ",
-                "this is required",
-                "it* [whole number from 2]: x",
-                "is a text, and not a whole number",
-                "it* [whole number from 2]: 1",
-                "is not at least 2",
-                "it* [whole number from 2]: 2",
-            ],
-            accepted(it=2),
-        ),
-        (
-            form(a=TEXT, b={"type": "string", "default": "x"}),
-            ["", ""],
-            [FORM_ASKED, "a [text, optional]: ", 'b [text, default "x", optional]: '],
-            accepted(b="x"),
-        ),
-        (
-            form("b", a={}),
-            ["x"],
-            [
-                FORM_ASKED,
-                "a [text, optional]: x",
-                "/b is required and missing",
-                "accept [y, :decline, :cancel]: ",
-            ],
-            OPEN,
-        ),
-        (
-            form(),
-            ["", "n", "y"],
-            [FORM_ASKED, *(f"accept [y, :decline, :cancel]: {line}" for line in ("", "n", "y"))],
-            accepted(),
-        ),
-        (
-            URL,
-            ["", "no", ":open", "y"],
-            [
-                *URL_ASKED,
-                f"{URL_PROMPT}",
-                f"{URL_PROMPT}no",
-                f"{URL_PROMPT}:open",
-                "(opens https://example.com/in)",
-                f"{URL_PROMPT}y",
-            ],
-            {"action": "accept"},
-        ),
-        (
-            InputRequest("url", "", {"url": "file:///etc/passwd"}),
-            [":open"],
-            [
-                "The server asks for plan (url)",
-                "  file:///etc/passwd",
-                f"{URL_PROMPT}:open",
-                "only URLs of http and https are opened",
-                URL_PROMPT,
-            ],
-            OPEN,
-        ),
-        (
-            SAMPLING,
-            ['{"role": "assistant"}', ".", "@none", "@answer"],
-            [
-                *SAMPLING_ASKED,
-                '> {"role": "assistant"}',
-                "> .",
-                "has no `content` that is an object or a list",
-                "> @none",
-                "this file can't be read",
-                "> @answer",
-            ],
-            {"role": "assistant", "content": {}, "model": "m"},
-        ),
-        (
-            ROOTS,
-            ["a", ".", "/a", "file:///b", "", "."],
-            [
-                "The server asks for plan (roots)",
-                PASTE_ROOTS,
-                "> a",
-                "> .",
-                "has a root without a `uri` that begins with file://",
-                "> /a",
-                "> file:///b",
-                "> ",
-                "> .",
-            ],
-            {"roots": [{"uri": "file:///a"}, {"uri": "file:///b"}]},
-        ),
-        (
-            InputRequest("tasks/ask", ""),
-            ["x", ".", '{"a": 1}', "."],
-            [
-                "The server asks for plan (tasks/ask)",
-                "  paste JSON, then a line with a dot; or @FILE",
-                "> x",
-                "> .",
-                "this is no JSON object",
-                '> {"a": 1}',
-                "> .",
-            ],
-            {"a": 1},
-        ),
-        (
-            value(),
-            ["", "x", "5"],
-            [
-                "The server asks for plan (number): How many?",
-                "plan* [number]: ",
-                "this is required",
-                "plan* [number]: x",
-                "is a text, and not a number",
-                "plan* [number]: 5",
-            ],
-            {"value": 5},
-        ),
-    ],
-    ids=[
-        "choices are shown with numbers and titles, and nothing steers the terminal",
-        "what does not fit is asked again",
-        "an empty line takes the default, or leaves out what is optional",
-        "the whole content is checked before it is sent",
-        "a form without fields is confirmed",
-        "a URL is opened as often as somebody says so",
-        "other URLs are not opened",
-        "sampling is read from a file",
-        "roots are paths or URIs",
-        "unknown kinds are answered by JSON",
-        "bare values have their kind",
-    ],
-)
-def test_dialogue(request_: InputRequest, typed: list[str], shown: list[str], answer: Any) -> None:
+        ["1"],
+    ),
+    "what does not fit is asked again": (
+        form("it", it={"type": "integer", "minimum": 2}),
+        ["", "x", "1", "2"],
+    ),
+    "an empty line takes the default, or leaves out what is optional": (
+        form(a=TEXT, b={"type": "string", "default": "x"}),
+        ["", ""],
+    ),
+    "the whole content is checked before it is sent": (form("b", a={}), ["x"]),
+    "a form without fields is confirmed": (form(), ["", "n", "y"]),
+    "a URL is opened as often as somebody says so": (URL, ["", "no", ":open", "y"]),
+    "other URLs are not opened": (InputRequest("url", "", {"url": "file:///etc/x"}), [":open"]),
+    "sampling is read from a file": (
+        SAMPLING,
+        ['{"role": "assistant"}', ".", "@none", "@answer"],
+    ),
+    "a text that is no JSON becomes the model's message": (SAMPLING, ["All", "fine", "."]),
+    "roots are paths or URIs": (ROOTS, ["a", ".", "/a", "file:///b", "", "."]),
+    "unknown kinds are answered by JSON": (
+        InputRequest("tasks/ask", ""),
+        ["x", ".", '{"a": 1}', "."],
+    ),
+    "bare values have their kind": (value(), ["", "x", "5"]),
+    "bare values may be optional": (value(required=False), [""]),
+    "a form has help": (form("a", a={}), [":help"]),
+    "a URL has help": (URL, [":help"]),
+    "a text has help": (SAMPLING, [":help"]),
+}
+
+
+@pytest.mark.parametrize("name", DIALOGUES)
+def test_dialogue(name: str, *, updates_goldens: bool) -> None:
     """Whatever is typed, the answer that comes of it fits."""
+    request, typed = DIALOGUES[name]
     file = '{"role": "assistant", "content": {}, "model": "m"}'
+    shown, answer = transcript(request, *typed, answer=file)
+    said = "\n".join([*shown, f"=> {answer if answer is OPEN else compact(answer).decode()}", ""])
 
-    assert transcript(request_, *typed, answer=file) == (shown, answer)
-
-
-def test_pasted_text_is_a_sampled_message() -> None:
-    """A text that is no JSON becomes the model's message."""
-    _, answer = transcript(SAMPLING, "All", "fine", ".")
-
-    assert answer["content"] == {"type": "text", "text": "All\nfine"}
+    read_case(DATA / "dialogues.case").expect(name, said, updates=updates_goldens)
 
 
 @pytest.mark.parametrize(
@@ -292,20 +165,3 @@ def test_question_can_be_refused_at_each_step(
     assert transcript(request_, *before, ":decline")[1] == decline
     assert transcript(request_, *before, ":cancel")[1] == cancel
     assert transcript(request_, *before, None)[1] is None
-    assert transcript(value(required=False), "")[1] is None
-
-
-@pytest.mark.parametrize(
-    ("request_", "words"),
-    [
-        (form("a", a={}), "an empty line takes the default"),
-        (URL, ":open shows the URL"),
-        (SAMPLING, "a line with a dot ends the text"),
-    ],
-)
-def test_help_says_what_can_be_typed(request_: InputRequest, words: str) -> None:
-    """Each kind has its own."""
-    shown, answer = transcript(request_, ":help")
-
-    assert any(line.startswith(words) for line in shown)
-    assert answer == OPEN
