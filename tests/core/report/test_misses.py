@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from builders import (
     Answer,
+    Step,
+    cassette_of,
     get,
+    loaded,
     missed,
     notification,
     play,
@@ -20,10 +23,12 @@ from builders import (
     tool,
     with_id,
 )
+from goldens import DATA, read_case
 from harmless import HOSTILE, assert_harmless
 from messages import NO, YES, asks, form, text
 from pushing import asked_once, elicit, in_sealed_session, posted
 
+from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.drive.appending import Unrecorded
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
@@ -31,6 +36,8 @@ from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.ci import annotation
 from mrtr_cassette.core.report.misses import (
     MissesError,
+    MissReport,
+    UnrecordedReport,
     error_body,
     report_of_miss,
     report_of_unrecorded,
@@ -55,31 +62,6 @@ def test_every_reason_has_a_way_out(reason: Reason) -> None:
     ]
 
 
-def test_miss_without_anything_near_names_the_cassette() -> None:
-    """Where nothing comes near, the text says which cassette was searched."""
-    miss = missed(player_of((CALL, text("x"))), rpc("tools/list"))
-
-    report = report_of_miss(miss, "talk.json")
-    assert report.text == (
-        "miss: unknown-method: tools/list was not recorded\n"
-        "  request:  tools/list\n"
-        "  cassette: talk.json\n"
-        "  fix:      check the URL that the client uses\n"
-        '       or:  record this request too with record(upstream, path, existing="append")'
-    )
-    assert report.facts == {
-        "reason": "unknown-method",
-        "detail": "tools/list was not recorded",
-        "request": "tools/list",
-        "questions": [],
-        "cassette": "talk.json",
-        "nearest": None,
-        "differences": [],
-        "fix": "check the URL that the client uses, or record this request too with "
-        'record(upstream, path, existing="append")',
-    }
-
-
 def test_way_out_is_in_the_terms_of_the_front() -> None:
     """Each front spells its own options; what a client sent is no slot, whatever it looks like."""
     miss = missed(player_of((CALL, text("x"))), tool("deploy", env="<<ignore_value>>"))
@@ -93,40 +75,6 @@ def test_way_out_is_in_the_terms_of_the_front() -> None:
         "leave what differs from run to run out of matching with --ignore POINTER",
     )
     assert '/arguments/env: recorded "prod", received "<<ignore_value>>"' in report.text
-
-
-def test_question_of_a_wrong_answer_is_repeated() -> None:
-    """A miss about answers says what was asked under each key that differs."""
-    asked = {
-        "resultType": "input_required",
-        "inputRequests": {"a": form("Sure?"), "b": {"method": "roots/list"}, "c": form("Why?")},
-    }
-    player = player_of((CALL, asked), (retry(CALL, {"a": YES, "b": 1, "c": 1}), text("done")))
-    play(player, CALL)
-
-    report = report_of_miss(missed(player, retry(CALL, {"a": NO, "b": 2, "c": 1})), "f")
-
-    assert report.questions == ('a (form) "Sure?"', "b (roots)")
-    assert report.nearest == (1, 1, 'tools/call "deploy"')
-    assert report.facts["questions"] == list(report.questions)
-    assert report.facts["nearest"] == {"interaction": 1, "turn": 1, "call": 'tools/call "deploy"'}
-
-
-def test_wrong_answer_to_a_pushed_question_is_told_like_any_other() -> None:
-    """A miss names the call during which the server asked, its turn and the question."""
-    player = Player(asked_once(elicit(), YES, CALL, text("done")))
-    miss = missed(player, in_sealed_session(posted(elicit(), NO)))
-
-    report = report_of_miss(miss, "talk.json")
-
-    assert report.nearest == (1, 1, 'tools/call "deploy"')
-    assert report.text.splitlines()[1:5] == [
-        "  request:  POST /mcp, answering elicitation-1",
-        '  question: elicitation-1 (form) "Deploy?"',
-        '  nearest:  #1 (tools/call "deploy", answer of turn 1) in talk.json',
-        '  /action: recorded "accept", received "decline"',
-    ]
-    assert report.fixes[1] == "record the whole session with this answer, into another cassette"
 
 
 @pytest.mark.parametrize(
@@ -177,35 +125,6 @@ def test_miss_steers_neither_terminal_nor_runner() -> None:
             assert all(each is None or each.isprintable() for each in difference)
 
 
-def test_what_was_played_up_says_what_would_play_it_again() -> None:
-    """An option does, and where the recording has sessions, a new one."""
-    call = tool("deploy", env="prod")
-    session = ("Mcp-Session-Id", "s")
-    for request, ways_out in ((post(call), 3), (post(call, session), 4)):
-        player = player_of((request, text("done")))
-        play(player, request)
-        report = report_of_miss(missed(player, request), "f")
-
-        assert report.fixes[2] == 'allow it again with repeat="always"'
-        assert len(report.fixes) == ways_out
-        assert any("new session" in fix for fix in report.fixes) is (ways_out == 4)
-
-
-def test_value_that_is_absent_reads_as_nothing() -> None:
-    """A body that differs as a whole is shown as a whole, and long values are cut."""
-    player = player_of((b"one", b"x"), (CALL, text("x")))
-
-    for request, line in (
-        (b"two", '  /: recorded "one", received "two"'),
-        (tool("deploy", x=1), '  /arguments/env: recorded "prod", received nothing'),
-        (
-            tool("deploy", env="v" * 300),
-            f'  /arguments/env: recorded "prod", received "{"v" * 199}… (102 more characters)',
-        ),
-    ):
-        assert line in report_of_miss(missed(player, request), "f").text.splitlines()
-
-
 def test_annotation_is_one_line_that_names_the_file() -> None:
     """Workflow commands end with the line, so what ends one is escaped, and so are separators."""
     miss = missed(player_of((CALL, text("x"))), rpc("tools/list"))
@@ -227,7 +146,53 @@ def test_misses_are_an_error_of_the_library() -> None:
     assert (error.misses, error.exit_code) == ((report, report), 1)
 
 
-# Requests that appending could not record
+# Texts and facts
+
+ASKED = {
+    "resultType": "input_required",
+    "inputRequests": {"a": form("Sure?"), "b": {"method": "roots/list"}, "c": form("Why?")},
+}
+ASKING: tuple[Step, ...] = (
+    (CALL, ASKED),
+    (retry(CALL, {"a": YES, "b": 1, "c": 1}), text("done")),
+)
+
+
+def recording(*script: Step) -> Cassette:
+    """Return the cassette of a script."""
+    return loaded(cassette_of(*script))
+
+
+PUSHING = asked_once(elicit(), YES, CALL, text("done"))
+IN_SESSION = post(CALL, ("Mcp-Session-Id", "s"))
+MISSES: dict[str, tuple[Cassette, list[Any]]] = {
+    "nothing near": (recording((CALL, text("x"))), [rpc("tools/list")]),
+    "wrong answers": (recording(*ASKING), [CALL, retry(CALL, {"a": NO, "b": 2, "c": 1})]),
+    "a wrong answer to a push": (PUSHING, [in_sealed_session(posted(elicit(), NO))]),
+    "played up": (recording((CALL, text("x"))), [CALL, CALL]),
+    "played up in a session": (recording((IN_SESSION, text("x"))), [IN_SESSION, IN_SESSION]),
+    "another body": (recording((b"one", b"x")), [b"two"]),
+    "a value that is absent": (recording((CALL, text("x"))), [tool("deploy", x=1)]),
+    "a long value": (recording((CALL, text("x"))), [tool("deploy", env="v" * 300)]),
+}
+
+
+def expect(title: str, report: MissReport | UnrecordedReport, *, updates: bool) -> None:
+    """Compare a report, its text and its facts, with the golden one."""
+    facts = json.dumps(report.facts, indent=1)
+    case = read_case(DATA / "reports" / "misses.case")
+    case.expect(title, f"{report.text}\n{facts}\n", updates=updates)
+
+
+@pytest.mark.parametrize("name", MISSES)
+def test_miss_has_text_and_facts(name: str, *, updates_goldens: bool) -> None:
+    """Questions that were answered otherwise are repeated, and each reason has its ways out."""
+    cassette, (*played, request) = MISSES[name]
+    player = Player(cassette)
+    for each in played:
+        play(player, each)
+    report = report_of_miss(missed(player, request), "talk.json")
+    expect(name, report, updates=updates_goldens)
 
 
 def unrecorded() -> Unrecorded:
@@ -244,45 +209,17 @@ def unrecorded() -> Unrecorded:
     return Unrecorded(call, "the live server asks something else in turn 1", asking, differences)
 
 
-def test_unrecorded_request_tells_what_the_live_server_asks_instead() -> None:
+@pytest.mark.parametrize("name", ["not recorded", "not recorded, without an ask"])
+def test_unrecorded_request_tells_what_the_live_server_asks_instead(
+    name: str, *, updates_goldens: bool
+) -> None:
     """Text and facts name the request, the recorded ask, and where the live one differs."""
-    report = report_of_unrecorded(unrecorded(), "talk.json")
-
-    assert report.text.splitlines() == [
-        "not recorded: the live server asks something else in turn 1",
-        (
-            '  request:  tools/call "deploy" with {"env":"prod"}, answering a, '
-            "echoing a request state"
-        ),
-        '  recorded: #1 (tools/call "deploy", ask of turn 1) in talk.json',
-        '  /inputRequests/a/params/message: recorded "a?", live "b?"',
-        '  /requestState: recorded "…", live nothing',
-        "  fix:      record the whole call again, into another cassette",
-        '       or:  record all of this cassette again with existing="replace"',
-    ]
-    assert report.facts == {
-        "detail": "the live server asks something else in turn 1",
-        "request": 'tools/call "deploy" with {"env":"prod"}, answering a, echoing a request state',
-        "cassette": "talk.json",
-        "recorded": {"interaction": 1, "turn": 1, "call": 'tools/call "deploy"'},
-        "differences": [
-            {"pointer": "/inputRequests/a/params/message", "recorded": '"a?"', "live": '"b?"'},
-            {"pointer": "/requestState", "recorded": '"…"', "live": None},
-        ],
-        "fix": "record the whole call again, into another cassette, or record all of this cassette "
-        'again with existing="replace"',
-    }
+    failure = unrecorded()
+    if name.endswith("without an ask"):
+        failure = Unrecorded(read_call(post(CALL)), "the live server opened no session: HTTP 500")
+    expect(name, report_of_unrecorded(failure, "talk.json"), updates=updates_goldens)
     redacted = report_of_unrecorded(unrecorded(), "f", lambda shown: shown.replace('"b?"', "<x>"))
     assert "live <x>" in redacted.text
-
-
-def test_unrecorded_request_without_a_recorded_ask_names_none() -> None:
-    """Where no ask of the cassette is concerned, the report is shorter by that."""
-    failure = Unrecorded(read_call(post(CALL)), "the live server opened no session: HTTP 500")
-    report = report_of_unrecorded(failure, "talk.json")
-
-    assert len(report.text.splitlines()) == 4
-    assert report.facts["recorded"] is None
 
 
 # Errors that clients get
