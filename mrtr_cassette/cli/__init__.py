@@ -27,8 +27,8 @@ from mrtr_cassette.cli.verify import verify
 def main() -> None:
     """Record a conversation between an MCP client and server, and play the server back.
 
-    It works where ordinary recorders fail: on calls that ask for input half-way
-    (multi round-trip requests, MCP 2026-07-28), whose state token is another one on every run.
+    A call that asks for input half-way (multi round-trip requests, MCP 2026-07-28) plays to any
+    client, in any language, and its raw state token stands in no file.
 
     \b
       mrtr-cassette record --upstream http://localhost:8000/mcp
