@@ -44,9 +44,6 @@ from mrtr_cassette.shell.runs.upstreams import (
 )
 from mrtr_cassette.shell.runs.views import Mode, MrtrCassette, Recording, Replay
 
-_PATIENCE_S = 300.0
-"""Seconds to wait while another process records the same cassette."""
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -80,6 +77,8 @@ class Run:
     applications: Applications = field(default_factory=Applications)
     recorded: set[Path] = field(default_factory=set)
     """The cassettes that this process is recording."""
+    patience_s: tuple[float, float] = 300.0, 60.0
+    """Seconds to wait for a cassette that another process records; with one that it may want."""
 
 
 def upstream_of(settings: Settings, ask_upstream: Callable[[], Any], purpose: str) -> Any:
@@ -197,7 +196,8 @@ class CassetteUse:
         if self._sharers is not None and self._run.mode == "all" and self.path.exists():
             check_complete(self.path, self._sharers)
         if self._test is not None or self._sharers is None:
-            self._claimed.enter_context(disk.locked(self.path, _PATIENCE_S, self._run.tell))
+            patience_s = self._run.patience_s[bool(self._run.recorded)]
+            self._claimed.enter_context(disk.locked(self.path, patience_s, self._run.tell))
         # Meanwhile another process may have recorded it.
         if not self._is_missing():
             self._claimed.close()
