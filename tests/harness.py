@@ -223,9 +223,9 @@ async def call(
 
 
 @asynccontextmanager
-async def demo_server(port: int = 0, **options: float) -> AsyncIterator[str]:
+async def demo_server(port: int = 0) -> AsyncIterator[str]:
     """Serve the demo server, with a key of its own, and give its URL."""
-    runner = web.AppRunner(create_app(**options), access_log=None, shutdown_timeout=0.1)
+    runner = web.AppRunner(create_app(), access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", port, backlog=1024).start()

@@ -27,6 +27,8 @@ __all__ = ["create_app", "main"]
 HOST = "127.0.0.1"
 VERSION = "2026-07-28"
 META = "io.modelcontextprotocol/"
+LIFETIME_S = 600.0
+"""Seconds for which a request state is good."""
 JsonObject: TypeAlias = dict[str, Any]
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
 
@@ -121,15 +123,8 @@ ROOTS = InputKind("roots/list", lambda _key, _message: {})
 # The tools, prompts and resources.
 
 
-class InputNeeded(NamedTuple):
-    """The call requires input; the state is signed and sent with it, unless it is None."""
-
-    questions: InputRound
-    state: JsonObject | None
-
-
 class Completed(NamedTuple):
-    """The call is complete."""
+    """How a call ends."""
 
     text: str
     is_error: bool = False
@@ -159,8 +154,8 @@ class Offer:
 
     def outcome(
         self, arguments: JsonObject, answers: JsonObject, state: JsonObject | None
-    ) -> InputNeeded | Completed:
-        """Return what the call comes to, from what has come with it alone."""
+    ) -> Completed | JsonObject:
+        """Return how the call ends, or the state with which the next round is asked."""
         turn, known = (state["turn"], state["known"]) if state else (0, {})
         # Answers that come without the state of their questions answer nothing.
         is_asked = turn < len(self.rounds) and (state is not None or not self.signed)
@@ -172,8 +167,7 @@ class Offer:
                 return Completed(self.refused.format_map(arguments | known), self.fails)
             turn += 1
         if turn < len(self.rounds):
-            carried = {"turn": turn, "known": known} if self.signed else None
-            return InputNeeded(self.rounds[turn], carried)
+            return {"turn": turn, "known": known}
         return Completed(self.done(arguments | known))
 
     def checked(self, given: JsonObject) -> JsonObject:
@@ -277,29 +271,12 @@ SERVER_META: JsonObject = {META + "serverInfo": {"name": "mrtr-cassette-demo", "
 CACHEABLE: JsonObject = {"ttlMs": 0, "cacheScope": "public"}
 
 
-class OfferMethod(NamedTuple):
-    """A method for offers: the param that names one, the table, the result's shape."""
-
-    key: str
-    offers: Mapping[str, Offer]
-    result: Callable[[str, Completed], JsonObject]
-
-
 METHODS = {
-    "tools/call": OfferMethod(
-        "name", TOOLS, lambda _, end: {"content": [_text(end.text)], "isError": end.is_error}
-    ),
-    "prompts/get": OfferMethod(
-        "name", PROMPTS, lambda _, end: {"messages": [{"role": "user", "content": _text(end.text)}]}
-    ),
-    "resources/read": OfferMethod(
-        "uri",
-        RESOURCES,
-        lambda uri, end: (
-            {"contents": [{"uri": uri, "mimeType": "text/plain", "text": end.text}]} | CACHEABLE
-        ),
-    ),
+    "tools/call": ("name", TOOLS),
+    "prompts/get": ("name", PROMPTS),
+    "resources/read": ("uri", RESOURCES),
 }
+"""By method: the param that names an offer, and the offers."""
 FIXED_RESULTS: dict[str, JsonObject] = {
     "ping": {},
     "server/discover": CACHEABLE
@@ -322,26 +299,30 @@ FIXED_RESULTS: dict[str, JsonObject] = {
 }
 
 
+def _result(method: str, name: str, end: Completed) -> JsonObject:
+    if method == "tools/call":
+        return {"content": [_text(end.text)], "isError": end.is_error}
+    if method == "prompts/get":
+        return {"messages": [{"role": "user", "content": _text(end.text)}]}
+    return {"contents": [{"uri": name, "mimeType": "text/plain", "text": end.text}]} | CACHEABLE
+
+
 def _progress(token: object, steps: int) -> list[JsonObject]:
     if type(token) not in {int, str}:
         return []
-    method, told = "notifications/progress", {"progressToken": token}
+    message: JsonObject = {"jsonrpc": "2.0", "method": "notifications/progress"}
+    told = {"progressToken": token}
     return [
-        {
-            "jsonrpc": "2.0",
-            "method": method,
-            "params": {**told, "progress": step, "total": steps, "message": f"step {step}"},
-        }
-        for step in range(1, steps + 1)
+        {**message, "params": {**told, "progress": n, "total": steps, "message": f"step {n}"}}
+        for n in range(1, steps + 1)
     ]
 
 
 class DemoServer:
     """Answers JSON-RPC messages; holds nothing but the key of its request states."""
 
-    def __init__(self, lifetime_s: float) -> None:
+    def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
-        self._lifetime_s = lifetime_s
 
     async def post(self, request: web.Request) -> web.StreamResponse:
         """Answer one message, as JSON or as a stream."""
@@ -374,7 +355,7 @@ class DemoServer:
             return {"resultType": "complete", **FIXED_RESULTS[method]}, None
         if method not in METHODS:
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
-        key, offers, result = METHODS[method]
+        key, offers = METHODS[method]
         if (name := str(params.get(key))) not in offers:
             raise RpcError(INVALID_PARAMS, f"Unknown {method.partition('s/')[0]}: {name}")
         offer, meta = offers[name], _object_of(params.get("_meta"))
@@ -388,20 +369,20 @@ class DemoServer:
         if offer.progress is not None:
             progress = _progress(meta.get("progressToken"), arguments[offer.progress])
         if isinstance(outcome, Completed):
-            return {"resultType": "complete", **result(name, outcome)}, progress
+            return {"resultType": "complete", **_result(method, name, outcome)}, progress
         asked: JsonObject = {"resultType": "input_required"}
-        if outcome.questions:
+        if questions := offer.rounds[outcome["turn"]]:
             asked["inputRequests"] = {
                 k: {"method": kind.method, "params": kind.params(k, text.format_map(arguments))}
-                for k, (kind, text) in outcome.questions.items()
+                for k, (kind, text) in questions.items()
             }
-        if outcome.state is not None:
-            asked["requestState"] = self._sign(call, outcome.state)
+        if offer.signed:
+            asked["requestState"] = self._sign(call, outcome)
         return asked, progress
 
     def _sign(self, call: str, state: JsonObject) -> str:
         """Return a request state: readable, not to be altered, and another one each time."""
-        fields = [secrets.token_hex(8), time.monotonic() + self._lifetime_s, state]
+        fields = [secrets.token_hex(8), time.monotonic() + LIFETIME_S, state]
         payload = base64.urlsafe_b64encode(_dump(fields)).decode()
         return f"{payload}.{self._mac(call, payload)}"
 
@@ -418,10 +399,10 @@ class DemoServer:
         return hmac.digest(self._key, _dump([call, payload]), "sha256").hex()
 
 
-def create_app(*, lifetime_s: float = 600.0) -> web.Application:
-    """Make the application that serves POST /mcp; a request state is good for `lifetime_s`."""
+def create_app() -> web.Application:
+    """Make the application that serves POST /mcp."""
     app = web.Application()
-    app.router.add_post("/mcp", DemoServer(lifetime_s).post)
+    app.router.add_post("/mcp", DemoServer().post)
     return app
 
 

@@ -119,35 +119,14 @@ def final(tree: JsonObject) -> JsonObject:
     return found
 
 
-DAMAGES: dict[str, tuple[Callable[[bytes], bytes], tuple[str, ...]]] = {
-    "empty": (lambda _: b"", ("the file is empty", "record it again")),
-    "newer": (edited(lambda t: t.update(version=2)), ("version 2", "reads version 1", "update")),
-    "edited": (
-        edited(lambda t: final(t)["body"].update(id=99)),
-        ("interaction 1, turn 1: the sha256 of the exchange is", "--fix"),
-    ),
-    "missing member": (
-        edited(lambda t: t["interactions"][0].pop("request")),
-        ("at /interactions/0/request: field required",),
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", DAMAGES)
 @looped
-async def test_a_damaged_cassette_is_3_and_explained(tmp_path: Path, name: str) -> None:
-    """Reading a damaged file is an error that names file, place, reason and a way out."""
-    damage, fragments = DAMAGES[name]
+async def test_a_damaged_cassette_is_3_and_explained(tmp_path: Path) -> None:
+    """Reading a damaged file is an error that names file and reason, as it is to a program."""
     path = await recorded(tmp_path / "c.json")
-    path.write_bytes(damage(path.read_bytes()))
+    path.write_bytes(b"")
     ended = await run("inspect", path)
-    assert (ended.code, ended.out) == (3, "")
-    assert ended.err.startswith(f"error: {path}: ")
-    assert ended.err.count("\n") == 1
-    for fragment in fragments:
-        assert fragment in ended.err
-    _, semicolon, way_out = ended.err.rpartition("; ")
-    assert (semicolon, bool(way_out.strip())) == ("; ", True)
+    refused = f"error: {path}: the file is empty; record it again\n"
+    assert ended == Outcome(3, "", refused)
     with pytest.raises(CassetteError) as caught:
         async with playing(path):
             pass

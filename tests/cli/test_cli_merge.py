@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from messages import asks, text, yes
 
 from mrtr_cassette.cli import main
-from mrtr_cassette.core.cassette.journal import encode_header, encode_line, with_checksum
+from mrtr_cassette.core.cassette.journal import encode_header, encode_line
 from mrtr_cassette.core.secrets.rules import RedactionRules
 
 STATE = "a state that the server signed"
@@ -57,19 +57,3 @@ def test_merge_says_what_it_wrote_and_what_to_know(tmp_path: Path) -> None:
         f"error: {output}: the cassette exists; use --force to replace it\n",
     )
     assert invoke("merge", *paths, "-o", output, "--force").exit_code == 0
-
-
-def test_journal_of_an_earlier_version_is_refused_by_name(tmp_path: Path) -> None:
-    """`recover` and `merge` say which program can publish it, and leave it where it is."""
-    output = tmp_path / "c.json"
-    journal = tmp_path / "c.json.journal"
-    journal.write_bytes(with_checksum(b'{"journal":2,"upstream":"http://h/mcp"}'))
-
-    for words in (("recover", output), ("merge", journal, "-o", tmp_path / "d.json")):
-        refused = invoke(*words)
-        assert refused.exit_code == 3
-        assert refused.stderr == (
-            f"error: {journal}: journal version 2, and this program reads version 3; "
-            "publish it with the version of mrtr-cassette that recorded it\n"
-        )
-    assert [path.name for path in tmp_path.iterdir()] == ["c.json.journal"]
