@@ -22,9 +22,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 31_875,
+    "lines of the package": 31_856,
     "modules of the package": 128,
-    "lines of tests": 45_187,
+    "lines of tests": 45_164,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
