@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,22 +47,18 @@ QUESTION = message("elicitation/create", {"message": "Sure?"}, id="push-1")
 
 
 class Fixed:
-    """A script that gives the same reply to every ask, and keeps the asks."""
+    """A script that gives every ask the same reply, or what a function makes of it."""
 
     def __init__(self, reply: Any) -> None:
-        """Take the reply; a type stands for one made of the ask."""
         self.reply = reply
         self.asks: list[Any] = []
 
     def answer(self, ask: LiveAsk) -> Any:
-        """Give it."""
         self.asks.append(ask)
         return self.reply(ask) if callable(self.reply) else self.reply
 
 
-def refusing(ask: LiveAsk) -> AskedOtherwise:
-    """Say that another question was expected."""
-    return AskedOtherwise(ask, ())
+refusing = partial(AskedOtherwise, changes=())
 
 
 def session() -> ServerSession:
@@ -82,7 +79,6 @@ class Pushing:
     """A server that pushes a question during its call, on the call's stream or the session's."""
 
     def __init__(self, *, on_session: bool = False, waits: bool = True) -> None:
-        """Begin."""
         self.on_session = on_session
         self.waits = waits
         self.listener: Visit | None = None
@@ -90,7 +86,6 @@ class Pushing:
         self.posted: list[Any] = []
 
     async def __call__(self, visit: Visit) -> None:
-        """Answer one request."""
         if visit.request.head.line.startswith("GET"):
             self.listener = visit
             await visit.send(stream_head())

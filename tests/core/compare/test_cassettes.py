@@ -172,15 +172,12 @@ def stages_of(
 
 
 def transcript(old: Any, new: Any, *ignored: str) -> str:
-    """Return the stages of two interactions in a few words."""
-    return "  ".join(map(in_words, stages_of(old, new, *ignored)))
-
-
-def in_words(stage: Stage) -> str:
-    """Return a stage in a few words."""
-    verdicts = sorted({change.verdict for change in stage.changes if not change.is_information})
-    words = f"{stage.mark} {stage.kind}{stage.turn or ''}"
-    return f"{words} {','.join(verdicts)}" if verdicts else words
+    """Return the stages of two interactions, with the verdicts of their changes."""
+    words = []
+    for stage in stages_of(old, new, *ignored):
+        verdicts = {change.verdict for change in stage.changes if not change.is_information}
+        words.append(f"{stage.mark} {stage.kind}{stage.turn or ''} {','.join(sorted(verdicts))}")
+    return "  ".join(map(str.rstrip, words))
 
 
 @pytest.mark.parametrize(

@@ -243,18 +243,6 @@ def test_a_listening_stream_is_compared_by_what_it_says() -> None:
     ]
 
 
-def test_version_of_the_server_is_information() -> None:
-    """It counts in no response."""
-
-    def versioned(version: str) -> Json:
-        info = {"name": "s", "version": version}
-        return {**text("a"), "_meta": {"io.modelcontextprotocol/serverInfo": info}}
-
-    (version,) = response_changes(seen(versioned("1")), seen(versioned("2")))
-    assert version.is_information
-    assert heaviest([version]) == "same"
-
-
 @pytest.mark.parametrize(
     ("method", "recorded", "live", "count"),
     [
@@ -272,11 +260,6 @@ def test_ids_and_times_of_tasks_are_volatile(
 
 
 # Asks
-
-
-def ask(result: Json) -> RecordedExchange:
-    """Return an exchange that asks, as a live server's would be recorded."""
-    return seen(result)
 
 
 def question(**params: Json) -> Json:
@@ -305,7 +288,7 @@ def question(**params: Json) -> Json:
 )
 def test_another_question_is_found(live: Json, pointer: str) -> None:
     """A word, a kind, a schema, a key, the state: whatever is asked otherwise is."""
-    changes = response_changes(ask(question()), ask(live))
+    changes = response_changes(seen(question()), seen(live))
     assert pointer in [change.pointer[: len(pointer)] for change in changes]
     assert heaviest(changes) == "question-changed"
 
@@ -326,9 +309,9 @@ def test_the_same_question_has_other_ids_and_states() -> None:
     assert sealed.ask is not None
     states = {sha256_of(LIVE): sealed.ask.request_state or ""}
 
-    changes = response_changes(sealed, ask(live(LIVE, "2")), states)
+    changes = response_changes(sealed, seen(live(LIVE, "2")), states)
     assert [change for change in changes if not change.is_information] == []
-    changes = response_changes(sealed, ask(live(LIVE, "2")))
+    changes = response_changes(sealed, seen(live(LIVE, "2")))
     assert [change.pointer for change in changes if not change.is_information] == [
         "/inputRequests/a/params/message"
     ]
@@ -336,7 +319,7 @@ def test_the_same_question_has_other_ids_and_states() -> None:
 
 def test_a_state_that_is_new_is_no_other_question() -> None:
     """The recorded answer can be given where the live server adds a state; not without one."""
-    with_state, without = ask(asks("a", state=STATE)), ask(asks("a"))
+    with_state, without = seen(asks("a", state=STATE)), seen(asks("a"))
     assert heaviest(response_changes(without, with_state)) == "shape-changed"
     assert heaviest(response_changes(with_state, without)) == "question-changed"
     changes = without_ignored(response_changes(with_state, without), ["/requestState"])
@@ -409,7 +392,7 @@ def test_comparing_is_fair(one: Json, other: Json, state: str) -> None:
         ]
     asked = {"a": {"method": "elicitation/create", "params": one}}
     old = {**asks(state=STATE), "inputRequests": asked}
-    assert response_changes(ask(old), ask({**old, "requestState": state})) == []
+    assert response_changes(seen(old), seen({**old, "requestState": state})) == []
 
 
 def test_a_verbatim_state_may_be_json() -> None:
@@ -429,9 +412,9 @@ def test_a_question_may_repeat_the_id_that_is_made_up_for_it() -> None:
         url = f"https://{host}/?e={identity}"
         return question(mode="url", url=url, elicitationId=identity, more=[1, {"see": url}])
 
-    old, new = ask(linked("a1" * 10)), ask(linked("b2" * 12))
+    old, new = seen(linked("a1" * 10)), seen(linked("b2" * 12))
     assert response_changes(old, new) == []
-    assert heaviest(response_changes(old, ask(linked("b2" * 12, "other")))) == "question-changed"
+    assert heaviest(response_changes(old, seen(linked("b2" * 12, "other")))) == "question-changed"
     assert (
-        heaviest(response_changes(ask(linked("word")), ask(linked("name")))) == "question-changed"
+        heaviest(response_changes(seen(linked("word")), seen(linked("name")))) == "question-changed"
     )
