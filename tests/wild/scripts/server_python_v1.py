@@ -35,7 +35,6 @@ class Events(EventStore):
         self.events: list[tuple[str, str, types.JSONRPCMessage | None]] = []
 
     async def store_event(self, stream_id: str, message: types.JSONRPCMessage | None) -> str:
-        """Keep an event."""
         event_id = str(uuid.uuid4())
         self.events.append((event_id, stream_id, message))
         return event_id
@@ -43,7 +42,6 @@ class Events(EventStore):
     async def replay_events_after(
         self, last_event_id: str, send_callback: EventCallback
     ) -> str | None:
-        """Send what came on the stream of an event after it."""
         ids = [event_id for event_id, _, _ in self.events]
         if last_event_id not in ids:
             return None

@@ -123,7 +123,6 @@ class Rendezvous:
     all_asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def wait(self) -> None:
-        """Wait for the others."""
         self.asked += 1
         if self.asked >= self.sessions:
             self.all_asked.set()
@@ -141,12 +140,10 @@ class Session:
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def say(self, kind: str, lane: str = "", **members: Any) -> None:
-        """Print a line."""
         line = {"scenario": self.scenario, "session": self.number, "lane": lane, "kind": kind}
         print(json.dumps(line | members, ensure_ascii=False, sort_keys=True), flush=True)
 
     async def elicit(self, params: JsonObject) -> JsonObject:
-        """Answer a form or a URL by its message."""
         message = params["message"]
         fields = params.get("requestedSchema", {}).get("properties", {})
         shown = {name: schema.get("type") for name, schema in fields.items()}
@@ -163,7 +160,6 @@ class Session:
         return answer
 
     async def sample(self, params: JsonObject) -> JsonObject:
-        """Answer in place of a model, or refuse."""
         blocks = [message["content"] for message in params["messages"]]
         listed = [b for block in blocks for b in (block if isinstance(block, list) else [block])]
         text = " ".join(block["text"] for block in listed)
@@ -180,7 +176,6 @@ class Session:
         return {"role": "assistant", "content": content, "model": "stub", "stopReason": "endTurn"}
 
     async def roots(self) -> JsonObject:
-        """Offer one root."""
         self.say("ask", method="roots/list", params={})
         await self.rendezvous.wait()
         self.say("answer", result={"roots": [ROOT]})
@@ -196,19 +191,15 @@ class Session:
         message = getattr(message, "root", message)
         notification = plain(message) if hasattr(message, "model_dump") else {}
         method = notification.get("method", "")
-        if method.startswith("notifications/") and method != "notifications/progress":
-            await self.notified(method, notification.get("params"))
-
-    async def notified(self, method: str, params: JsonObject | None) -> None:
-        """Take down a notification other than progress."""
-        known = {key: value for key, value in (params or {}).items() if key != "_meta"}
+        if not method.startswith("notifications/") or method == "notifications/progress":
+            return
+        params = notification.get("params") or {}
+        known = {key: value for key, value in params.items() if key != "_meta"}
         is_listening = known.get("logger") == "get" or "list_changed" in method
         self.say("notification", "get" if is_listening else "", method=method, params=known)
         await self._count(method)
 
     def progress(self, step: JsonObject) -> Callable[..., Awaitable[None]]:
-        """Make what takes down the progress of a call."""
-
         async def show(progress: float, total: float | None, message: str | None) -> None:
             of_total = None if total is None else int(total)
             shown = {"progress": int(progress), "total": of_total, "message": message}
@@ -223,14 +214,8 @@ class Session:
             self.changed.notify_all()
 
     async def until(self, method: str, count: int) -> None:
-        """Wait until a method has come that often."""
         async with self.changed:
             await self.changed.wait_for(lambda: self.seen[method] >= count)
-
-    async def run(self, connection: Connection, steps: list[JsonObject]) -> None:
-        """Run steps one after the other."""
-        for step in steps:
-            await self.step(connection, step)
 
     async def step(self, connection: Connection, step: JsonObject) -> None:
         """Run one step; a server's error is a line like a result."""
@@ -298,9 +283,9 @@ def flat(error: BaseException) -> str:
 
 
 async def _run_session(session: Session, open_: Open, target: str) -> None:
-    scenario = SCENARIOS[session.scenario]
     async with open_(target, session) as connection:
-        await session.run(connection, scenario["steps"])
+        for step in SCENARIOS[session.scenario]["steps"]:
+            await session.step(connection, step)
         session.say("end")
 
 
