@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from builders import cassette_of, loaded, rpc, tool
+from goldens import DATA, read_case
 from harmless import assert_harmless
 from messages import Json, text
 
@@ -52,28 +53,6 @@ NEW = [
     (tool("d"), text("d")),
     (tool("e"), text("e")),
 ]
-SHOWN = """\
-- a.json
-+ b.json
-= #2 (now #1) tools/call "b"
-- #3 tools/call "c"
-~ #1 (now #2) tools/call "a": text-changed, moved
-  ~ result
-      /content/0/text: text-changed
-      - "1"
-      + "2"
-= #4 (now #3) tools/call "d"
-+ #4 tools/call "e"
-information, 1 time: /_meta/io.modelcontextprotocol~1serverInfo/version: surface-changed
-      - "1"
-      + "1.1"
-3 of 5 interactions differ: 1 changed, 1 only in the first, 1 only in the second; 1 moved"""
-
-
-def test_two_cassettes_as_text() -> None:
-    """Each line begins with its mark; what is the same is folded, information told once."""
-    shown = comparison_text(comparison(OLD, NEW))
-    assert shown == SHOWN
 
 
 def test_the_same_is_said_in_one_line() -> None:
@@ -126,34 +105,6 @@ def test_a_change_at_the_root_has_a_place_too() -> None:
     assert list(change_lines(change)) == ["/: surface-changed, information only", "+ 1"]
 
 
-def test_two_cassettes_as_data() -> None:
-    """Programs get every stage and every change, with canonical JSON as values."""
-    data = json.loads(json.dumps(comparison_data(comparison(OLD, NEW))))
-    assert (data["recorded"], data["received"], data["same"]) == ("a.json", "b.json", False)
-    changed = next(each for each in data["interactions"] if each["mark"] == "~")
-    assert (changed["verdict"], data["verdict"]) == ("text-changed", "shape-changed")
-    (result,) = [stage for stage in changed["stages"] if stage["kind"] == "result"]
-    assert result["changes"][1] == {
-        "verdict": "text-changed",
-        "pointer": "/content/0/text",
-        "recorded": '"1"',
-        "received": '"2"',
-        "is_information": False,
-    }
-
-
-def test_two_cassettes_as_markdown() -> None:
-    """A `diff` block has each mark in its first column, and nothing in a value can end it."""
-    shown = comparison_markdown(comparison(OLD, [(tool("a"), text("```\n# x"))]))
-    first, _, fence, *block, end = shown.split("\n")
-    assert first.startswith("**4 of 4 interactions differ")
-    assert (fence, end) == ("````diff", "````")
-    assert '+       "```\\n# x"' in block
-    assert '! #1 tools/call "a": shape-changed' in block
-    assert '- #2 tools/call "b"' in block
-    assert all(line[:2] in ("- ", "+ ", "! ", "  ") for line in block)
-
-
 def test_names_can_not_forge_lines() -> None:
     """What servers and clients call things steers no terminal and ends no line."""
     shown = comparison_text(comparison([], [(rpc("x\n= #9 y\x1b[2J"), text("a"))]))
@@ -164,7 +115,6 @@ def test_names_can_not_forge_lines() -> None:
 CHANGED = TurnChange(1, Change("question-changed", "/inputRequests/a", '"x"', None))
 NOTE = TurnChange(0, Change("surface-changed", "/tools/1", None, "{}", is_information=True))
 PLAN = planned(loaded(cassette_of((tool("a"), text("x"))), "c.json"))[0]
-ANNOTATION = '::error file=c.json,title=#1 tools/call "a"%3A'
 STRANGE = "\x1b[2J\n::error::`|*<b>"
 
 
@@ -208,61 +158,40 @@ def test_run_is_good_only_if_something_was_compared_and_nothing_fails(
     )
 
 
-def test_text_has_what_is_not_the_same() -> None:
-    """With turn, place, both values and reasons; then the counts."""
-    came_of_it = verification(
-        interaction("same"),
-        interaction("same", NOTE),
-        interaction("question-changed", CHANGED),
-        interaction("skipped", reason="it was not selected"),
-    )
-    assert verification_text(came_of_it).splitlines() == [
-        '= #1 tools/call "a": same, with notes',
-        "    response /tools/1: surface-changed, information only",
-        "      + {}",
-        '~ #1 tools/call "a": question-changed',
-        "    turn 1 /inputRequests/a: question-changed",
-        '      - "x"',
-        '- #1 tools/call "a": skipped',
-        "    it was not selected",
-        "c.json against http://h/mcp: 4 interactions: 2 same, 1 skipped, 1 question-changed",
-    ]
-    assert verification_text(verification()).endswith("0 interactions: none; nothing was compared")
-
-
-def test_what_was_learned_is_told_with_what_was_refused() -> None:
-    """Each with its call, and a refusal with its reason."""
+def texts() -> dict[str, str]:
+    """Return what differs in every form, by name."""
     places = ("tools/call a", Learned("/at")), ("tools/call a", Learned("", "it hides all"))
-    came_of_it = Verification("c.json", "u", (interaction("same"),), places=places)
-    lines = verification_text(came_of_it).splitlines()
-    assert lines[:2] == ["learned: tools/call a /at", "not learned: tools/call a /: it hides all"]
-
-
-def test_reports_for_programs_have_every_verdict() -> None:
-    """JSON has all, JUnit a case for each, Markdown and annotations what fails."""
-    came_of_it = verification(
-        interaction("same", NOTE),
-        interaction("question-changed", CHANGED),
-        interaction("not-reached", reason="it is away"),
-        interaction("skipped", reason="it was not selected"),
+    all_ = Verification(
+        "c.json",
+        "http://h/mcp",
+        (
+            interaction("same"),
+            interaction("same", NOTE),
+            interaction("question-changed", CHANGED),
+            interaction("not-reached", reason="it is away"),
+            interaction("skipped", reason="it was not selected"),
+        ),
+        places=places,
     )
-    (cassette,) = verification_data([came_of_it])["cassettes"]
-    assert [each["verdict"] for each in cassette["interactions"]] == [
-        "same", "question-changed", "not-reached", "skipped",
-    ]  # fmt: skip
-    assert cassette["interactions"][1]["changes"][0]["turn"] == 1
-    root = ET.fromstring(verification_junit([came_of_it]))
-    assert [[child.tag for child in case] for case in root.iter("testcase")] == [
-        [], ["failure"], ["failure"], ["skipped"],
-    ]  # fmt: skip
-    markdown = verification_markdown([came_of_it])
-    assert "\n```diff\n! #1 tools/call" in markdown
-    assert 'turn 1 /inputRequests/a: question-changed\n-       "x"\n' in markdown
-    assert verification_annotations(came_of_it) == [
-        f"{ANNOTATION} question-changed::/inputRequests/a question-changed",
-        f"{ANNOTATION} not-reached::it is away",
-    ]
-    assert "diff" not in verification_markdown([verification(interaction("same"))])
+    good = verification(interaction("same"))
+    return {
+        "diff": comparison_text(comparison(OLD, NEW)),
+        "diff --json": json.dumps(comparison_data(comparison(OLD, NEW)), indent=1),
+        "diff --markdown": comparison_markdown(comparison(OLD, [(tool("a"), text("```\n# x"))])),
+        "verify": verification_text(all_),
+        "verify, nothing compared": verification_text(verification()),
+        "verify, JSON": json.dumps(verification_data([all_, good]), indent=1),
+        "verify, JUnit": verification_junit([all_, good]).decode(),
+        "verify, Markdown": verification_markdown([all_, good]),
+        "verify, annotations": "\n".join(verification_annotations(all_)),
+    }
+
+
+@pytest.mark.parametrize("name", texts())
+def test_what_differs_is_shown(name: str, *, updates_goldens: bool) -> None:
+    """Each line begins with its mark, what is the same is folded; programs get every verdict."""
+    case = read_case(DATA / "reports" / "comparison.case")
+    case.expect(name, f"{texts()[name]}\n", updates=updates_goldens)
 
 
 def test_what_a_server_says_steers_nothing() -> None:
