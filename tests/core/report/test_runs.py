@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -10,7 +11,6 @@ from xml.etree import ElementTree as ET
 import orjson
 import pytest
 from builders import (
-    Step,
     cassette_of,
     get,
     loaded,
@@ -23,6 +23,7 @@ from builders import (
     state_in,
     tool,
 )
+from goldens import DATA, read_case
 from harmless import assert_harmless
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,67 +60,6 @@ from mrtr_cassette.core.report.runs import (
 
 CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
-BRANCHED: tuple[Step, ...] = (
-    (CALL, asks("a", state=STATE)),
-    (retry(CALL, {"a": NO}, state=STATE), text("left")),
-    (retry(CALL, {"a": YES}, state=STATE), text("done")),
-)
-
-
-def test_replay_tells_what_was_played_and_missed() -> None:
-    """Each interaction has an outcome, each miss what its error has; misses are counted by reason."""
-    player = player_of((tool("add"), text("1")), *BRANCHED[:2], (tool("drop"), text("gone")))
-    for request in (tool("add"), CALL):
-        play(player, request)
-    missed(player, tool("deploy", env="dev"))
-    assert ", 1 miss (arguments-differ 1)" in summary_text(report_of_replay(player))
-    for _ in range(2):
-        missed(player, tool("x"))
-
-    report = report_of_replay(player)
-    assert summary_text(report).splitlines() == [
-        "played 1 of 3 interactions, 3 misses (arguments-differ 1, unknown-name 2)",
-        '  played in part: #2 tools/call "deploy"',
-        '  never played: #3 tools/call "drop"',
-    ]
-    assert summary_data(report) == {
-        "cassette": "talk.json",
-        "interactions": [
-            {"number": 1, "call": 'tools/call "add"', "outcome": "played", "plays": 1},
-            {"number": 2, "call": 'tools/call "deploy"', "outcome": "played in part", "plays": 1},
-            {"number": 3, "call": 'tools/call "drop"', "outcome": "unplayed", "plays": 0},
-        ],
-        "misses": [{"text": miss.text, **miss.facts} for miss in report.misses],
-        "harmless": [],
-    }
-    assert replay_said(report)[0] == {
-        "event": "concluded",
-        "interactions": 3,
-        "unplayed": [2, 3],
-        "misses": 3,
-        "harmless": 0,
-    }
-
-
-def test_replay_lists_harmless_requests() -> None:
-    """What was not recorded and got what any server answers is counted, and is no miss."""
-    player = player_of((CALL, text("x")))
-    play(player, CALL)
-    assert summary_text(report_of_replay(player)) == "played 1 of 1 interactions, no misses"
-    for request in (post(rpc("ping")), post(rpc("ping", number=2)), get("/.well-known/x")):
-        player.request_received(request)
-    report = report_of_replay(player)
-
-    assert summary_text(report).splitlines() == [
-        "played 1 of 1 interactions, no misses",
-        "  not recorded, answered as by any server 2 times: ping",
-        "  not recorded, answered as by any server: GET /.well-known/x",
-    ]
-    assert summary_data(report)["harmless"] == [
-        {"call": "ping", "answer": "{}", "times": 2},
-        {"call": "GET /.well-known/x", "answer": "404", "times": 1},
-    ]
-    assert replay_said(report)[0]["harmless"] == 3
 
 
 def test_long_summaries_are_cut() -> None:
@@ -127,8 +67,11 @@ def test_long_summaries_are_cut() -> None:
     player = player_of(*[(CALL, text("x"))] * 12)
     for number in range(13):
         player.request_received(get(f"/.well-known/{number}"))
+    for request in (tool("deploy", env="dev"), tool("x"), tool("x")):
+        missed(player, request)
     lines = summary_text(report_of_replay(player)).splitlines()
 
+    assert lines[0].endswith("3 misses (arguments-differ 1, unknown-name 2)")
     assert (len(lines), lines[11], lines[-1]) == (23, "  and 2 more", "  and 3 more")
 
 
@@ -214,61 +157,6 @@ def test_report_has_no_secrets() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("report", "told", "event"),
-    [
-        (
-            RecordingReport("c.json", 3, 4, None, 0),
-            "wrote c.json: 3 interactions, 4 exchanges recorded",
-            {"interactions": 3, "exchanges": 4},
-        ),
-        (
-            RecordingReport("c.json", 1, 1, 2, 3),
-            "wrote c.json: 1 interaction, 1 exchange recorded, 2 played, 3 could not be recorded",
-            {"interactions": 1, "exchanges": 1, "played": 2, "unrecorded": 3},
-        ),
-        (
-            RecordingReport("c.json", None, 0, 5, 0),
-            "c.json stays as it is, 0 exchanges recorded, 5 played",
-            {"interactions": 0, "exchanges": 0, "played": 5, "unrecorded": 0},
-        ),
-        (
-            RecordingReport("c.json", None, 0, None, 0),
-            "nothing was recorded, no cassette was written",
-            {"interactions": 0, "exchanges": 0},
-        ),
-    ],
-)
-def test_recording_tells_what_it_came_to(
-    report: RecordingReport, told: str, event: dict[str, Any]
-) -> None:
-    """What was written, recorded, played and not recorded is told in one line and one event."""
-    assert recording_text(report) == told
-    assert recording_said(report)[0] == {"event": "concluded", **event}
-
-
-def test_recording_that_was_not_published_tells_why() -> None:
-    """The reason comes first, then both ways out; the log has it beside the counts."""
-    report = RecordingReport("c.json", None, 2, None, 0, "all 2 requests got 404")
-    error = UnpublishedError("c.json", "all 2 requests got 404")
-
-    assert recording_text(report) == str(error)
-    assert str(error).splitlines() == [
-        "c.json was not written: all 2 requests got 404",
-        (
-            "what was recorded is in the journal beside it; publish it with: "
-            "mrtr-cassette recover c.json (or delete the journal)"
-        ),
-    ]
-    assert (error.reason, error.exit_code) == ("all 2 requests got 404", 4)
-    assert recording_said(report)[0] == {
-        "event": "concluded",
-        "interactions": 0,
-        "exchanges": 2,
-        "unpublished": "all 2 requests got 404",
-    }
-
-
 # Calls
 
 REQUESTS = {"confirm": InputRequest("form", "Deploy?"), "where": InputRequest("roots", "")}
@@ -303,6 +191,7 @@ def called(**facts: Any) -> CallResult:
 def test_result_is_shown_as_a_person_reads_it(result: Any, text: str) -> None:
     """Texts are themselves, what is large is its size, the rest is JSON."""
     assert called(result=result).text == text
+    assert called(error={"code": -32602, "message": text}).text == text
 
 
 @pytest.mark.parametrize(
@@ -322,49 +211,6 @@ def test_exit_code_says_what_happened(facts: Any, code: int) -> None:
     assert result.is_error is (code != 0)
 
 
-def test_data_is_the_whole_conversation() -> None:
-    """With what was asked, what was answered, and who answered."""
-    assert call_data(called(result={"content": []}))["result"] == {"content": []}
-    data = call_data(called(unanswered=ASKED))
-    assert data["unanswered"]["key"] == "where"
-    (turn,) = data["turns"]
-    assert turn["asked"]["confirm"] == {"kind": "form", "message": "Deploy?"}
-    assert turn["answered"] == {"confirm": SECRET}
-    assert turn["answered_by"] == {"confirm": "rule 1"}
-    assert data.keys() == {"method", "name", "turns", "unanswered"}
-
-
-def test_events_have_no_answer() -> None:
-    """Each round says who answered and has a hash of its state."""
-    event, line = turn_said(TURN)
-    assert event["event"] == "answered"
-    assert event["answered_by"] == {"confirm": "rule 1"}
-    assert event["request_state_sha256"] == "sha256:0"
-    assert (
-        line == "turn 1: confirm (form) 'Deploy?', answered by rule 1; where (roots), not answered"
-    )
-    assert "sesame" not in json.dumps(event) + line
-    empty = CallTurn(2, "result", {}, {}, {}, "sha256:1")
-    assert turn_said(empty)[1] == "turn 2: asked for a retry only"
-    assert turn_said(empty)[0]["event"] == "answered"
-    assert turn_said(CallTurn(2, "push", REQUESTS, {}, {}, None))[0]["event"] == "unanswered"
-    assert call_ended_event(called(result={}))["event"] == "ended"
-    assert call_ended_event(called(problem="x"))["event"] == "failed"
-
-
-def test_problems_are_told() -> None:
-    """And answers that were given for nothing."""
-    result = called(unanswered=ASKED, unused=("env",))
-    assert problem_lines(result) == [
-        "error: turn 2 is not answered: 'where': nothing answers it",
-        "warning: nothing asked for the answer 'env'",
-    ]
-    assert problem_lines(called(problem="gone")) == ["error: gone"]
-    refused = called(error={"code": -32602, "message": "no such tool"})
-    assert problem_lines(refused) == ["error: -32602: no such tool"]
-    assert refused.text == "no such tool"
-
-
 def replayed(*, answers: Any = YES) -> Player:
     """Return a replay in which one interaction was played, one in part, and one not at all."""
     player = player_of(
@@ -379,41 +225,96 @@ def replayed(*, answers: Any = YES) -> Player:
     return player
 
 
-def test_junit_has_a_case_for_each_interaction_and_each_miss() -> None:
-    """Misses are failures with the whole text, what was not played is skipped."""
-    root = ET.fromstring(junit(report_of_replay(replayed(answers=NO))))
-    cases = list(root.iter("testcase"))
-
-    assert [case.get("name") for case in cases][:3] == [
-        '#1 tools/call "add"',
-        '#2 tools/call "deploy"',
-        '#3 tools/call "drop"',
-    ]
-    assert [[child.tag for child in case] for case in cases] == [
-        [],
-        ["skipped"],
-        ["skipped"],
-        ["failure"],
-    ]
-    failure = cases[-1][0]
-    assert failure.get("type") == "answers-differ"
-    assert (failure.text or "").startswith("miss: answers-differ")
-    for suite in (root, root[0]):
-        assert [suite.get(name) for name in ("tests", "failures", "skipped")] == ["4", "1", "2"]
+# Golden texts
 
 
-def test_harmless_requests_are_the_output_of_the_suite() -> None:
-    """They are neither cases nor failures."""
-    player = replayed()
-    before = ET.fromstring(junit(report_of_replay(player)))
-    assert before.find(".//system-out") is None
-    assert before.find(".//failure") is None
-    assert len(before.findall(".//skipped")) == 1
-    player.request_received(post(rpc("ping")))
-    root = ET.fromstring(junit(report_of_replay(player)))
+def replay(report: ReplayReport) -> str:
+    """Return a replay as text, as its event, as data and as XML."""
+    event, line = replay_said(report)
+    assert line == summary_text(report)
+    forms = (json_of(event), json_of(summary_data(report), indent=1), junit(report).decode())
+    return "\n".join([line, *forms])
 
-    assert (root.findtext("testsuite/system-out") or "").strip().endswith("any server: ping")
-    assert root.get("tests") == "3"
+
+def json_of(value: Any, indent: int | None = None) -> str:
+    """Return what is ready for JSON."""
+    assert orjson.loads(orjson.dumps(value)) == value
+    return json.dumps(value, indent=indent)
+
+
+def harmless() -> ReplayReport:
+    """Return a replay of which all was played, and that got what any server answers."""
+    player = player_of((CALL, text("x")))
+    play(player, CALL)
+    for request in (post(rpc("ping")), post(rpc("ping", number=2)), get("/.well-known/x")):
+        player.request_received(request)
+    return report_of_replay(player)
+
+
+def recordings() -> str:
+    """Return what recordings came to: line and event."""
+    lines = []
+    for report in (
+        RecordingReport("c.json", 3, 4, None, 0),
+        RecordingReport("c.json", 1, 1, 2, 3),
+        RecordingReport("c.json", None, 0, 5, 0),
+        RecordingReport("c.json", None, 0, None, 0),
+        RecordingReport("c.json", None, 2, None, 0, "all 2 requests got 404"),
+    ):
+        event, line = recording_said(report)
+        assert line == recording_text(report)
+        lines += [line, json_of(event)]
+    return "\n".join(lines)
+
+
+def calls() -> str:
+    """Return what calls came to: problems, event, and data."""
+    lines = []
+    for result in (
+        called(result={"content": []}),
+        called(unanswered=ASKED, unused=("env",)),
+        called(problem="gone"),
+        called(error={"code": -32602, "message": "no such tool"}),
+    ):
+        lines += [*problem_lines(result), json_of(call_ended_event(result))]
+        lines.append(json_of(call_data(result)))
+    return "\n".join(lines)
+
+
+def turns() -> str:
+    """Return what was asked in turns of calls, and who answered: no answer is in it."""
+    lines = []
+    for turn in (
+        TURN,
+        CallTurn(2, "result", {}, {}, {}, "sha256:1"),
+        CallTurn(2, "push", REQUESTS, {}, {}, None),
+    ):
+        event, line = turn_said(turn)
+        lines += [line, json_of(event)]
+    assert "sesame" not in str(lines)
+    return "\n".join(lines)
+
+
+RUNS: dict[str, Callable[[], str]] = {
+    "replay with a miss": lambda: replay(report_of_replay(replayed(answers=NO))),
+    "replay with harmless requests": lambda: replay(harmless()),
+    "recordings": recordings,
+    "calls": calls,
+    "turns": turns,
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_run_is_told(name: str, *, updates_goldens: bool) -> None:
+    """People get a few lines, programs every fact; what is harmless is no miss and no failure."""
+    case = read_case(DATA / "reports" / "runs.case")
+    case.expect(name, f"{RUNS[name]()}\n", updates=updates_goldens)
+
+
+def test_recording_that_was_not_published_is_an_error() -> None:
+    """It has the reason, and an exit code of its own."""
+    error = UnpublishedError("c.json", "all 2 requests got 404")
+    assert (error.reason, error.exit_code) == ("all 2 requests got 404", 4)
 
 
 @settings(max_examples=25)
