@@ -271,7 +271,7 @@ class KnownStates(KnownTexts):
 SHORTEST_CREDENTIAL: Final = 8
 
 _REPEATED = 1024
-"""Names, texts and lists of headers of which it is remembered what they come to."""
+"""Headers and texts of which it is remembered what they come to."""
 
 _COOKIES = frozenset({"cookie", "set-cookie"})
 _AUTHORIZATIONS = frozenset({"authorization", "proxy-authorization"})
@@ -312,10 +312,8 @@ class Credentials:
         self._seals_sessions = seals_sessions
         self.known = KnownTexts(shortest=SHORTEST_CREDENTIAL)
         self._given: list[KnownText] = []
-        self._seen: set[tuple[str, str]] = set()
-        self._read: set[tuple[Headers, bool]] = set()
+        self._seen: set[tuple[tuple[str, str], bool]] = set()
         # Of most calls nothing is new, so what is known of a header or a text holds.
-        self._rule_of = lru_cache(maxsize=_REPEATED)(self._rule_of_header)
         self.sealed_text = lru_cache(maxsize=_REPEATED)(self.known.seal_text)
         self.sealed_headers = lru_cache(maxsize=_REPEATED)(self._sealed_headers)
 
@@ -335,22 +333,15 @@ class Credentials:
                 if not _WORDS.fullmatch(each[1]):
                     self._know(each[1], self._redactor.placeholder(*each))
         self._given += [known for known in self.known.texts() if known.text not in before]
-        self._forget_texts()
 
     def seen(self, headers: Headers, *, ours: bool = False) -> None:
         """Look for the credentials in headers from now on."""
-        # A client sends the same headers with all of its calls.
-        if (headers, ours) in self._read:
-            return
         for header in headers:
-            rule = self._rule_of(header[0], ours=ours)
-            if rule is not None and header not in self._seen:
-                self._see(header, rule)
-        if len(self._read) >= _REPEATED:
-            self._read.clear()
-        self._read.add((headers, ours))
+            # A client sends the same headers with all of its calls.
+            if (header, ours) not in self._seen:
+                self._see(header, ours=ours)
 
-    def _rule_of_header(self, name: str, *, ours: bool) -> str | None:
+    def _rule_of(self, name: str, *, ours: bool) -> str | None:
         if name.lower() == SESSION_HEADER:
             return "" if self._seals_sessions else None
         rule = self._redactor.rule_of(name)
@@ -358,26 +349,26 @@ class Credentials:
             rule = self._redactor.rule_of("credentials")
         return rule or None
 
-    def _see(self, header: tuple[str, str], rule: str) -> None:
-        for secret in _secrets_in(*header):
+    def _see(self, header: tuple[str, str], *, ours: bool) -> None:
+        rule = self._rule_of(header[0], ours=ours)
+        for secret in _secrets_in(*header) if rule is not None else ():
             if secret not in self.known:
-                shown = self._redactor.placeholder(rule, secret) if rule else sealed_hash(secret)
-                self._know(secret, shown)
+                self._know(
+                    secret,
+                    self._redactor.placeholder(rule, secret) if rule else sealed_hash(secret),
+                )
         if len(self._seen) >= _REPEATED:
             self._seen.clear()
-            self._read.clear()
-        self._seen.add(header)
-        self._forget_texts()
+        self._seen.add((header, ours))
 
     def _know(self, secret: str, shown: str) -> None:
-        if len(secret) >= SHORTEST_CREDENTIAL and self.known.add(KnownText(secret, shown)):
+        if len(secret) < SHORTEST_CREDENTIAL:
+            return
+        if self.known.add(KnownText(secret, shown)):
             # What is forgotten is known again when it comes again; what the user gave doesn't.
             self._seen.clear()
-            self._read.clear()
             for known in self._given:
                 self.known.add(known)
-
-    def _forget_texts(self) -> None:
         self.sealed_text.cache_clear()
         self.sealed_headers.cache_clear()
 
