@@ -83,55 +83,39 @@ def test_sealing_answers_changes_nothing_else() -> None:
     assert seal_answers(sealed) == sealed
 
 
-@pytest.mark.parametrize("answers", ["a word", 1234, True, ["a word"], [[1234]]])
-def test_answers_of_no_shape_are_sealed(answers: object) -> None:
-    """Answers that are no object are hashed, and compare by their value."""
-    sealed = seal_answers(retry(DEPLOY, answers, state="S"))
-
-    assert b"a word" not in sealed
-    assert b"1234" not in sealed
-    assert sealed.count(b"mrtr-answer:") == 1
-    assert seal_answers(sealed) == sealed
-    assert lookup_key(read_call(post(sealed))) != lookup_key(
-        read_call(post(seal_answers(retry(DEPLOY, "else", state="S"))))
-    )
-
-
 ELICITED = b'{"jsonrpc": "2.0","id":"pushed","result":{"action":"accept","content":{"pin":1234}}}'
 
 
 SAMPLED = b'{"jsonrpc":"2.0","id":7,"result":{"role":"assistant","content":{"text":"1234"}}}'
 
 
-@pytest.mark.parametrize(
-    "result", [b'"1234"', b"1234", b"false", b"0", b"[1234]", b'{"id":"1234"}']
-)
-def test_posted_result_of_any_shape_is_sealed(result: bytes) -> None:
-    """A result is hashed whatever it is; only an empty object says nothing."""
-    sealed = seal_answers(b'{"jsonrpc":"2.0","id":7,"result":%s}' % result)
-
-    assert b":%s}" % result not in sealed
-    assert b"1234" not in sealed
-    assert sealed.count(b"mrtr-answer:") == 1
-    assert seal_answers(sealed) == sealed
+RESULT = b'{"jsonrpc":"2.0","id":7,"result":%s}'
 
 
 @pytest.mark.parametrize(
     "body",
     [
+        *(retry(DEPLOY, it, state="S") for it in ("1234", 1234, True, ["1234"], [[1234]])),
+        *(RESULT % it for it in (b'"1234"', b"1234", b"false", b"0", b"[1234]", b'{"id":"1234"}')),
+        # A member that comes twice or is escaped.
         b'{"params":{"inputResponses":{"a":1234}},"params":{}}',
         b'{"params":{"inputResponses":{"a":1234},"inputResponses":null}}',
         b'{"jsonrpc":"2.0","id":1,"result":1234,"result":{}}',
         b'[{"jsonrpc":"2.0","id":1,"result":1234,"result":{}}]',
         b'{"params":{"inputRespons\\u0065s":{"a":1234}}}',
+        # What can't be read is hashed whole.
         b'{"params":{"inputRespons\\u0065s":{"a":1234}}',
+        b'{"params":{"inputResponses":{"pin":1234},}}',
+        b'{"jsonrpc":"2.0","result":1e99999999999999999999999999991234}',
+        b'{"jsonrpc":"2.0","result":{"pin":1234}',
     ],
 )
-def test_answers_are_sealed_under_a_name_that_comes_twice_or_is_escaped(body: bytes) -> None:
-    """No answer hides behind a later member of the same name, or in another spelling of it."""
+def test_no_answer_is_kept(body: bytes) -> None:
+    """Whatever an answer is and however it is named, only a hash of it stays."""
     sealed = seal_answers(body)
 
     assert b"1234" not in sealed
+    assert sealed.count(b"mrtr-answer:") == (not body.startswith(b"["))
     assert seal_answers(sealed) == sealed
 
 
@@ -158,22 +142,6 @@ def test_answers_in_a_batch_are_sealed() -> None:
     assert json.loads(sealed)[1]["params"]["requestState"] == "S"
     assert seal_answers(sealed) == sealed
     assert key(sealed) != key(seal_answers(batch.replace(b"1234", b"4321")))
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b'{"params":{"inputResponses":{"pin":1234},}}',
-        b'{"jsonrpc":"2.0","result":1e99999999999999999999999999991234}',
-        b'{"jsonrpc":"2.0","result":{"pin":1234}',
-    ],
-)
-def test_answers_that_cannot_be_read_are_sealed_whole(body: bytes) -> None:
-    """Of a body that seems to answer and can't be read only a hash is kept."""
-    sealed = seal_answers(body)
-
-    assert b"1234" not in sealed
-    assert seal_answers(sealed) == sealed != seal_answers(body + b" ")
 
 
 @pytest.mark.parametrize(

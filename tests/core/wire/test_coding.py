@@ -17,39 +17,31 @@ def decoded(coding: str, *chunks: bytes) -> tuple[bytes, bool]:
 TEXT = b"round and round " * 20
 
 
-@pytest.mark.parametrize("coding", ["gzip", "x-gzip", " GZIP ", "deflate"])
-def test_known_coding_is_taken_off(coding: str) -> None:
-    """`gzip` and `deflate` are taken off, whole and byte by byte."""
-    packed = zlib.compress(TEXT) if coding == "deflate" else gzip.compress(TEXT)
+GZIP = gzip.compress(TEXT)
+TWO = gzip.compress(TEXT[:9]) + gzip.compress(TEXT[9:])
 
+
+@pytest.mark.parametrize(
+    ("coding", "packed"),
+    [
+        ("x-gzip", GZIP),
+        (" GZIP ", TWO),
+        ("deflate", zlib.compress(TEXT)),
+        ("br", TEXT),
+        ("", TEXT),
+    ],
+)
+def test_known_coding_is_taken_off(coding: str, packed: bytes) -> None:
+    """`gzip`, of several members too, and `deflate` are taken off, whole and byte by byte."""
     assert decoded(coding, packed) == (TEXT, False)
     assert decoded(coding, *(packed[at : at + 1] for at in range(len(packed)))) == (TEXT, False)
 
 
-def test_deflate_without_its_header_is_not_decoded() -> None:
-    """It is as if it were damaged."""
-    assert decoded("deflate", zlib.compress(TEXT)[2:-4])[1]
-
-
-@pytest.mark.parametrize("cut", [0, 5])
-def test_gzip_may_have_several_members(cut: int) -> None:
-    """All members of a gzip body are read, wherever the chunks are cut."""
-    first, second = gzip.compress(b"one "), gzip.compress(b"two")
-    at = len(first) + cut
-
-    assert decoded("gzip", (first + second)[:at], (first + second)[at:]) == (b"one two", False)
-
-
-@pytest.mark.parametrize("coding", ["", "identity", "br", "zstd"])
-def test_other_coding_is_left(coding: str) -> None:
-    """A coding that isn't known stays on."""
-    assert decoded(coding, TEXT) == (TEXT, False)
-
-
 def test_what_cannot_be_decoded_fails_without_raising() -> None:
-    """Garbage passes as it is, and is said to have failed."""
+    """Garbage passes as it is, and is said to have failed; so is deflate without its header."""
     assert decoded("gzip", b"garbage", b"more") == (b"garbagemore", True)
-    assert decoded("gzip", gzip.compress(TEXT) + b"trailing garbage")[1]
+    assert decoded("gzip", GZIP + b"trailing garbage")[1]
+    assert decoded("deflate", zlib.compress(TEXT)[2:-4])[1]
 
 
 @pytest.mark.parametrize(("limit", "fails"), [(len(TEXT), False), (len(TEXT) - 1, True), (0, True)])
