@@ -22,9 +22,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 31_856,
+    "lines of the package": 31_847,
     "modules of the package": 128,
-    "lines of tests": 44_930,
+    "lines of tests": 44_882,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
