@@ -120,23 +120,6 @@ def test_what_cannot_be_done_is_told(
     assert said in ended.output
 
 
-def test_server_that_serves_on_a_port_is_started_and_stopped(project: Path) -> None:
-    """A command with {port} is a server over HTTP."""
-    program = project / "web_server.py"
-    program.write_text(
-        "import sys\nfrom aiohttp import web\n"
-        "async def say(request):\n"
-        "    body = await request.json()\n"
-        "    result = {'content': [{'type': 'text', 'text': 'one'}]}\n"
-        "    return web.json_response({'jsonrpc': '2.0', 'id': body['id'], 'result': result})\n"
-        "app = web.Application()\napp.router.add_post('/mcp', say)\n"
-        "web.run_app(app, host='localhost', port=int(sys.argv[1]), print=None)\n"
-    )
-    cassette = project / "cassettes/a.json"
-    ended = invoke(cassette, "--ignore", "/#headers", "--", sys.executable, program, "{port}")
-    assert ended.exit_code == 0, ended.output
-
-
 DEAF = """
 import os, socket, sys
 with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listener:
