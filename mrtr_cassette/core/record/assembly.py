@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from itertools import chain
-from sys import intern
 from typing import Any
 
 from mrtr_cassette.core.cassette.journal import JournalHeader
@@ -26,24 +25,22 @@ from mrtr_cassette.core.cassette.recorded import (
     RecorderFacts,
 )
 from mrtr_cassette.core.cassette.sessions import Streams
-from mrtr_cassette.core.protocol.calls import NO_SESSION, Call
-from mrtr_cassette.core.protocol.messages import ask_in
+from mrtr_cassette.core.protocol.calls import NO_SESSION
 from mrtr_cassette.core.record.history import (
     NEVER,
+    ExchangeFacts,
     Moment,
     Rank,
-    SessionFacts,
     ended_with_session,
     ends_of,
+    facts_of,
     lasting,
     recounted,
-    session_facts,
     streams_of_closing,
 )
 from mrtr_cassette.core.record.linking import (
     LinkedInteraction,
     LinkedTurn,
-    LinkFacts,
     link,
     link_pushes,
 )
@@ -101,8 +98,7 @@ class _Assembly:
         self._offset = 0
         self._exchanges: dict[int, RecordedExchange] = {}
         self._names = Names()
-        self._facts: dict[int, LinkFacts] = {}
-        self._history: dict[int, SessionFacts] = {}
+        self._facts: dict[int, ExchangeFacts] = {}
         self._ended: dict[int, int] = {}
         self._linked: list[LinkedInteraction] = []
         self._earlier_turns: dict[int, list[PushedTurn]] = {}
@@ -138,20 +134,20 @@ class _Assembly:
         streams = Streams[int]()
         for number in sorted(exchanges):
             self._read(self._offset + number, exchanges[number], streams)
-        for number in streams_of_closing(self._history):
-            del self._history[number], self._facts[number]
-        self._ended = ended_with_session(self._history)
+        for number in streams_of_closing(self._facts):
+            del self._facts[number]
+        self._ended = ended_with_session(self._facts)
         # A client leaves the rest of a call's stream when it has the response, or lets it end.
-        resumed = {at: each for at, each in self._history.items() if each.resumes is not None}
+        resumed = {at: each for at, each in self._facts.items() if each.resumes is not None}
         self._ended |= {at: at for at, each in resumed.items() if each.responses}
-        ends = ends_of(self._history)
-        pushes = link_pushes(self._history, ends)
+        ends = ends_of(self._facts)
+        pushes = link_pushes(self._facts, ends)
         answers = [each for turns in pushes.values() for turn in turns for each in turn.answers]
         posted = {number for _, number in answers}
         calls = {each: facts for each, facts in self._facts.items() if each not in posted}
         begun = link(calls, self._linked, earlier)
         counted_on = {self._offset + number: place for number, place in places.items()}
-        linked = [*self._linked, *in_order(begun, self._history, ends, self._content, counted_on)]
+        linked = [*self._linked, *in_order(begun, self._facts, ends, self._content, counted_on)]
         self._name(linked, pushes)
         return self._finished_interactions(linked, pushes)
 
@@ -162,13 +158,9 @@ class _Assembly:
             by = exchange.recorded_by
             exchange = recounted(exchange, by, number, lambda after, _: offset + after)
         self._exchanges[number] = exchange
-        call = exchange.call
-        key = "\n".join(call.key())
-        facts = self._facts[number] = _facts(exchange, call, key)
         begun = streams.add(exchange, number)
-        resumes = None if begun is None or self._history[begun].listens else begun
-        asks = facts.asked_keys is not None
-        self._history[number] = session_facts(exchange, call, key, asks=asks, resumes=resumes)
+        resumes = None if begun is None or self._facts[begun].listens else begun
+        self._facts[number] = facts_of(exchange, exchange.call, resumes)
 
     def _content(self, number: int) -> str:
         """Return the digest of an exchange without what every recording has anew."""
@@ -185,7 +177,7 @@ class _Assembly:
             turns = [turn for number in own for turn in pushes.get(number, ())]
             for number in [*own, *(number for turn in turns for _, number in turn.answers)]:
                 if number > 0:
-                    exchange, session = self._exchanges[number], self._history[number].session
+                    exchange, session = self._exchanges[number], self._facts[number].session
                     named = self._exchanges[number] = self._names.name(exchange, session)
                     if named is not exchange:
                         calls[number] = sha256_of("\n".join(named.call.key()))
@@ -234,35 +226,18 @@ class _Assembly:
                 response = replace(exchange.response, end=End.COMPLETE)
                 ended_after = max(exchange.ended_after or 0, self._ended[number])
                 exchange = replace(exchange, response=response, ended_after=ended_after)
-            session = self._history[number].session
+            session = self._facts[number].session
             self._finished[number] = self._names.put_into(number, exchange, session)
         return self._finished[number]
 
 
-def _facts(exchange: RecordedExchange, call: Call, key: str) -> LinkFacts:
-    """Return what linking needs to know of an exchange, whose call and call key these are."""
-    response, answers, issued = exchange.response, call.answers, exchange.issued_sha256
-    ask = None if response is None else ask_in(call.message, response)
-    return LinkFacts(
-        intern(sha256_of(key)),
-        intern(call.caller),
-        intern(call.client),
-        answered_keys=None if answers is None else frozenset(answers.input_responses or ()),
-        echoed=None if answers is None else exchange.echoed_sha256,
-        asked_keys=None if ask is None else frozenset(ask.input_requests),
-        issued=() if ask is None or issued is None else (issued,),
-        asked_after=response.pieces[ask.piece].after if ask and response else 0,
-    )
-
-
-def _earlier_facts(exchange: RecordedExchange) -> LinkFacts:
-    """Return the same of an exchange of an earlier recording: any later request may answer it."""
-    call, ask = exchange.call, exchange.ask
-    facts = _facts(exchange, call, "\n".join(call.key()))
+def _earlier_facts(exchange: RecordedExchange) -> ExchangeFacts:
+    """Return the facts about an earlier recording's exchange: any later request may answer it."""
+    ask, facts = exchange.ask, facts_of(exchange, exchange.call)
     states = set(facts.issued)
     if ask is not None and ask.request_state is not None:
         states.add(sha256_of(ask.request_state))
-    return replace(facts, issued=tuple(states), asked_after=0)
+    return replace(facts, issued=tuple(states), asked=Moment(0, 0.0))
 
 
 # The order of the file: what was over before something else began stands before it. Of what
@@ -288,7 +263,7 @@ class _Unit:
 
 def in_order(
     interactions: Sequence[LinkedInteraction],
-    facts: Mapping[int, SessionFacts],
+    facts: Mapping[int, ExchangeFacts],
     ends: Mapping[int, Moment],
     content: Content,
     places: Mapping[int, int] | None = None,
@@ -314,7 +289,7 @@ def in_order(
 
 def _families(
     interactions: Iterable[LinkedInteraction],
-    facts: Mapping[int, SessionFacts],
+    facts: Mapping[int, ExchangeFacts],
     ends: Mapping[int, Moment],
 ) -> Iterator[_Unit]:
     """Yield each interaction with its branches, as they arrived."""

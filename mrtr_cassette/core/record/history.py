@@ -18,8 +18,8 @@ from mrtr_cassette.core.cassette.recorded import RecordedBy, RecordedExchange
 from mrtr_cassette.core.cassette.sessions import ends_session, is_answered, listens, opened_session
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
-from mrtr_cassette.core.protocol.messages import completed_by
-from mrtr_cassette.core.secrets.sealed import SEALED_HASH, renumber
+from mrtr_cassette.core.protocol.messages import ask_in, completed_by
+from mrtr_cassette.core.secrets.sealed import SEALED_HASH, renumber, sha256_of
 from mrtr_cassette.core.wire.http import EVENT_STREAM, End, Piece, Response
 from mrtr_cassette.core.wire.lines import opens_channel
 
@@ -64,10 +64,10 @@ _RANKS = {"initialize": Rank.INITIALIZE, "notifications/initialized": Rank.INITI
 
 
 @dataclass(frozen=True, slots=True)
-class SessionFacts:
-    """Facts about one exchange that ordering and push linking need; ids are canonical texts."""
+class ExchangeFacts:
+    """Facts about one exchange that linking and ordering need; ids are canonical texts."""
 
-    session: str
+    session: str = NO_SESSION
     """The session's id, as the journal has it."""
     text: str = ""
     """The beginning of its call key, without what every recording has anew."""
@@ -93,6 +93,23 @@ class SessionFacts:
     """Its response, if there is any, has no message of a server that lets it listen."""
     is_left: bool = False
     """Its client left its response."""
+    call: str = ""
+    """The hash of its call key."""
+    caller: str = ""
+    """Session and client, as far as a request tells."""
+    client: str = ""
+    """Which program asks: it answers nothing that another program was asked."""
+    answered_keys: frozenset[str] | None = None
+    """The keys of a retry's `inputResponses`; None where the request is no retry."""
+    echoed: str | None = None
+    """Hash of the request state that it echoes."""
+    asked_keys: frozenset[str] | None = None
+    """The keys of an ask's `inputRequests`; None where the response is no ask."""
+    issued: tuple[str, ...] = ()
+    """Hashes by which a retry may echo the state that the ask issued, if it issued one: an earlier
+    cassette issues another state on replay than the server did."""
+    asked: Moment = NEVER
+    """When the ask was whole: only later requests can answer it."""
 
     @property
     def listens(self) -> bool:
@@ -100,29 +117,26 @@ class SessionFacts:
         return self.rank in _LISTENING
 
 
-def session_facts(
-    exchange: RecordedExchange, call: Call, key: str, *, asks: bool, resumes: int | None = None
-) -> SessionFacts:
-    """Return the facts about an exchange, which has a number and this call key.
-
-    It `asks` where its response is an input-required result, and `resumes` the stream of a call.
-    """
+def facts_of(exchange: RecordedExchange, call: Call, resumes: int | None = None) -> ExchangeFacts:
+    """Return the facts about an exchange with this call, which may resume a call's stream."""
     request, response, message = exchange.request, exchange.response, call.message
+    ask = None if response is None else ask_in(message, response)
+    key = "\n".join(call.key())
     session = session_of(request)
     opened = NO_SESSION if session else opened_session(response)
     rank = Rank.CALL
-    if not asks and resumes is None:
+    if ask is None and resumes is None:
         rank = _RANKS.get(call.method, Rank.CALL)
         if listens(call, response):
             rank = Rank.OPENING_STREAM if opened or opens_channel(request) else Rank.LISTENING
     has_others = rank in _LISTENING or resumes is not None
     pushes: list[Push] = []
     responses: list[tuple[str, Moment]] = []
-    for piece, moment, came in _messages(response, has_others=has_others):
+    for index, moment, came in _messages(response, has_others=has_others):
         if came.kind is Kind.RESPONSE and has_others:
             responses.append((came.id or "", moment))
         elif came.kind is Kind.REQUEST:
-            pushes.append(Push(intern(came.id or ""), intern(came.method), piece, moment))
+            pushes.append(Push(intern(came.id or ""), intern(came.method), index, moment))
     kind = None if message is None else message.kind
     identity = "" if message is None else message.id
     is_accepted = kind is Kind.REQUEST and response is not None and response.only_accepts
@@ -131,7 +145,7 @@ def session_facts(
         ended = NEVER
     elif resumes is not None and responses:
         ended = responses[-1][1]
-    return SessionFacts(
+    return ExchangeFacts(
         session=intern(session or opened),
         text=_beginning_of(key),
         rank=rank,
@@ -150,7 +164,19 @@ def session_facts(
         and EVENT_STREAM in request.header("accept"),
         is_silent=_is_silent(response),
         is_left=response is not None and response.end is End.OPEN,
+        call=intern(sha256_of(key)),
+        caller=intern(call.caller),
+        client=intern(call.client),
+        answered_keys=frozenset(call.answers.input_responses or ()) if call.answers else None,
+        echoed=exchange.echoed_sha256 if call.answers else None,
+        asked_keys=None if ask is None else frozenset(ask.input_requests),
+        issued=(exchange.issued_sha256,) if ask and exchange.issued_sha256 is not None else (),
+        asked=_moment_of(response.pieces[ask.piece]) if response and ask else NEVER,
     )
+
+
+def _moment_of(piece: Piece) -> Moment:
+    return Moment(piece.after, piece.at_ms)
 
 
 def _is_silent(response: Response | None) -> bool:
@@ -168,7 +194,7 @@ def _messages(
         if b'"id"' in piece.raw and (has_others or b'"method"' in piece.raw):
             message = completed_by(response, index) if response else None
             if message is not None and message.id is not None:
-                yield index, Moment(piece.after, piece.at_ms), message
+                yield index, _moment_of(piece), message
 
 
 # What every recording has anew
@@ -227,7 +253,7 @@ def recounted(
 # The ends of exchanges, by their facts in arrival order
 
 
-def ends_of(facts: Mapping[int, SessionFacts]) -> dict[int, Moment]:
+def ends_of(facts: Mapping[int, ExchangeFacts]) -> dict[int, Moment]:
     """Return when each exchange was over.
 
     That is the end of its response, or, where the response to the request came on another stream of
@@ -249,7 +275,7 @@ def ends_of(facts: Mapping[int, SessionFacts]) -> dict[int, Moment]:
     return ends
 
 
-def ended_with_session(facts: Mapping[int, SessionFacts]) -> dict[int, int]:
+def ended_with_session(facts: Mapping[int, ExchangeFacts]) -> dict[int, int]:
     """Return the listening streams that ended with their session, and the DELETE that ended it.
 
     Where nothing else came after its client left a stream, who closed it first is chance. One that
@@ -273,7 +299,7 @@ def ended_with_session(facts: Mapping[int, SessionFacts]) -> dict[int, int]:
     }
 
 
-def streams_of_closing(facts: Mapping[int, SessionFacts]) -> list[int]:
+def streams_of_closing(facts: Mapping[int, ExchangeFacts]) -> list[int]:
     """Return the streams that clients tried to open or to resume while they ended their session.
 
     Whether a client comes back before its DELETE, after it, or not at all is chance.

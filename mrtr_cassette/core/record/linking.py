@@ -19,33 +19,11 @@ from typing import Generic, NamedTuple, TypeVar
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Message
-from mrtr_cassette.core.record.history import Moment, SessionFacts
+from mrtr_cassette.core.record.history import ExchangeFacts, Moment
 
 P = TypeVar("P")
 
 # Retries and asks
-
-
-@dataclass(frozen=True, slots=True)
-class LinkFacts:
-    """What linking needs to know of one exchange; a call is the hash of its key."""
-
-    call: str
-    caller: str = ""
-    """Session and client, as far as a request tells."""
-    client: str = ""
-    """Which program asks: it answers nothing that another program was asked."""
-    answered_keys: frozenset[str] | None = None
-    """The keys of a retry's `inputResponses`; None where the request is no retry."""
-    echoed: str | None = None
-    """Hash of the request state that it echoes."""
-    asked_keys: frozenset[str] | None = None
-    """The keys of an ask's `inputRequests`; None where the response is no ask."""
-    issued: tuple[str, ...] = ()
-    """Hashes by which a retry may echo the state that the ask issued, if it issued one: an earlier
-    cassette issues another state on replay than the server did."""
-    asked_after: int = 0
-    """How many requests had arrived when the ask was whole: only later ones can answer it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -70,7 +48,7 @@ class LinkedInteraction:
 class _PlacedAsk:
     """An ask in its interaction; `position` counts the exchanges up to and with it."""
 
-    facts: LinkFacts
+    facts: ExchangeFacts
     interaction: LinkedInteraction
     position: int
 
@@ -88,7 +66,7 @@ class _SameAsks:
         Equal asks come from servers that keep no state, or the same one for all. Of these the
         caller's own comes first, then the oldest.
         """
-        whole = [ask for ask in self.waiting if ask.facts.asked_after < number]
+        whole = [ask for ask in self.waiting if ask.facts.asked.after < number]
         own = (ask for ask in whole if ask.facts.caller == caller)
         return next(own, whole[0] if whole else self.answered)
 
@@ -110,10 +88,10 @@ class _Asks:
             else:
                 asks.waiting.append(ask)
 
-    def joined(self, number: int, facts: LinkFacts) -> LinkedInteraction | None:
+    def joined(self, number: int, facts: ExchangeFacts) -> LinkedInteraction | None:
         """Put a retry where it belongs; return the interaction that it ends, None for an orphan."""
         candidates = [
-            (ask is alike.answered, ask.facts.asked_after, alike, ask)
+            (ask is alike.answered, ask.facts.asked.after, alike, ask)
             for alike in self._answered_by(facts)
             if (ask := alike.candidate(number, facts.caller)) is not None
         ]
@@ -131,7 +109,7 @@ class _Asks:
         numbers = [*interaction.numbers[: ask.position], number]
         return LinkedInteraction(numbers, interaction, ask.position, interaction.is_orphan)
 
-    def _answered_by(self, facts: LinkFacts) -> Iterable[_SameAsks]:
+    def _answered_by(self, facts: ExchangeFacts) -> Iterable[_SameAsks]:
         if facts.echoed is not None:
             return self._alike.get((facts.call, f"state {facts.echoed}"), {}).values()
         of_call = self._alike.get((facts.call, f"client {facts.client}"), {})
@@ -140,9 +118,9 @@ class _Asks:
 
 
 def link(
-    exchanges: Mapping[int, LinkFacts],
+    exchanges: Mapping[int, ExchangeFacts],
     earlier: Sequence[LinkedInteraction] = (),
-    earlier_facts: Mapping[int, LinkFacts] | None = None,
+    earlier_facts: Mapping[int, ExchangeFacts] | None = None,
 ) -> list[LinkedInteraction]:
     """Return the interactions that begin here, by their first requests; earlier ones may grow."""
     asks = _asks_of(earlier, earlier_facts or {})
@@ -160,7 +138,7 @@ def link(
     return interactions
 
 
-def _asks_of(earlier: Iterable[LinkedInteraction], facts: Mapping[int, LinkFacts]) -> _Asks:
+def _asks_of(earlier: Iterable[LinkedInteraction], facts: Mapping[int, ExchangeFacts]) -> _Asks:
     """Return the asks of an earlier recording, oldest first."""
     places: dict[int, tuple[LinkedInteraction, int]] = {}
     answered: set[int] = set()
@@ -304,7 +282,7 @@ _REQUEST, _PUSH, _END = range(3)
 
 
 def link_pushes(
-    facts: Mapping[int, SessionFacts], ends: Mapping[int, Moment]
+    facts: Mapping[int, ExchangeFacts], ends: Mapping[int, Moment]
 ) -> dict[int, list[LinkedTurn]]:
     """Return the turns of a recording in order, by the exchange that was pending meanwhile."""
     pushing = {each.session for each in facts.values() if each.pushes}

@@ -22,13 +22,12 @@ from mrtr_cassette.core.cassette.recorded import (
     RecorderFacts,
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
-from mrtr_cassette.core.protocol.messages import ask_in
 from mrtr_cassette.core.record.history import (
     Moment,
+    facts_of,
     is_journal_token,
     lasting,
     recounted,
-    session_facts,
 )
 from mrtr_cassette.core.record.naming import renumbered, reopened
 from mrtr_cassette.core.secrets.sealed import renumber, sha256_of
@@ -223,8 +222,7 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
     """Yield what was seen of an exchange, with its causes and what it causes."""
     call, response = exchange.call, exchange.response
     key = "\n".join(call.key())
-    ask = None if response is None else ask_in(call.message, response)
-    facts = session_facts(exchange, call, key, asks=ask is not None)
+    facts = facts_of(exchange, call)
     session, in_session = facts.session, session_of(exchange.request) != NO_SESSION
     of_call: _Cause = (_ASK, sha256_of(lasting(key)), call.client)
     needs: list[_Cause] = [(_SESSION, session)] if in_session else []
@@ -247,9 +245,10 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
     if session != NO_SESSION and not in_session:
         yield came(moments[0], (_SESSION, session))
     if exchange.issued_sha256 is not None:
-        yield came(moments[-1 if ask is None else ask.piece], (_STATE, exchange.issued_sha256))
-    elif ask is not None:
-        yield came(moments[ask.piece], of_call)
+        whole = moments[-1] if facts.asked_keys is None else facts.asked
+        yield came(whole, (_STATE, exchange.issued_sha256))
+    elif facts.asked_keys is not None:
+        yield came(facts.asked, of_call)
     for push in facts.pushes:
         yield came(push.moment, (_PUSH, session, push.id))
     for identity, moment in facts.responses:

@@ -5,7 +5,8 @@ from typing import Any, TypedDict
 
 import pytest
 
-from mrtr_cassette.core.record.linking import LinkedInteraction, LinkFacts, link
+from mrtr_cassette.core.record.history import ExchangeFacts, Moment
+from mrtr_cassette.core.record.linking import LinkedInteraction, link
 
 
 class Step(TypedDict, total=False):
@@ -21,22 +22,22 @@ class Step(TypedDict, total=False):
     after: int
 
 
-def facts_of(*steps: Step) -> dict[int, LinkFacts]:
+def facts_of(*steps: Step) -> dict[int, ExchangeFacts]:
     """Return the facts about exchanges, numbered from 1."""
     return {number: _facts(number, step) for number, step in enumerate(steps, start=1)}
 
 
-def _facts(number: int, step: Step) -> LinkFacts:
+def _facts(number: int, step: Step) -> ExchangeFacts:
     is_retry, is_ask = {"answers", "echoes"} & step.keys(), {"asks", "issues"} & step.keys()
-    return LinkFacts(
-        step.get("key", "deploy"),
-        step.get("caller", ""),
-        step.get("client", ""),
-        frozenset(step.get("answers", "")) if is_retry else None,
-        step.get("echoes"),
-        frozenset(step.get("asks", "")) if is_ask else None,
-        (step["issues"],) if "issues" in step else (),
-        step.get("after", number),
+    return ExchangeFacts(
+        call=step.get("key", "deploy"),
+        caller=step.get("caller", ""),
+        client=step.get("client", ""),
+        answered_keys=frozenset(step.get("answers", "")) if is_retry else None,
+        echoed=step.get("echoes"),
+        asked_keys=frozenset(step.get("asks", "")) if is_ask else None,
+        issued=(step["issues"],) if "issues" in step else (),
+        asked=Moment(step.get("after", number), 0.0),
     )
 
 
@@ -157,7 +158,7 @@ def test_ask_of_an_earlier_recording_is_answered(
 ) -> None:
     """Earlier exchanges have negative numbers; any later request may answer them."""
     before = {
-        number - len(earlier) - 1: replace(each, asked_after=0)
+        number - len(earlier) - 1: replace(each, asked=Moment(0, 0.0))
         for number, each in facts_of(*earlier).items()
     }
     interactions = [LinkedInteraction(chain) for chain in chains]

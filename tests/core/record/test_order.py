@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from mrtr_cassette.core.record.assembly import in_order
 from mrtr_cassette.core.record.history import (
+    ExchangeFacts,
     Moment,
     Rank,
-    SessionFacts,
     ended_with_session,
     ends_of,
 )
@@ -23,7 +23,7 @@ class Log:
     """Exchanges, each an interaction, with when they began and ended."""
 
     def __init__(self) -> None:
-        self.facts: dict[int, SessionFacts] = {}
+        self.facts: dict[int, ExchangeFacts] = {}
         self.interactions: list[LinkedInteraction] = []
 
     def add(
@@ -32,7 +32,7 @@ class Log:
         """Add an exchange that was over when `end` requests had arrived."""
         number = len(self.facts) + 1
         ended = Moment(end, float(end))
-        self.facts[number] = SessionFacts(session, text, rank, identity, ended=ended)
+        self.facts[number] = ExchangeFacts(session, text, rank, identity, ended=ended)
         self.interactions.append(LinkedInteraction([number]))
         return self
 
@@ -143,10 +143,10 @@ def test_order_of_what_overlaps_does_not_depend_on_arrival(
     )
 
 
-def facts(session: str = "s", ended: int = 1, **known: Any) -> SessionFacts:
+def facts(session: str = "s", ended: int = 1, **known: Any) -> ExchangeFacts:
     """Return what is to know of a call, unless something else is said."""
     ended_at = Moment(ended, float(ended))
-    return SessionFacts(session, ended=ended_at, **{"request_id": "1", **known})
+    return ExchangeFacts(session, ended=ended_at, **{"request_id": "1", **known})
 
 
 def test_call_without_a_response_of_its_own_is_over_with_that_on_a_stream() -> None:
