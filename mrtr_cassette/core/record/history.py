@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from sys import intern
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from mrtr_cassette.core.cassette.recorded import RecordedBy, RecordedExchange
 from mrtr_cassette.core.cassette.sessions import ends_session, is_answered, listens, opened_session
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
+from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import ask_in, completed_by
 from mrtr_cassette.core.secrets.sealed import SEALED_HASH, renumber, sha256_of
 from mrtr_cassette.core.wire.http import EVENT_STREAM, End, Piece, Response
@@ -130,13 +130,7 @@ def facts_of(exchange: RecordedExchange, call: Call, resumes: int | None = None)
         if listens(call, response):
             rank = Rank.OPENING_STREAM if opened or opens_channel(request) else Rank.LISTENING
     has_others = rank in _LISTENING or resumes is not None
-    pushes: list[Push] = []
-    responses: list[tuple[str, Moment]] = []
-    for index, moment, came in _messages(response, has_others=has_others):
-        if came.kind is Kind.RESPONSE and has_others:
-            responses.append((came.id or "", moment))
-        elif came.kind is Kind.REQUEST:
-            pushes.append(Push(intern(came.id or ""), intern(came.method), index, moment))
+    pushes, responses = _said(response, has_others=has_others)
     kind = None if message is None else message.kind
     identity = "" if message is None else message.id
     is_accepted = kind is Kind.REQUEST and response is not None and response.only_accepts
@@ -151,8 +145,8 @@ def facts_of(exchange: RecordedExchange, call: Call, resumes: int | None = None)
         rank=rank,
         request_id=identity if kind is Kind.REQUEST else None,
         posted_id=identity if kind is Kind.RESPONSE else None,
-        pushes=tuple(pushes),
-        responses=tuple(responses),
+        pushes=pushes,
+        responses=responses,
         ended=ended,
         # What is no stream is the response to its request.
         is_answered=not is_accepted
@@ -185,16 +179,24 @@ def _is_silent(response: Response | None) -> bool:
     return not any(b"jsonrpc" in piece.raw for piece in response.pieces)
 
 
-def _messages(
+def _said(
     response: Response | None, *, has_others: bool
-) -> Iterator[tuple[int, Moment, Message]]:
-    """Yield the messages of an event stream that have an id, with their piece and its moment."""
+) -> tuple[tuple[Push, ...], tuple[tuple[str, Moment], ...]]:
+    """Return what a stream pushes, and what it says in response to other requests."""
+    pushes: list[Push] = []
+    responses: list[tuple[str, Moment]] = []
     for index, piece in enumerate(response.pieces if response and response.is_framed else ()):
         # On the stream of a call, what has an id and no method is the response to the call.
         if b'"id"' in piece.raw and (has_others or b'"method"' in piece.raw):
             message = completed_by(response, index) if response else None
-            if message is not None and message.id is not None:
-                yield index, _moment_of(piece), message
+            if message is None or message.id is None:
+                continue
+            if message.kind is Kind.RESPONSE and has_others:
+                responses.append((message.id, _moment_of(piece)))
+            elif message.kind is Kind.REQUEST:
+                name = intern(message.method)
+                pushes.append(Push(intern(message.id), name, index, _moment_of(piece)))
+    return tuple(pushes), tuple(responses)
 
 
 # What every recording has anew
