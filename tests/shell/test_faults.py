@@ -11,7 +11,6 @@ import ctypes
 import json
 import os
 import resource
-import shutil
 import signal
 import zlib
 from collections.abc import AsyncIterator, Iterator
@@ -173,20 +172,6 @@ async def test_a_process_may_open_more_files_than_a_shell_allows(tmp_path: Path)
 
 
 # --- Files that can't be written ---
-
-
-@looped
-async def test_a_directory_that_is_removed_breaks_no_call(tmp_path: Path) -> None:
-    """When the journal's directory goes the traffic goes on; the end is 3 and names the file."""
-    path = tmp_path / "folder" / "c.json"
-    path.parent.mkdir()
-    async with recorder(path, echoing) as (process, url, _):
-        assert (await post(url, message("m"))).status == 200
-        shutil.rmtree(path.parent)
-        assert (await post(url, message("m", id=2))).json["id"] == 2
-        ended = await process.stopped()
-    assert ended.code == 3
-    assert str(path) in ended.err
 
 
 def without_root_rights() -> None:

@@ -18,7 +18,6 @@ from harness import (
     demo_server,
     http,
     looped,
-    playing,
     post,
     read,
     taping,
@@ -104,24 +103,6 @@ async def test_headers_that_the_user_named_are_kept(tmp_path: Path) -> None:
     headers = read(tmp_path / "c.json")["interactions"][0]["request"]["http"]["headers"]
 
     assert (headers["X-Tenant"], headers["Authorization"]) == ("acme", "")
-
-
-@looped
-async def test_verbatim_keeps_the_state(tmp_path: Path) -> None:
-    """With `verbatim` the raw state is in ask and answer, and replay gives back the very bytes."""
-    state = '{"turn":1,"note":"a \\"quoted\\" word","signature":"abcdefghijkl"}'
-    ask, done = input_required("confirm", state=state), result({}, id=2)
-    retry = tool_call("deploy", id=2, inputResponses=yes("confirm"), requestState=state)
-    script = answering(json_response(ask), json_response(done))
-    async with taping(tmp_path / "c.json", script, request_state="verbatim") as tape:
-        await post(tape.url, tool_call("deploy"))
-        await post(tape.url, retry)
-    (turn,) = read(tmp_path / "c.json")["interactions"][0]["elicitation_turns"]
-    assert turn["ask"]["body"]["result"]["requestState"] == state
-    assert turn["answer"]["body"]["params"]["requestState"] == state
-    async with playing(tmp_path / "c.json") as replay:
-        assert (await post(replay.url, tool_call("deploy"))).body == compact(ask)
-        assert (await post(replay.url, retry)).body == compact(done)
 
 
 # --- Recording again ---

@@ -235,32 +235,6 @@ async def test_what_is_added_is_redacted_by_the_rules_of_both(tmp_path: Path) ->
             assert json.loads((await post(replay.url, call)).body)["result"] == {"n": number}
 
 
-@looped
-async def test_states_in_batches_and_urls_are_not_written_and_play(tmp_path: Path) -> None:
-    """A client that batches, and one that opens the URL of a question, leave no state on disk."""
-    path = tmp_path / "c.json"
-    state, short = "made-up/state+with=0123456789", "never-issued"
-    ask = input_required("who", state=state)
-    link = f"/confirm?state={quote(state, safe='')}"
-    ask["result"]["inputRequests"]["who"]["params"]["url"] = link
-    batch = [tool_call("x", requestState=text) for text in (state, short)]
-    script = answering(json_response(ask), response(b"thanks"), json_response([result({}), {}]))
-    async with taping(path, script) as tape:
-        await post(tape.url, tool_call("x"))
-        await http("GET", tape.url, target=link)
-        await post(tape.url, batch)
-        journal = path.with_name("c.json.journal").read_text()
-    for text in (journal, path.read_text(), *tape.log):
-        assert not any(found in text for found in (state, quote(state, safe=""), short))
-    async with playing(path) as replay:
-        given = json.loads((await post(replay.url, tool_call("x"))).body)["result"]
-        opened = given["inputRequests"]["who"]["params"]["url"]
-        assert (await http("GET", replay.url, target=opened)).body == b"thanks"
-        batch = [tool_call("x", requestState=text) for text in (given["requestState"], short)]
-        assert json.loads((await post(replay.url, batch)).body)[1] == {}
-        assert replay.player.misses == []
-
-
 CALL = json.dumps(tool_call("x", arguments={"note": f"it is {GITHUB}"})).encode()
 GZIP = "Content-Encoding: gzip"
 

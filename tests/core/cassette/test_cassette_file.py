@@ -115,15 +115,6 @@ def test_pushed_turns_are_loaded_as_they_were_written(script: Any) -> None:
     assert astuple(load(dump(cassette), "f")) == astuple(cassette)
 
 
-def test_branch_shares_the_pushed_turns_before_it() -> None:
-    """What the server pushed before two interactions part is one turn of both."""
-    listening, first, branch = load(dump(branched()), "f").interactions
-
-    assert branch.pushed_turns[:2] == first.pushed_turns
-    assert first.pushed_turns[0].asked[0].exchange is first.exchanges[0]
-    assert first.pushed_turns[0].asked[1].exchange is listening.exchanges[0]
-
-
 def test_recorders_and_their_exchanges_come_back() -> None:
     """In whole milliseconds; the first recorder and a number that is the same are left out."""
     cassette = loaded(cassette_of((tool("a"), text("b")), (tool("c"), text("d"))))

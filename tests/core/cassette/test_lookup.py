@@ -7,7 +7,7 @@ import pytest
 from builders import post, retry, tool, with_id
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import NO, YES, Json, compact
+from messages import NO, YES, Json
 
 from mrtr_cassette.core.cassette.lookup import (
     CallerValues,
@@ -67,13 +67,6 @@ def test_state_is_compared_by_hash(state: str, sha256: str) -> None:
     assert key_of(retry(CALL, state=state)).state == sha256
 
 
-def test_empty_answers_equal_none_only_beside_a_state() -> None:
-    """Some clients answer a state-only ask with an empty map, others with none."""
-    assert key_of(retry(CALL, {}, state=STATE)) == key_of(retry(CALL, state=STATE))
-    assert key_of(retry(CALL, {})).answers == '{"inputResponses":{}}'
-    assert key_of(retry(CALL, {})) != key_of(CALL)
-
-
 @pytest.mark.parametrize(
     ("answers", "other"),
     [
@@ -88,18 +81,6 @@ def test_shape_of_answers_counts(answers: Json, other: Json) -> None:
     """A map is neither an array of the same answers, nor anything else."""
     assert key_of(retry(CALL, answers)) != key_of(retry(CALL, other))
     assert key_of(retry(CALL, answers, state=STATE)) != key_of(retry(CALL, other, state=STATE))
-
-
-@pytest.mark.parametrize(
-    "answers",
-    [None, {"inputResponses": None}, {"requestState": None}],
-)
-def test_null_makes_no_retry(answers: Json) -> None:
-    """A member that is null equals an absent one, so the request is the first of its call."""
-    request = json.loads(CALL)
-    request["params"].update(answers or {})
-
-    assert key_of(compact(request)) == key_of(CALL)
 
 
 # What differs every time

@@ -321,16 +321,6 @@ def test_state_in_an_ask_that_broke_off_does_not_reach_the_disk(
     assert STATE.encode() not in recorded.response.body
 
 
-def test_recorder_remembers_a_bounded_number_of_states() -> None:
-    """The last states are remembered once each, and older ones forgotten."""
-    talk = Conversation()
-    for turn in range(300):
-        talk.response(talk.request(CALL), asks("ok", state=f"{turn:0>30}"))
-        talk.response(talk.request(retry(CALL, {"ok": YES}, state=f"{turn:0>30}")), text("done"))
-
-    assert list(talk.recorder.known) == [f"{turn:0>30}" for turn in range(44, 300)]
-
-
 def test_state_that_a_later_exchange_repeats_is_sealed_there() -> None:
     """A state that was issued once is looked for in all that passes after it."""
     talk = conversation(
@@ -438,14 +428,6 @@ def test_response_to_what_wants_none_acknowledges(
 ) -> None:
     """Clients leave such a response without reading it; a result is none, nor is a stream."""
     assert observing(request_, headers, status).acknowledges is acknowledges
-
-
-def test_short_state_is_sealed_in_its_place_only() -> None:
-    """A short state may be an ordinary word elsewhere."""
-    body = changed(retry(CALL, state="step-1"), "params", "to", to="step-1")
-    sealed = json.loads(exchange(body, text("x")).request.body)["params"]
-
-    assert (sealed["requestState"], sealed["to"]) == (sealed_hash("step-1"), "step-1")
 
 
 JSON_STATE = '{"turn":1,"note":"a \\"quoted\\" word","signature":"abcdefghijkl"}'
