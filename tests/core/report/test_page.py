@@ -42,9 +42,7 @@ from mrtr_cassette.core.report.details import Stretch, details_of
 from mrtr_cassette.core.report.page import (
     START,
     Assets,
-    Choice,
     Earlier,
-    FormField,
     View,
     axis_of,
     form_fields,
@@ -66,6 +64,10 @@ SCHEMA = {
         "some": {"type": "array", "items": {"enum": list("abcdefgh")}},
         "ok": {"type": "boolean"},
         "long": {"type": "string"},
+        "bags": {"type": "integer", "title": "Bags", "minimum": 0, "maximum": 3, "default": 1},
+        "titled": {"oneOf": [{"const": "r", "title": "red"}, {"const": "g", "title": "green"}]},
+        "named": {"enum": ["r", "g"], "enumNames": ["red", "green"]},
+        "unoffered": {"type": "array", "items": {"enum": ["red"]}, "minItems": 1},
     },
     "required": ["name"],
 }
@@ -95,6 +97,7 @@ def recording(*script: Step, **options: Any) -> Cassette:
 
 SESSION = ("Mcp-Session-Id", "sess-0123456789abcdef")
 CONTENT = {"name": "Ada", "size": "m", "many": "c", "some": ["a", "h"], "ok": True, "long": "a\nb"}
+CONTENT |= {"bags": 2, "titled": "g", "named": "r", "unoffered": ["z"]}
 FORM = {"message": "Sure?", "requestedSchema": SCHEMA}
 URL = {"mode": "url", "message": "Pay", "url": "javascript:x"}
 SPOKEN = {"role": "user", "content": {"type": "text", "text": "Why?"}}
@@ -304,32 +307,6 @@ def _page_of_words(words: str) -> Node:
     return page_of(loaded(cassette_of(*script), f"{words}.json"), report_of_replay(player), first)
 
 
-def field_of(definition: Any, *answer: Any) -> FormField:
-    """Return the field of a property, with an answer or without."""
-    content = {"x": answer[0]} if answer else None
-    (field,) = form_fields({"properties": {"x": definition}}, content)
-    return field
-
-
-def test_field_has_what_its_schema_says() -> None:
-    """Title, description, limits and what is required are told; what was not asked comes last."""
-    bags = {"type": "integer", "title": "Bags", "description": "To check in.", "minimum": 0}
-    bags |= {"maximum": 3, "default": 1}
-
-    assert form_fields({"properties": {"x": bags}, "required": ["x"]}, {"y": True, "x": 2}) == [
-        FormField(
-            name="x",
-            label="Bags",
-            description="To check in.",
-            kind="one line",
-            helps=("integer", "at least 0", "at most 3", "default 1", "required"),
-            choices=(),
-            value="2",
-        ),
-        FormField("y", "y", "", "one line", ("not in the schema",), (), "true"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("definition", "answer", "kind", "value"),
     [
@@ -347,48 +324,9 @@ def test_kind_of_a_field_fits_its_answer(
     definition: Any, answer: Any, kind: str, value: str
 ) -> None:
     """A field is drawn so that the answer can be read in it, whatever it is."""
-    field = field_of(definition, answer)
+    (field,) = form_fields({"properties": {"x": definition}}, {"x": answer})
 
     assert (field.kind, field.value) == (kind, value)
-
-
-RED = Choice("red", is_chosen=False)
-GREEN = Choice("green", is_chosen=True)
-
-
-@pytest.mark.parametrize(
-    ("definition", "answer", "kind", "choices"),
-    [
-        ({"enum": ["r", "g"], "enumNames": ["red", "green"]}, ["g"], "choice", (RED, GREEN)),
-        (
-            {"oneOf": [{"const": "r", "title": "red"}, {"const": "g", "title": "green"}]},
-            ["g"],
-            "choice",
-            (RED, GREEN),
-        ),
-        (
-            {"anyOf": [{"const": "r", "title": "red"}, {"const": "g", "title": "green"}]},
-            ["g"],
-            "choice",
-            (RED, GREEN),
-        ),
-        (
-            {"type": "array", "items": {"enum": ["red"]}, "minItems": 1},
-            [["z"]],
-            "choices",
-            (RED, Choice("z", is_chosen=True)),
-        ),
-        ({"enum": ["red"]}, [], "choice", (RED,)),
-        ({"type": "boolean"}, [], "check", ()),
-    ],
-)
-def test_choices_have_labels(
-    definition: Any, answer: list[Any], kind: str, choices: tuple[Choice, ...]
-) -> None:
-    """Each way to spell choices is read; an answer that was never offered is shown all the same."""
-    field = field_of(definition, *answer)
-
-    assert (field.kind, field.choices) == (kind, choices)
 
 
 MEMBERS = [
