@@ -1,12 +1,4 @@
-"""Answering what a call is asked, round by round, from sources that are asked one after the other.
-
-Rule: the call's own answers, then the rules, the endpoint, a person, and what happens otherwise. A
-source that answers wrongly is a fault; the next one is not asked in its place. What nobody may
-answer is not answered, and the call ends there.
-Source: the fulfilment engine of the TypeScript SDK's client (pull request 2313 of
-modelcontextprotocol/typescript-sdk): at most 10 rounds, legs without requests at a pace of 250 ms,
-a result that asks with neither requests nor state fails at once.
-"""
+"""Answering what a call is asked, round by round, from sources that are asked one after the other."""
 
 from __future__ import annotations
 
@@ -127,7 +119,11 @@ Fulfilment = Generator[AskEndpoint | AskPerson, Any, Fulfilled | Unanswered]
 
 
 def fulfilment(asked: Asked, sources: Sources) -> Fulfilment:
-    """Answer an ask from sources; whoever has to be waited for is yielded."""
+    """Answer an ask from sources; whoever has to be waited for is yielded.
+
+    The call's own answers come first, then rules, endpoint, person, and what happens otherwise. A
+    source that answers wrongly is a fault; the next one is not asked in its place.
+    """
     try:
         answers = yield from _answers_of_sources(asked, sources)
     except _FaultError as fault:
@@ -251,6 +247,7 @@ def _answers_of(asked: Asked, tree: Mapping[str, Any]) -> Mapping[str, Any] | st
 
 # Rounds
 
+# As in the TypeScript SDK's client (pull request 2313 of modelcontextprotocol/typescript-sdk).
 MOST_ROUNDS: Final = 10
 PACE_S: Final = 0.25
 """Seconds before a retry that has nothing to answer, so that no server is asked without a pause."""

@@ -1,9 +1,4 @@
-"""A cassette as one HTML file, which needs nothing else and asks nobody for anything.
-
-Rule: the policy allows the one style and the one script of the page, by hash. The page is whole
-without the script. Nothing on it can be sent or followed. Every value of a template is text, which
-the template escapes; only `_recorded` makes markup. All that was answered is in a field.
-"""
+"""A cassette as one HTML file, which needs nothing else and asks nobody for anything."""
 
 from __future__ import annotations
 
@@ -95,7 +90,8 @@ def page(view: View, assets: Assets) -> Iterator[str]:
 
 @cache
 def _template(texts: tuple[str, ...]) -> Template:
-    # The indentation of a template is for those who read it.
+    # The indentation of a template is for those who read it. Every value is text, which the
+    # template escapes; only `_recorded` makes markup.
     lines = {
         name: "".join(line.strip() for line in source.splitlines())
         for name, source in zip(TEMPLATES, texts, strict=True)
@@ -308,11 +304,7 @@ def _choices(facts: Mapping[str, Any], given: list[Any]) -> tuple[Choice, ...]:
 class Note(NamedTuple):
     """What a page says of a call before anything else: a miss near it, or what differs.
 
-    Attributes:
-        label: the note in short, for the row; `kind` is how it looks.
-        number: of the miss, or of the call.
-        first: the cassette that lacks the call.
-        change: what differs from `old`, the call of the first cassette.
+    `number` is that of the miss, or of the call; `first` is the cassette that lacks the call.
     """
 
     label: str

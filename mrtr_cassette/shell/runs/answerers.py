@@ -95,10 +95,6 @@ async def answerers(
 ) -> AsyncIterator[Answerers]:
     """Give those who answer for the sources, with the endpoint open where there is one.
 
-    Args:
-        ca_file: certificates that the endpoint is checked with, besides the system's.
-        ask_person: asks a person, where the sources have one.
-
     Raises:
         UsageError: the endpoint's URL is none.
     """

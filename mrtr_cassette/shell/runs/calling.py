@@ -114,9 +114,6 @@ async def call(
 ) -> CallResult:
     """Make one call on a live server, and answer what it asks.
 
-    Args:
-        ask_person: asks a person, where the sources have one.
-
     Raises:
         UsageError: the tool is unknown, its arguments don't fit, or the endpoint's URL is none.
         CassetteError: the cassette can't be written, or exists.
