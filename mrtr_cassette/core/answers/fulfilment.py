@@ -1,4 +1,4 @@
-"""Answering what a call is asked, round by round, from sources that are asked one after the other."""
+"""Answering what a call is asked, round by round, from sources that are tried in order."""
 
 from __future__ import annotations
 
