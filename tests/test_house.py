@@ -22,9 +22,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 31_827,
+    "lines of the package": 31_809,
     "modules of the package": 128,
-    "lines of tests": 44_760,
+    "lines of tests": 44_698,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
