@@ -11,6 +11,7 @@ from mrtr_cassette.core.drive.conversation import (
     AskedOtherwise,
     Conversation,
     Finished,
+    LiveAsk,
     Pages,
     Requests,
     ServerSession,
@@ -128,7 +129,6 @@ class SessionOpening(Requests):
         first, *self._unsent = requests
         super().__init__(first, session)
         self.call = call
-        self.session = session
         self.failure: Unrecorded | None = None
 
     def _after(self, exchange: RecordedExchange) -> Request | None:
@@ -231,32 +231,30 @@ class ReplayToAsk(Conversation):
         super().__init__(call.request, script, session)
         self.asker = asker
         self.states = script.states
-        self._retry = call.request
         self._shown = shown
 
     @property
     def failure(self) -> Unrecorded | None:
         """Why the server can't be brought there, or None."""
+        differences: tuple[Difference, ...] = ()
         match self.standing:
             case Finished(turn, exchange):
-                detail = f"the live server asks nothing in turn {turn}: {outcome(exchange)}"
-                return Unrecorded(self._shown, detail, _chain(self.asker)[turn - 1])
-            case AskedOtherwise(ask, changes):
-                detail = f"the live server asks something else in turn {ask.turn}"
+                detail = f"asks nothing in turn {turn}: {outcome(exchange)}"
+            case AskedOtherwise(LiveAsk(turn), changes):
+                detail = f"asks something else in turn {turn}"
                 differences = tuple(change.difference for change in changes)
-                return Unrecorded(
-                    self._shown, detail, _chain(self.asker)[ask.turn - 1], differences
-                )
             case _:
                 return None
+        asker = _chain(self.asker)[turn - 1]
+        return Unrecorded(self._shown, f"the live server {detail}", asker, differences)
 
     def retry(self) -> Request:
         """Return the client's retry with the live state in the place of the recorded one."""
         live, recorded = self.states[-1]
         body = with_values(
-            self._retry.body, [ECHOED_STATE_PATH], lambda value: value.replace(recorded, live)
+            self.request.body, [ECHOED_STATE_PATH], lambda value: value.replace(recorded, live)
         )
-        return with_body(self._retry, body)
+        return with_body(self.request, body)
 
 
 class PagesBefore(Pages):

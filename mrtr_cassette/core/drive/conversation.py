@@ -251,7 +251,7 @@ class Requests:
     def __init__(self, first: Request, session: ServerSession) -> None:
         self.request = first
         self.last: RecordedExchange | None = None
-        self._session = session
+        self.session = session
         self._is_over = False
 
     @property
@@ -270,11 +270,11 @@ class Requests:
 
     def next(self) -> Observation | None:
         """Return the next request to send, to be shown its response; None where there is none."""
-        return None if self.is_over else self._session.request(self.request, self)
+        return None if self.is_over else self.session.request(self.request, self)
 
     def pushed(self, push: OpenPush) -> Observation | None:
         """Take a request that stood in a response; it may belong to other requests."""
-        return self._session.pushed(push)
+        return self.session.pushed(push)
 
     def push_received(self, push: OpenPush) -> Observation | None:  # noqa: ARG002
         """Take a request that the server pushed because of one of these; leave it unanswered."""
@@ -282,7 +282,7 @@ class Requests:
 
     def responded(self, observation: Observation) -> None:
         """Take the response to the last request, which the observation has seen whole."""
-        self._session.responded(observation)
+        self.session.responded(observation)
         self.last = observation.seal(End.COMPLETE, 0.0)
         following = self._after(self.last)
         self.request, self._is_over = following or self.request, following is None
@@ -458,7 +458,7 @@ class Conversation(Requests):
         if message is not None and message.kind is Kind.REQUEST:
             body = write_retry(request.body, self._input_responses, self.request_state)
             request = with_body(request, body)
-        self._pending = self._session.request(request, self)
+        self._pending = self.session.request(request, self)
         return self._pending
 
     def _cancellation(self, pending: Observation) -> Observation | None:
@@ -470,20 +470,20 @@ class Conversation(Requests):
         cancelled = (
             b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%b}}'
         )
-        return self._session.post(self.request, cancelled % identity, self)
+        return self.session.post(self.request, cancelled % identity, self)
 
     def push_received(self, push: OpenPush) -> Observation | None:
         """Take a request that the server pushed because of this call."""
         if self.standing is not None:
             return None
         self._asked += 1
-        exchange, message = self._session.as_recorded(push)
+        exchange, message = self.session.as_recorded(push)
         ask = LiveAsk(self._asked, exchange, None, message, push.key)
         return self._replied(ask, self._script.answer(ask))
 
     def responded(self, observation: Observation) -> None:
         """Take the response to the last request, which the observation has seen whole."""
-        self._session.responded(observation)
+        self.session.responded(observation)
         # A server may also give its result without waiting for an answer.
         is_late = isinstance(self.standing, NeedsAnswers) and observation.is_answered
         if observation is not self._pending or not (self.standing is None or is_late):
@@ -523,7 +523,7 @@ class Conversation(Requests):
             response = b'{"jsonrpc":"2.0","id":%b,"%b":%b}'
             identity = ask.push.spelled(ID_PATH) or b"null"
             body = response % (identity, reply.member.encode(), reply.value or b"{}")
-            return self._session.post(self.request, body, self)
+            return self.session.post(self.request, body, self)
         return None
 
 
