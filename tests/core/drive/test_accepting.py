@@ -94,6 +94,15 @@ def taken(cassette: Cassette, number: int, position: int, exchange: RecordedExch
     return proposal
 
 
+def with_live(
+    file: tuple[bytes, Cassette], number: int, position: int, exchange: RecordedExchange
+) -> bytes:
+    """Return a file with one live response in it, which nothing speaks against."""
+    each = taken(file[1], number, position, exchange)
+    assert each.problem is None
+    return accepted(*file, [each])
+
+
 def lines_changed(old: bytes, new: bytes) -> list[str]:
     """Return the lines of a new file that the old one lacks, without its recording block."""
     before = old.decode().split("\n")
@@ -104,11 +113,7 @@ def lines_changed(old: bytes, new: bytes) -> list[str]:
 def test_a_result_takes_the_place_of_the_recorded_one() -> None:
     """It has the recorded id, and nothing else in the file changes but the digests."""
     data, cassette = file_of(*ASKED)
-    each = taken(cassette, 2, 1, live(YES_RETRY, text("Deployed")))
-
-    assert each.problem is None
-    new = accepted(data, cassette, [each])
-
+    new = with_live((data, cassette), 2, 1, live(YES_RETRY, text("Deployed")))
     assert lines_changed(data, new) == ['"text": "Deployed"']
     old_recording, recording = (json.loads(raw)["recording"] for raw in (data, new))
     differing = [
@@ -129,12 +134,9 @@ def test_a_result_takes_the_place_of_the_recorded_one() -> None:
 
 def test_a_question_keeps_the_recorded_state() -> None:
     """The recorded answer repeats it, so it goes on with the new question."""
-    data, cassette = file_of(*ASKED)
-    each = taken(cassette, 2, 0, live(CALL, question(f"Now? {LIVE}", LIVE)))
-
-    assert each.problem is None
-    new = accepted(data, cassette, [each])
-    (line,) = lines_changed(data, new)
+    file = file_of(*ASKED)
+    new = with_live(file, 2, 0, live(CALL, question(f"Now? {LIVE}", LIVE)))
+    (line,) = lines_changed(file[0], new)
     assert line.startswith('"message": "Now? mrtr-state:')
     first, second = load(new, "f").interactions[1].exchanges
     assert first.ask is not None
@@ -146,7 +148,7 @@ def test_both_copies_of_a_shared_question_change() -> None:
     """Branches of one question stay branches of it."""
     data, cassette = file_of(*ASKED[:3], (NO_RETRY, text("left")))
     assert cassette.interactions[2].branch is not None
-    new = accepted(data, cassette, [taken(cassette, 2, 0, live(CALL, question("Now?", LIVE)))])
+    new = with_live((data, cassette), 2, 0, live(CALL, question("Now?", LIVE)))
     assert lines_changed(data, new) == ['"message": "Now?"'] * 2
     shared = load(new, "f").interactions
     assert shared[1].exchanges[0] is shared[2].exchanges[0]
@@ -154,11 +156,7 @@ def test_both_copies_of_a_shared_question_change() -> None:
 
 def test_a_question_that_is_gone_ends_the_conversation() -> None:
     """With its turn go the answer and what came of it; the file is as if recorded so."""
-    data, cassette = file_of(*ASKED)
-    each = taken(cassette, 2, 0, live(CALL, text("done at once")))
-
-    assert each.problem is None
-    new = accepted(data, cassette, [each])
+    new = with_live(file_of(*ASKED), 2, 0, live(CALL, text("done at once")))
     alone, _ = file_of(OTHER, (CALL, text("done at once")), OTHER)
     assert new.partition(b'\n  "recording"')[0] == alone.partition(b'\n  "recording"')[0]
     assert len(load(new, "f").interactions[1].exchanges) == 1
@@ -173,24 +171,19 @@ def test_a_later_question_that_is_gone_leaves_the_earlier_ones() -> None:
         (YES_RETRY, question("Sure?", "t" * 30, "b")),
         (second, text("done")),
     )
-    data, cassette = file_of(*script)
-    new = accepted(data, cassette, [taken(cassette, 1, 1, live(YES_RETRY, text("done")))])
     alone, _ = file_of(script[0], (YES_RETRY, text("done")))
-    assert new.partition(b'\n  "recording"')[0] == alone.partition(b'\n  "recording"')[0]
-
-    unanswered, cassette = file_of(*script[:2])
-    new = accepted(unanswered, cassette, [taken(cassette, 1, 1, live(YES_RETRY, text("done")))])
-    assert new.partition(b'\n  "recording"')[0] == alone.partition(b'\n  "recording"')[0]
+    for recorded in (script, script[:2]):
+        new = with_live(file_of(*recorded), 1, 1, live(YES_RETRY, text("done")))
+        assert new.partition(b'\n  "recording"')[0] == alone.partition(b'\n  "recording"')[0]
 
 
 def test_a_stream_has_the_recorded_tokens_and_as_many_times_as_events() -> None:
     """More events, fewer events, and a stream in the place of one body."""
-    data, cassette = file_of((CALL, stream(progress(1), answer(CALL, text("done")))))
+    file = file_of((CALL, stream(progress(1), answer(CALL, text("done")))))
     request = with_id(CALL, "mrtr-cassette-1")
     for count in (0, 1, 3):
         said = [progress(1, done) for done in range(count)]
-        new_response = stream(*said, answer(request, text("later")))
-        new = accepted(data, cassette, [taken(cassette, 1, 0, live(CALL, new_response))])
+        new = with_live(file, 1, 0, live(CALL, stream(*said, answer(request, text("later")))))
         assert b"mrtr-cassette-1" not in new
         (facts,) = json.loads(new)["recording"]["exchanges"]
         assert len(facts["pieces"]) == count + 1
@@ -198,11 +191,10 @@ def test_a_stream_has_the_recorded_tokens_and_as_many_times_as_events() -> None:
         assert response is not None
         assert all(piece.after for piece in response.pieces)
 
-    new = accepted(data, cassette, [taken(cassette, 1, 0, live(CALL, text("plain")))])
+    new = with_live(file, 1, 0, live(CALL, text("plain")))
     assert "pieces" not in json.loads(new)["recording"]["exchanges"][0]
-    cassette = load(new, "f")
     streamed = live(CALL, stream(answer(request, text("done"))))
-    back = accepted(new, cassette, [taken(cassette, 1, 0, streamed)])
+    back = with_live((new, load(new, "f")), 1, 0, streamed)
     assert len(json.loads(back)["recording"]["exchanges"][0]["pieces"]) == 1
 
 
@@ -210,7 +202,7 @@ def test_secrets_keep_their_numbers_or_get_new_ones() -> None:
     """As many as before are the same ones; others get numbers that nothing has."""
     secrets = [f"ghp_{letter * 36}" for letter in "abc"]
     script = ((CALL, text(f"key {secrets[0]}")), (tool("b"), text(f"key {secrets[1]}")))
-    data, cassette = file_of(*script, redacts=True)
+    file = file_of(*script, redacts=True)
     for words, shown in (
         (f"new {secrets[2]}", "new <github:1>"),
         (
@@ -218,20 +210,17 @@ def test_secrets_keep_their_numbers_or_get_new_ones() -> None:
             "<github:3> <github:4> <github:3> <github:x>",
         ),
     ):
-        new = accepted(
-            data, cassette, [taken(cassette, 1, 0, live(CALL, text(words), redacts=True))]
-        )
-        assert lines_changed(data, new) == [f'"text": "{shown}"']
+        new = with_live(file, 1, 0, live(CALL, text(words), redacts=True))
+        assert lines_changed(file[0], new) == [f'"text": "{shown}"']
 
 
 def test_secrets_in_headers_are_numbered_too() -> None:
     """Nothing of a running recording's own stands in the file."""
-    data, cassette = file_of((CALL, text("a")), redacts=True)
     secret = "ghp_" + "d" * 36
     body = answer(with_id(CALL, "mrtr-cassette-1"), text("b"))
     headers = (("Content-Type", "application/json"), ("Location", f"https://x.example/?k={secret}"))
     exchange = live(CALL, Answer((body,), headers), redacts=True)
-    new = accepted(data, cassette, [taken(cassette, 1, 0, exchange)])
+    new = with_live(file_of((CALL, text("a")), redacts=True), 1, 0, exchange)
     location = json.loads(new)["interactions"][0]["response"]["headers"]["Location"]
     assert location == "https://x.example/?k=%3Cgithub:1%3E"
 
@@ -246,12 +235,12 @@ def test_ids_of_events_and_sessions_are_the_recorded_ones() -> None:
         headers = (*reply.headers, ("Mcp-Session-Id", session))
         return begin, reply._replace(headers=headers, chunks=(events, *reply.chunks))
 
-    data, cassette = file_of(opened("a-session-0123456789abcdef", "event-one-0123456789"))
+    file = file_of(opened("a-session-0123456789abcdef", "event-one-0123456789"))
     begin, reply = opened(
         "b-session-0123456789abcdef", "other-one-0123456789", "other-two-0123456789"
     )
     exchange = conversation((begin, reply)).exchanges[0]
-    new = accepted(data, cassette, [taken(cassette, 1, 0, exchange)])
+    new = with_live(file, 1, 0, exchange)
     assert new.count(b"mrtr-event:1:1") == 1
     assert b"mrtr-session:1" in new
     assert b"sha256:" not in new.partition(b'\n  "recording"')[0]
@@ -291,10 +280,7 @@ def test_pushed_requests_keep_the_ids_that_the_posted_answers_have() -> None:
     call = rpc("tools/call", {"name": "deploy"}, "mrtr-cassette-1")
     pushes = [rpc("elicitation/create", form(f"question {n}")["params"], f"x{n}") for n in (2, 3)]
     reply = stream(*pushes, answer(call, {**asks("ok"), "ttlMs": 1}))
-    each = taken(cassette, 2, 0, conversation((call, reply)).exchanges[0])
-
-    assert each.problem is None
-    new = accepted(data, cassette, [each])
+    new = with_live((data, cassette), 2, 0, conversation((call, reply)).exchanges[0])
     assert b'"x2"' not in new
     assert b"mrtr-cassette-1" not in new
     turns = load(new, "f").interactions[1].pushed_turns
@@ -311,19 +297,18 @@ def test_ids_that_are_made_up_for_questions_are_the_recorded_ones() -> None:
         asked = {"method": "elicitation/create", "params": {**params, "message": words}}
         return {**asks("a", state=STATE), "inputRequests": {"a": asked}}
 
-    data, cassette = file_of((CALL, linked("a1" * 10, "Open?")))
+    file = file_of((CALL, linked("a1" * 10, "Open?")))
     response = {**linked("b2" * 12, "Open it?"), "requestState": LIVE}
-    new = accepted(data, cassette, [taken(cassette, 1, 0, live(CALL, response))])
-    assert lines_changed(data, new) == ['"message": "Open it?"']
+    new = with_live(file, 1, 0, live(CALL, response))
+    assert lines_changed(file[0], new) == ['"message": "Open it?"']
 
 
 def test_a_verbatim_state_stays_as_it_is_spelled() -> None:
     """It may be JSON with quotes, which is no end of a string."""
     state = '{"n": "of the recorded state"}'
     retried = retry(CALL, {"a": YES}, state=state)
-    data, cassette = file_of((CALL, question("Go?", state)), (retried, text("a")), seals=False)
-    each = taken(cassette, 1, 0, live(CALL, question(f"Go {LIVE}?", LIVE)))
-    new = accepted(data, cassette, [each])
+    file = file_of((CALL, question("Go?", state)), (retried, text("a")), seals=False)
+    new = with_live(file, 1, 0, live(CALL, question(f"Go {LIVE}?", LIVE)))
     first = load(new, "f").interactions[0].exchanges[0]
     assert first.ask is not None
     assert first.ask.request_state == state
