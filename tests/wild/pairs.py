@@ -128,36 +128,36 @@ class Pair:
         self,
         server: Server,
         client: Client,
-        directory: Path,
         scenarios: Sequence[str],
         *,
         patience: float = PATIENCE_S,
         is_piped: bool = False,
         is_apart: bool = False,
     ) -> None:
-        self._server, self._client = server, client
-        self._directory = directory
+        self.server, self.client = server, client
         self._patience = patience
-        self._has_one_stream = is_piped or "sse" in server.arguments
-        self._way: Way = Pipes(server, directory) if is_piped else Sockets(server)
+        self._is_piped = is_piped
         self._cassettes = {name: name if is_apart or is_piped else WHOLE for name in scenarios}
         name = f"{server.name} on pipes" if is_piped else server.name
         named = dict.fromkeys([*scenarios, *self._cassettes.values()])
         self.outcomes = {each: Outcome(name, client.name, each) for each in named}
 
-    def run(self, others: Sequence[Client] = (), runs: int = 2) -> list[Outcome]:
+    def run(self, directory: Path, others: Sequence[Client] = (), runs: int = 2) -> list[Outcome]:
         """Run all scenarios in all ways; `others` are shown what this client has recorded.
 
         Args:
             runs: how often the client runs on one replay.
         """
+        self._directory = directory
+        way = Pipes(self.server, directory) if self._is_piped else Sockets(self.server)
+        self._way: Way = way
         direct = self._directly()
         first = self._recorded("first", direct)
         again = self._recorded("again", direct)
         for name in first.keys() & again.keys():
             self._count(name, first[name], again[name])
         if first:
-            self._replayed(first, direct, self._client, runs)
+            self._replayed(first, direct, self.client, runs)
             for other in others:
                 self._replayed(first, direct, other, 1)
         return list(self.outcomes.values())
@@ -168,7 +168,7 @@ class Pair:
     def _directly(self) -> Transcript:
         with self._way.serving() as target:
             targets = dict.fromkeys(self._cassettes, target)
-            ended, direct = run_client(self._client, targets, self._patience)
+            ended, direct = run_client(self.client, targets, self._patience)
         for name in self._cassettes:
             outcome = self.outcomes[name]
             outcome.questions = sum(line["kind"] == "ask" for line in direct[name])
@@ -184,9 +184,9 @@ class Pair:
             for number, cassette in enumerate(dict.fromkeys(self._cassettes.values()))
         }
         with self._way.recording(paths) as recorders:
-            _, seen = run_client(self._client, self._targets(recorders), self._patience)
+            _, seen = run_client(self.client, self._targets(recorders), self._patience)
         for name in self._cassettes:
-            self._compare(f"record {label}", name, direct, seen, self._client)
+            self._compare(f"record {label}", name, direct, seen, self.client)
         for name, recorder in recorders.items():
             if recorder.code != 0 or not paths[name].exists():
                 text = f"record {label}: exit {recorder.code}: {_tail(recorder.stderr)}"
@@ -216,7 +216,7 @@ class Pair:
         self, cassettes: dict[str, Path], direct: Transcript, client: Client, runs: int
     ) -> None:
         """Replay each cassette to a client, with the server gone."""
-        options = () if self._server.replays_alike(client.era) else ("--repeat", "always")
+        options = () if self.server.replays_alike(client.era) else ("--repeat", "always")
         with self._way.replaying(cassettes, *options) as replays:
             targets = self._targets(replays)
             for number in range(1, runs + 1):
@@ -235,10 +235,10 @@ class Pair:
         self, run_: str, name: str, direct: Transcript, transcript: Transcript, client: Client
     ) -> None:
         wanted, seen = direct[name], transcript[name]
-        if client != self._client or client.answers_at_once:
+        if client != self.client or client.answers_at_once:
             wanted, seen = asks_before_answers(wanted), asks_before_answers(seen)
-        loses = client.loses_progress or self._client.loses_progress
-        if self._has_one_stream and loses:
+        has_one_stream = self._is_piped or "sse" in self.server.arguments
+        if has_one_stream and (client.loses_progress or self.client.loses_progress):
             wanted, seen = (
                 [line for line in lines if line["kind"] != "progress"] for lines in (wanted, seen)
             )

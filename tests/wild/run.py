@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -20,44 +19,23 @@ from wild.pairs import PATIENCE_S, WHOLE, Outcome, Pair
 from wild.peers import CLIENTS, SERVERS, Client, Server, install
 
 
-@dataclass(frozen=True)
-class Job:
-    """A pair to run, and how."""
+def scenarios_of(server: Server, client: Client, over: str, only: Sequence[str]) -> list[str]:
+    """Return the scenarios that a pair has and that are wanted."""
+    offered = server.scenarios.get(client.era, ())
+    if over == "pipes" and offered:
+        offered = server.piped_scenarios(client.era)
+    return [name for name in offered if not only or name in only]
 
-    server: Server
-    client: Client
-    is_piped: bool
-    others: Sequence[Client]
-    only: Sequence[str]
-    patience: float
-    is_apart: bool
 
-    @property
-    def scenarios(self) -> list[str]:
-        """Return the scenarios that this pair has and that are wanted."""
-        era = self.client.era
-        offered = self.server.scenarios.get(era, ())
-        if self.is_piped and offered:
-            offered = self.server.piped_scenarios(era)
-        return [name for name in offered if not self.only or name in self.only]
-
-    def run(self) -> list[Outcome]:
-        """Run it in a directory of its own, and tell what came of it."""
-        started = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="wild-") as directory:
-            outcomes = Pair(
-                self.server,
-                self.client,
-                Path(directory),
-                self.scenarios,
-                patience=self.patience,
-                is_piped=self.is_piped,
-                is_apart=self.is_apart,
-            ).run(self.others)
-        took = f"{time.monotonic() - started:.0f} s"
-        faults = [f"  {each.scenario}: {fault}" for each in outcomes for fault in each.faults]
-        print(" | ".join([*row(outcomes), took]), *faults, sep="\n", flush=True)
-        return outcomes
+def run_pair(pair: Pair, others: Sequence[Client]) -> list[Outcome]:
+    """Run a pair in a directory of its own, and tell what came of it."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="wild-") as directory:
+        outcomes = pair.run(Path(directory), others)
+    took = f"{time.monotonic() - started:.0f} s"
+    faults = [f"  {each.scenario}: {fault}" for each in outcomes for fault in each.faults]
+    print(" | ".join([*row(outcomes), took]), *faults, sep="\n", flush=True)
+    return outcomes
 
 
 def row(outcomes: Sequence[Outcome]) -> list[str]:
@@ -78,17 +56,16 @@ def row(outcomes: Sequence[Outcome]) -> list[str]:
     return [*names, f"{good} of {len(scenarios)}", *map(str, sums)]
 
 
-def jobs_of(options: argparse.Namespace) -> list[Job]:
+def pairs_of(options: argparse.Namespace) -> list[Pair]:
     """Return the pairs that the command line names, or all."""
-    jobs = [
-        Job(
+    return [
+        Pair(
             server,
             client,
-            over == "pipes",
-            [] if options.no_others else [CLIENTS[client.other]],
-            options.scenario,
-            options.patience,
-            options.apart,
+            scenarios,
+            patience=options.patience,
+            is_piped=over == "pipes",
+            is_apart=options.apart,
         )
         for over in options.over or ["sockets", "pipes"]
         for server in SERVERS
@@ -96,8 +73,8 @@ def jobs_of(options: argparse.Namespace) -> list[Job]:
         if not options.server or server.name in options.server
         if not options.client or client.name in options.client
         if over == "sockets" or client.name in server.piped_clients
+        if (scenarios := scenarios_of(server, client, over, options.scenario))
     ]
-    return [job for job in jobs if job.scenarios]
 
 
 def main() -> int:
@@ -114,15 +91,17 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--table", type=Path, help="write the rows as Markdown")
     options = parser.parse_args()
-    jobs = jobs_of(options)
-    peers = {peer for job in jobs for peer in (job.server, job.client, *job.others)}
+    pairs = pairs_of(options)
+    others = [[] if options.no_others else [CLIENTS[pair.client.other]] for pair in pairs]
+    peers = {pair.server for pair in pairs} | {pair.client for pair in pairs}
+    peers |= {other for each in others for other in each}
     try:
         install(*sorted({peer.environment for peer in peers}))
     except ProcessError as error:
         print(error, file=sys.stderr)
         return 2
     with ThreadPoolExecutor(options.jobs) as pool:
-        results = list(pool.map(Job.run, jobs))
+        results = list(pool.map(run_pair, pairs, others))
     if options.table is not None:
         rows = ["| " + " | ".join(row(outcomes)) + " |" for outcomes in results]
         options.table.write_text("\n".join([*rows, ""]), encoding="utf-8")
