@@ -151,17 +151,15 @@ class DemoClient:
             )
 
 
-async def run_demo(
-    say: Say, calls: Sequence[DemoCall] = CALLS, calls_again: Sequence[DemoCall] = CALLS
-) -> int:
-    """Record some calls and replay them; any difference but a sealed state is a `DemoError`."""
+async def run_demo(say: Say, calls_again: Sequence[DemoCall] = CALLS) -> int:
+    """Record the calls and replay them; any difference but a sealed state is a `DemoError`."""
     with tempfile.TemporaryDirectory(prefix="mrtr-cassette-demo-") as folder:
         cassette = Path(folder, "demo.json")
         async with aiohttp.ClientSession() as http:
             async with serving_application(create_app()) as upstream:
                 say(f"1. record: a server at {upstream}, a client, and the proxy in between")
                 async with recording(upstream, cassette) as recorder:
-                    live = await _converse(DemoClient(http, recorder.url), calls)
+                    live = await _converse(DemoClient(http, recorder.url), CALLS)
             count = recorder.exchanges
             say(f"   {len(live)} calls in {count} exchanges")
             say("2. stop the server")
@@ -178,7 +176,7 @@ async def run_demo(
             if unplayed:
                 raise DemoError(f"interactions {unplayed} of the cassette were not played")
     total = sealed = 0
-    for call, before, after in zip(calls, live, replayed, strict=True):
+    for call, before, after in zip(CALLS, live, replayed, strict=True):
         say("")
         say(f"   {call.method} {call.name}: {call.title}")
         # Conversations that are the same so far end together.

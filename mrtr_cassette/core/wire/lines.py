@@ -31,11 +31,6 @@ class LineFramer:
         self._size = 0
         self._is_cut = False
 
-    @property
-    def is_between(self) -> bool:
-        """Whether the bytes so far end where a line does."""
-        return not (self._held or self._is_cut)
-
     def feed(self, chunk: bytes) -> list[Line]:
         """Take the next bytes, and return the lines that they complete."""
         lines = []

@@ -52,17 +52,6 @@ def test_any_split_into_reads_gives_the_same_lines(data: bytes, cuts: list[int])
     assert all(line.raw.count(b"\n") <= 1 for line in lines)
 
 
-def test_it_is_told_whether_a_line_has_begun() -> None:
-    """Bytes that end a line leave nothing held; parts of a line do, if it is too long too."""
-    framer = LineFramer(3)
-    seen = []
-    for chunk in (b"", b"a", b"\n", b"a\nb\n", b"long", b"\n"):
-        framer.feed(chunk)
-        seen.append(framer.is_between)
-
-    assert seen == [True, False, True, True, False, True]
-
-
 def test_line_comes_when_it_ends() -> None:
     """Nothing is told of a line before its end; only the last one may lack it."""
     framer = LineFramer(100)
