@@ -205,6 +205,19 @@ def follow(steps: Any, *responses: Json) -> list[Request]:
     return sent
 
 
+class FixedScript:
+    """Gives fixed replies to asks, the last one again and again; a function makes one of the ask."""
+
+    def __init__(self, *replies: Any) -> None:
+        self.replies = list(replies)
+        self.asks: list[Any] = []
+
+    def answer(self, ask: Any) -> Any:
+        self.asks.append(ask)
+        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        return reply(ask) if callable(reply) else reply
+
+
 def push_on(observation: Observation, pushed: bytes) -> OpenPush:
     """Have a live server push a request on the stream of a response."""
     if not observation.status:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from builders import get, post, tool
+from builders import FixedScript, get, post, tool
 from harness import looped
 from messages import input_required, message, result
 from standin import (
@@ -44,18 +44,6 @@ from mrtr_cassette.shell.runs.live_server import LiveServer
 CALL = tool("deploy", env="prod")
 SESSION = ("Mcp-Session-Id", "live-session-0123456789")
 QUESTION = message("elicitation/create", {"message": "Sure?"}, id="push-1")
-
-
-class Fixed:
-    """A script that gives every ask the same reply, or what a function makes of it."""
-
-    def __init__(self, reply: Any) -> None:
-        self.reply = reply
-        self.asks: list[Any] = []
-
-    def answer(self, ask: LiveAsk) -> Any:
-        self.asks.append(ask)
-        return self.reply(ask) if callable(self.reply) else self.reply
 
 
 refusing = partial(AskedOtherwise, changes=())
@@ -110,11 +98,14 @@ class Pushing:
 async def test_pushed_question_is_answered_on_whatever_stream_it_stands() -> None:
     """The answer is posted in the session, and the call goes on to its result."""
     for on_session in (False, True):
-        server, script = Pushing(on_session=on_session), Fixed(Answered(b'{"action":"accept"}'))
+        server, script = (
+            Pushing(on_session=on_session),
+            FixedScript(Answered(b'{"action":"accept"}')),
+        )
         own = session()
         async with live(server) as (live_server, seen):
             if on_session:
-                await live_server.listen(Conversation(get("/mcp"), Fixed(refusing), own))
+                await live_server.listen(Conversation(get("/mcp"), FixedScript(refusing), own))
             conversation = Conversation(post(CALL), script, own)
             await live_server.follow(conversation)
         assert isinstance(conversation.standing, Finished)
@@ -146,7 +137,7 @@ async def test_whoever_supplies_answers_may_take_their_time() -> None:
         conversations = []
         for supplied in (supply, None):
             async with live(server()) as (live_server, _):
-                conversation = Conversation(post(CALL), Fixed(NeedsAnswers), session())
+                conversation = Conversation(post(CALL), FixedScript(NeedsAnswers), session())
                 await live_server.follow(conversation, supplied)
                 conversations.append(conversation)
         assert isinstance(conversations[0].standing, Finished)
@@ -162,7 +153,7 @@ async def test_server_without_a_listening_stream_is_no_problem() -> None:
         await visit.send(response(b"", status="405 Method Not Allowed"))
 
     async with live(no_stream) as (live_server, _):
-        listening = Conversation(get("/mcp"), Fixed(refusing), session())
+        listening = Conversation(get("/mcp"), FixedScript(refusing), session())
         seen = await live_server.listen(listening)
         assert seen is not None
         assert seen.status == 405
@@ -186,7 +177,7 @@ async def test_lines_that_come_at_once_are_lines_of_their_own(tmp_path: Path) ->
     program = tmp_path / "server.py"
     program.write_text(AT_ONCE)
     conversation = Conversation(
-        line_request(CALL), Fixed(refusing), ServerSession(Recorder(seals=True))
+        line_request(CALL), FixedScript(refusing), ServerSession(Recorder(seals=True))
     )
     async with pipe_upstream([sys.executable, str(program)], 1000, Recorder(seals=True)) as server:
         await LiveServer(server, "the server").follow(conversation)

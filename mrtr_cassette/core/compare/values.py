@@ -66,8 +66,7 @@ class Change(NamedTuple):
         pointer: a JSON Pointer into the result. `#json` steps from a text to the JSON in it,
             `#order` stands for the order of a list; `/#status`, `/#headers/…`, `/#messages/…`,
             `/#error`, `/#body` and `/#end` stand beside the result.
-        recorded: canonical JSON of what was recorded; None where it is absent.
-        received: canonical JSON of the other value; None where it is absent.
+        recorded, received: canonical JSON of either value; None where it is absent.
         is_information: it is worth knowing, and breaks nobody.
     """
 

@@ -217,10 +217,7 @@ def _questions_of(exchange: RecordedExchange) -> list[Any]:
 
 
 def _with_event_ids(texts: list[bytes], old: Response | None) -> list[bytes]:
-    """Give the events of a response the ids of the recorded ones, in order.
-
-    An event of which there was none loses its id: no client can have it.
-    """
+    """Give events the recorded ids, in order; a new one loses its id, which no client can have."""
     recorded = deque(
         piece.raw[span.start : span.end]
         for piece in (() if old is None else old.pieces)

@@ -43,14 +43,8 @@ _REFUSED = (
 class Appender:
     """Answers requests from a cassette, and those that it lacks from the upstream.
 
-    Attributes:
-        server: plays the cassette.
-        relay: records what is missing.
-        live_server: the same upstream, for what brings it to where the client is.
-        recorded_asks: what retries answer in the cassette.
-        live_asks: what the upstream asked in this run.
-        sessions: which live sessions stand for the recorded ones.
-        opening: held while a session is opened, which others may need too.
+    `live_server` is the same upstream, which it brings to where the client is; `opening` is held
+    while a session is opened, which others may need too.
     """
 
     server: ReplayServer
@@ -96,12 +90,7 @@ class Appender:
         return self.live_asks.answered_by(call) or recorder.has_asked(call)
 
     async def _as_live(self, request: Request, shown: Call) -> Request | Unrecorded:
-        """Return a request as the live server understands it, once that is where the client is.
-
-        Args:
-            request: the request.
-            shown: the same as messages may show it.
-        """
+        """Return a request as the live server understands it, once that is where the client is."""
         async with self.opening:
             opening = self.sessions.opening_for(shown)
             if isinstance(opening, SessionOpening):

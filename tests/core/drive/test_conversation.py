@@ -7,6 +7,7 @@ from typing import Any
 
 from builders import (
     Answer,
+    FixedScript,
     answer,
     changed,
     exchange,
@@ -33,7 +34,6 @@ from mrtr_cassette.core.drive.conversation import (
     AskedOtherwise,
     Conversation,
     Finished,
-    LiveAsk,
     NeedsAnswers,
     ServerSession,
     ToolList,
@@ -57,25 +57,12 @@ def session(session_id: str = "") -> ServerSession:
     return ServerSession(Recorder(seals=True), session_id)
 
 
-class Scripted:
-    """A script that gives fixed replies, one for each ask; a function makes one of the ask."""
-
-    def __init__(self, *replies: Any) -> None:
-        self.replies = list(replies)
-        self.asks: list[Any] = []
-
-    def answer(self, ask: LiveAsk) -> Any:
-        self.asks.append(ask)
-        reply = self.replies.pop(0)
-        return reply(ask) if callable(reply) else reply
-
-
 refusing = partial(AskedOtherwise, changes=())
 
 
-def talk(*replies: Any, request: Request | None = None) -> tuple[Conversation, Scripted]:
+def talk(*replies: Any, request: Request | None = None) -> tuple[Conversation, FixedScript]:
     """Return a conversation in which these are the replies to asks, and its script."""
-    script = Scripted(*replies)
+    script = FixedScript(*replies)
     return Conversation(request or post(CALL), script, session()), script
 
 
