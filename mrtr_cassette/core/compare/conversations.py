@@ -227,18 +227,17 @@ def _without_null(value: Any) -> Any:
 
 def _partners(old: Sequence[_Side], new: Sequence[_Side]) -> list[tuple[int, int]]:
     old_keys, new_keys = ([side.keys for side in sides] for sides in (old, new))
-    old_left, new_left = list(range(len(old))), list(range(len(new)))
-    partners: list[tuple[int, int]] = []
+    partners: dict[int, int] = {}
     for level in range(_LEVELS):
+        taken = set(partners.values())
+        old_left = [index for index in range(len(old)) if index not in partners]
+        new_left = [index for index in range(len(new)) if index not in taken]
         found = matches(
             [old_keys[index][level] for index in old_left],
             [new_keys[index][level] for index in new_left],
         )
-        partners += [(old_left[at_old], new_left[at_new]) for at_old, at_new in found]
-        taken_old, taken_new = {at_old for at_old, _ in found}, {at_new for _, at_new in found}
-        old_left = [index for at, index in enumerate(old_left) if at not in taken_old]
-        new_left = [index for at, index in enumerate(new_left) if at not in taken_new]
-    return sorted(partners)
+        partners |= {old_left[at_old]: new_left[at_new] for at_old, at_new in found}
+    return sorted(partners.items())
 
 
 def _in_both(
