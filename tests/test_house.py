@@ -22,9 +22,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 31_800,
+    "lines of the package": 31_784,
     "modules of the package": 128,
-    "lines of tests": 44_626,
+    "lines of tests": 44_617,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
