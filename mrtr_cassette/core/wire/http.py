@@ -296,19 +296,10 @@ def content_coding(headers: Headers) -> str:
     return "" if coding == "identity" else coding
 
 
-def is_plain_ascii(raw: bytes) -> bool:
-    """Tell whether a body is ASCII; what has a zero in it is UTF-16 or UTF-32, or no text."""
-    return raw.isascii() and b"\0" not in raw
-
-
 def why_unread(message: Request | Response) -> str:
     """Return why the body of a message can't be read, as the rest of a sentence, or nothing."""
     coding = content_coding(message.headers)
-    if isinstance(message, Response) and all(is_plain_ascii(piece.raw) for piece in message.pieces):
-        is_readable = not coding or not any(piece.raw for piece in message.pieces)
-    else:
-        is_readable = not message.body or (not coding and _is_text(message.body))
-    if is_readable:
+    if not message.body or (not coding and _is_text(message.body)):
         return ""
     if not coding:
         return "it is no UTF-8"

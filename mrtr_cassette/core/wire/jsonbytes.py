@@ -27,31 +27,21 @@ class Number:
     text: str
 
 
-def read_integer(text: str) -> int | Number:
-    """Read an integer: of up to 18 digits as `int`."""
+def _integer(text: str) -> int | Number:
     return int(text) if _PLAIN_INTEGER.fullmatch(text) else Number(text)
 
 
-def read_fraction(text: str) -> Number:
-    """Read a number with a fraction or an exponent.
-
-    Raises:
-        NotJsonError: the exponent has more digits than Python converts.
-    """
+def _fraction(text: str) -> Number:
     try:
-        canonical_number(text)
+        _canonical_number(text)
     except ValueError as error:
         # What can't be compared can't be matched.
         raise NotJsonError(str(error)) from None
     return Number(text)
 
 
-def canonical_number(text: str) -> str:
-    """Return the canonical spelling of a JSON number: `1`, `1.0` and `1e0` give `1`.
-
-    Raises:
-        ValueError: the exponent has more digits than Python converts.
-    """
+def _canonical_number(text: str) -> str:
+    """Return the canonical spelling of a JSON number: `1`, `1.0` and `1e0` give `1`."""
     if _PLAIN_INTEGER.fullmatch(text):
         return "0" if text == "-0" else text
     match = _NUMBER.fullmatch(text)
@@ -103,7 +93,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 _decoder = json.JSONDecoder(
-    parse_int=read_integer, parse_float=read_fraction, parse_constant=_refuse_constant, strict=True
+    parse_int=_integer, parse_float=_fraction, parse_constant=_refuse_constant, strict=True
 )
 # Where a value ends needs no number, and a body may have millions of them.
 _ends = json.JSONDecoder(parse_int=float, parse_constant=_refuse_constant, strict=True)
@@ -202,7 +192,7 @@ def canonical(value: Any, *, without_null: bool = False) -> str:
 
 def _write_canonical(value: Any, write: Callable[[str], None], *, without_null: bool) -> None:
     if isinstance(value, Number):
-        write(canonical_number(value.text))
+        write(_canonical_number(value.text))
     elif type(value) is int:
         write(str(value))
     elif isinstance(value, str):

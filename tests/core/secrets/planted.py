@@ -199,26 +199,6 @@ def _named() -> list[Planted]:
     return rows
 
 
-def _lines() -> list[Planted]:
-    """Return passwords on lines of YAML: those of a Kubernetes Secret are base64 of anything."""
-    encoded = [f"cnZnWUJHamY= cUtMenQzbTY= VGFnaEpnNERmVVlp ZWRaNmRqOUczeFZw {_base64('letmein')}"]
-    values = [*" ".join(encoded).split(), "$uper5ecret", "Hunter2(horse9)", "Hunter2horse9"]
-    return [
-        Planted(
-            f"{value} on a line",
-            Place.RESULT,
-            json.dumps({"text": f"data:\n  password: {value}{end}\n  username: YWRtaW4=\n"}),
-            value,
-            "password",
-        )
-        for value, end in zip(values, [""] * (len(values) - 1) + [","], strict=True)
-    ]
-
-
-def _base64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
 def _ambiguous() -> list[Planted]:
     """Return values under names that also mean harmless things."""
     rows = (
@@ -249,22 +229,19 @@ def _ambiguous() -> list[Planted]:
         place = JSON_PLACES[index % len(JSON_PLACES)]
         companion = next(iter(beside), "")
         first = {**beside, name: secret} if index % 2 else {name: secret, **beside}
-        raw = json.dumps({"other": "stays", "inner": first})
-        planted.append(Planted(f"ambiguous {index} {name}", place, raw, secret, rule, companion))
-        # The same in the text of a string, and as a form.
-        raw = json.dumps(json.dumps(first))
-        planted.append(
-            Planted(f"ambiguous {index} {name} in text", place, raw, secret, rule, companion)
-        )
-        form = urlencode({"a": "b", **first})
-        planted.append(
-            Planted(f"ambiguous {index} {name} form", Place.FORM, form, secret, rule, companion)
-        )
+        # As JSON, in the text of a string, and as a form.
+        for form, where, raw in (
+            ("", place, json.dumps({"other": "stays", "inner": first})),
+            (" in text", place, json.dumps(json.dumps(first))),
+            (" form", Place.FORM, urlencode({"a": "b", **first})),
+        ):
+            named = f"ambiguous {index} {name}{form}"
+            planted.append(Planted(named, where, raw, secret, rule, companion))
     return planted
 
 
 def _blob(name: str, place: Place, text: str, rule: str, member: str = "blob") -> Planted:
-    blob = _base64(text)
+    blob = base64.b64encode(text.encode()).decode()
     raw = json.dumps({"contents": [{"uri": "file:///a", member: blob}]})
     return Planted(name, place, raw, blob, rule)
 
@@ -273,7 +250,6 @@ PLANTED: tuple[Planted, ...] = (
     *_shaped(),
     *_named(),
     *_ambiguous(),
-    *_lines(),
     *(
         Planted(f"line {number} of planted", Place(place), _made_up(raw), _secret(secret), rule)
         for number, (place, rule, secret, raw) in enumerate(_rows_of("planted.tsv"))
@@ -308,13 +284,7 @@ PLANTED: tuple[Planted, ...] = (
     Planted(
         "settings", Place.TEXT, "HOST=example.com\nDB_PASSWORD=made-up\n", "made-up", "password"
     ),
-    Planted(
-        "encoded header",
-        Place.HEADER,
-        encoded_header(f"é {GITHUB}"),
-        GITHUB,
-        "github",
-    ),
+    Planted("encoded header", Place.HEADER, encoded_header(f"é {GITHUB}"), GITHUB, "github"),
 )
 
 
