@@ -48,8 +48,8 @@ class RecordedExchange:
     response: Response | None
     started_ms: float
     ended_ms: float
-    issued_sha256: str | None
-    echoed_sha256: str | None
+    issued_sha256: str | None = None
+    echoed_sha256: str | None = None
     ended_after: int | None = None
     recorded_by: RecordedBy | None = None
 
@@ -255,13 +255,13 @@ class Cassette:
     """A recording, loaded; `path` is the file's, as messages show it."""
 
     path: str
-    upstream: str
-    request_state: RequestState
-    redaction: RedactionRules | None
-    seals_answers: bool
-    recorded_at: str
-    tool: str
-    interactions: tuple[RecordedInteraction, ...]
+    upstream: str = ""
+    request_state: RequestState = "sealed"
+    redaction: RedactionRules | None = None
+    seals_answers: bool = False
+    recorded_at: str = ""
+    tool: str = ""
+    interactions: tuple[RecordedInteraction, ...] = ()
     transport: Transport = "http"
     client: str | None = None
     recorders: tuple[RecorderFacts, ...] = ()

@@ -81,7 +81,6 @@ def head_of(header: JournalHeader, tool: str, earlier: Cassette | None = None) -
         seals_answers=header.answers is not None,
         recorded_at=header.recorded_at,
         tool=tool,
-        interactions=(),
         transport=header.transport,
         client=header.client,
         recorders=recorders,

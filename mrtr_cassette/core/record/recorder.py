@@ -310,8 +310,6 @@ class Observation:
             response,
             self.started_ms,
             at_ms,
-            issued_sha256=None,
-            echoed_sha256=None,
             ended_after=self.recorder.arrived,
         )
         return Due(exchange, self.call, continues=since is not None)

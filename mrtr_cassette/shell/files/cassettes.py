@@ -70,18 +70,7 @@ def load_cassette(path: Location) -> Cassette:
 
 def load_if_any(path: Location) -> Cassette:
     """Load a cassette; the null device, with which git stands for no file, is one without calls."""
-    if str(path) != os.devnull:
-        return load_cassette(path)
-    return Cassette(
-        path=str(path),
-        upstream="",
-        request_state="sealed",
-        redaction=None,
-        seals_answers=False,
-        recorded_at="",
-        tool="",
-        interactions=(),
-    )
+    return Cassette(str(path)) if str(path) == os.devnull else load_cassette(path)
 
 
 def read_file(path: Location) -> bytes:

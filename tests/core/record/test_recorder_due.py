@@ -103,18 +103,6 @@ def test_response_that_is_cut_short_is_due_as_far_as_it_came(end: End) -> None:
     Transcript(length(DONE)).passes(DONE[:5]).ends(end).writes(DONE[:5], end).done()
 
 
-def test_stream_is_due_with_the_event_that_answers() -> None:
-    """The client has its response with that event, however long the stream stays open."""
-    (
-        Transcript(STREAM_HEADERS)
-        .passes(NOTE)
-        .passes(sse(DONE))
-        .writes(NOTE + sse(DONE))
-        .ends(End.OPEN)
-        .done()
-    )
-
-
 def test_what_comes_after_the_answer_is_due_once_at_the_end() -> None:
     """Later events are not written one by one; the end writes all, and the response stays whole."""
     (
