@@ -19,7 +19,7 @@ from messages import CAPABLE, message, tool_call
 from patience import HANGS_S
 
 from mrtr_cassette import MissesError, UnplayedError, UnpublishedError, record, replay
-from mrtr_cassette.errors import CassetteError, UsageError
+from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.runs.background import in_thread
 
 
@@ -201,19 +201,6 @@ def test_record_and_replay_in_asyncio(server, tmp_path):
         assert replaying.unplayed == ()
 
     asyncio.run(main())
-
-
-def test_what_fails_in_the_thread_is_raised_in_the_caller(server, tmp_path):
-    """Errors on starting and on stopping arrive where the block stands."""
-    path = tmp_path / "c.json"
-    with pytest.raises(CassetteError, match="no such cassette"), replay(path):
-        pass
-    recording = record(server, path)
-    post(recording.__enter__().url, DEPLOY)
-    path.write_text("somebody else's")
-    with pytest.raises(CassetteError, match="the cassette exists"):
-        recording.__exit__(None, None, None)
-    assert path.read_text() == "somebody else's"
 
 
 def test_async_with_needs_asyncio(tmp_path):

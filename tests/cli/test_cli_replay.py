@@ -77,11 +77,9 @@ def pinged_path(tmp_path: Path) -> Path:
     ("options", "methods", "code", "expected"),
     [
         ((), ("ping",), 0, 0),
-        ((), ("ping",), 7, 7),
         ((), ("ping", "unknown"), 0, 1),
         ((), ("unknown",), 7, 7),
         ((), (), 0, 1),
-        ((), (), 7, 7),
         (("--repeat", "never"), ("ping", "ping"), 0, 1),
         (("--repeat", "always"), ("ping", "ping"), 0, 0),
     ],

@@ -266,10 +266,6 @@ def test_several_cassettes_in_one_test(suite):
     [
         ("mrtr_cassettes()", "mrtr_cassettes needs the name of a file"),
         (
-            "mrtr_cassettes('a.json', until=1)",
-            "mrtr_cassettes has no option 'until'; it has upstream, *",
-        ),
-        (
             "mrtr_cassettes('a.json', upstream=APPLICATION); mrtr_cassettes('a.json', upstream=APPLICATION)",
             "*a.json is being recorded by this test already; give one of the two * another file",
         ),
