@@ -44,20 +44,16 @@ def test_sealed_hash_is_replaced_by_its_surrogate() -> None:
     assert reveal_text(f"?s={in_url}", {sha256_of("known"): "S:1"}.get) == "?s=S%3A1"
 
 
-def test_surrogate_depends_on_call_occurrence_and_turn() -> None:
-    """The same place in a conversation has the same surrogate, and another place another."""
+def test_surrogate_tells_call_occurrence_and_turn() -> None:
+    """Another place in a conversation has another surrogate, which tells its occurrence."""
     call, other = sha256_of("call"), sha256_of("other")
-    places = [(call, 1, 1), (other, 1, 1), (call, 2, 1), (call, 1, 2), (call, 1, 1)]
+    places = [(call, 1, 1), (other, 1, 1), (call, 12, 1), (call, 1, 2), (call, 1, 1)]
+    surrogates = [state_surrogate(*place) for place in places]
 
-    assert len({state_surrogate(*place) for place in places}) == 4
+    assert len({*surrogates}) == 4
+    assert [occurrence_in(each) for each in surrogates] == [1, 1, 12, 1, 1]
+    assert occurrence_in(surrogates[0] + "x") is occurrence_in(sealed_hash("call")) is None
     assert session_surrogate(1) != session_surrogate(2)
-
-
-def test_surrogate_tells_its_occurrence() -> None:
-    """A surrogate tells which interaction with its call key it belongs to; other text doesn't."""
-    assert occurrence_in(state_surrogate(sha256_of("call"), 12, 3)) == 12
-    assert occurrence_in(state_surrogate(sha256_of("call"), 12, 3) + "x") is None
-    assert occurrence_in(sealed_hash("call")) is None
 
 
 def test_recorded_states_stand_in_json_as_json() -> None:
