@@ -84,13 +84,6 @@ async def decline_first(url: str) -> list[JsonObject]:
     return [one, (await post(url, retry(one, {"confirm": NO}, 2))).json]
 
 
-async def decline_second(url: str) -> list[JsonObject]:
-    """Decline what is asked second; return the three responses."""
-    one = (await post(url, tool_call("wipe", id=1))).json
-    two = (await post(url, retry(one, yes("confirm"), 2))).json
-    return [one, two, (await post(url, retry(two, {"scope": NO}, 3))).json]
-
-
 async def recorded(path: Path, **options: Any) -> Path:
     """Record the two accepts with a first run of the server."""
     async with taping(path, server("first"), **options) as tape:
@@ -98,7 +91,7 @@ async def recorded(path: Path, **options: Any) -> Path:
     return path
 
 
-def outcome_of(body: JsonObject) -> tuple[str, str]:
+def outcome_of(body: JsonObject) -> tuple[str, Any]:
     """Return what was answered, and which run of the server says so."""
     return body["result"]["was"], body["result"]["by"]
 
@@ -145,25 +138,6 @@ async def test_unrecorded_answer_leads_the_server_and_becomes_a_branch(tmp_path:
     async with playing(path) as replay:
         assert outcome_of((await accept_both(replay.url))[-1]) == ("accept", "first")
         assert replay.player.misses == []
-
-
-@looped
-async def test_lead_gives_the_recorded_answers_and_hands_the_live_states_on(tmp_path: Path) -> None:
-    """An answer to the second ask is led through the first one, whose answer the cassette has."""
-    path = await recorded(tmp_path / "c.json")
-    async with taping(path, server("second"), existing="append") as tape:
-        declined = (await decline_second(tape.url))[-1]
-        first, second, last = (one.json["params"] for one in tape.server.received)
-    assert outcome_of(declined) == ("decline", "second")
-    assert first == {"name": "wipe"}
-    assert second == {
-        "name": "wipe", "inputResponses": yes("confirm"), "requestState": state_of("second", 1)
-    }  # fmt: skip
-    assert last["requestState"] == state_of("second", 2)
-    async with playing(path) as replay:
-        assert outcome_of((await decline_second(replay.url))[-1]) == ("decline", "second")
-    async with playing(path) as replay:
-        assert outcome_of((await accept_both(replay.url))[-1]) == ("accept", "first")
 
 
 @looped
@@ -223,40 +197,17 @@ async def test_changed_question_is_an_error_and_nothing_is_recorded(tmp_path: Pa
 
 
 @looped
-async def test_stateless_retry_goes_up_as_it_is(tmp_path: Path) -> None:
-    """A retry without state has all that the server needs, so nothing goes before it."""
-    path = tmp_path / "c.json"
-
-    async def script(visit: Visit) -> None:
-        body = visit.request.json
-        answers = body["params"].get("inputResponses")
-        reply = input_required("confirm", id=body["id"])
-        if answers:
-            reply = result({"was": answers["confirm"]["action"], "by": "it"}, id=body["id"])
-        await visit.send(json_response(reply))
-
-    async with taping(path, script) as tape:
-        asked = (await post(tape.url, tool_call("wipe", id=1))).json
-        await post(tape.url, retry(asked, yes("confirm")))
-    async with taping(path, script, existing="append") as tape:
-        assert (await decline_first(tape.url))[-1]["result"]["was"] == "decline"
-        assert tape.server.only.json == tool_call("wipe", id=2, inputResponses={"confirm": NO})
-    assert read(path)["interactions"][-1]["branch"] == {"of": 1, "turn": 1}
-    async with playing(path) as replay:
-        assert (await decline_first(replay.url))[-1]["result"]["was"] == "decline"
-
-
-@looped
-async def test_answer_to_a_live_question_is_never_a_recorded_one(tmp_path: Path) -> None:
-    """Without a state the wire doesn't tell whose answer it is; in doubt the server is asked."""
+async def test_retry_without_a_state_is_played_only_for_a_recorded_question(tmp_path: Path) -> None:
+    """Nothing goes before one that is not recorded; where a question was live, the server is asked."""
     path = tmp_path / "c.json"
     calls = 0
 
     async def script(visit: Visit) -> None:
         nonlocal calls
         body = visit.request.json
-        if "inputResponses" in body["params"]:
-            reply = result({"about": calls}, id=body["id"])
+        answers = body["params"].get("inputResponses")
+        if answers:
+            reply = result({"was": answers["confirm"]["action"], "by": calls}, id=body["id"])
         else:
             calls += 1
             form = {"method": "elicitation/create", "params": {"message": f"The {calls}th?"}}
@@ -267,12 +218,15 @@ async def test_answer_to_a_live_question_is_never_a_recorded_one(tmp_path: Path)
         asked = (await post(tape.url, tool_call("wipe", id=1))).json
         await post(tape.url, retry(asked, yes("confirm")))
     async with taping(path, script, existing="append") as tape:
-        await post(tape.url, tool_call("wipe", id=1))
+        assert outcome_of((await decline_first(tape.url))[-1]) == ("decline", 1)
+        assert tape.server.only.json == tool_call("wipe", id=2, inputResponses={"confirm": NO})
         live = (await post(tape.url, tool_call("wipe", id=1))).json
-        answered = (await post(tape.url, retry(live, yes("confirm")))).json
-        later = (await post(tape.url, retry(live, yes("confirm")))).json
+        accepted = [(await post(tape.url, retry(live, yes("confirm")))).json for _ in range(2)]
     assert "The 2th?" in json.dumps(live)
-    assert [one["result"] for one in (answered, later)] == [{"about": 2}, {"about": 1}]
+    assert [outcome_of(each) for each in accepted] == [("accept", 2), ("accept", 1)]
+    assert {"of": 1, "turn": 1} in [each.get("branch") for each in read(path)["interactions"]]
+    async with playing(path) as replay:
+        assert outcome_of((await decline_first(replay.url))[-1]) == ("decline", 1)
 
 
 @looped
