@@ -25,7 +25,7 @@ from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.replay.reply import Delivery, Sending
+from mrtr_cassette.core.replay.reply import Delivery, Ending, Sending
 from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -465,6 +465,16 @@ def sent_now(play: Play) -> bytes:
     while delivery is not None and isinstance(step := delivery.next(), Sending):
         sent += step.raw
     return sent
+
+
+def told(delivery: Delivery) -> list[Any]:
+    """Return what a reply says now: bytes, the id and the reason of a refused call, and its end."""
+    said: list[Any] = []
+    while (step := delivery.next()) is not None:
+        if isinstance(step, Ending):
+            return [*said, step.end]
+        said.append(step.raw if isinstance(step, Sending) else (step.id, step.miss.reason))
+    return said
 
 
 def missed(player: Player, request: bytes | Request) -> Miss:
