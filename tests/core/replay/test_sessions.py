@@ -29,24 +29,30 @@ from builders import (
     sent_now,
     session_steps,
     sse,
+    told,
     tool,
     with_id,
     with_token,
     within,
 )
-from messages import Json, text
+from messages import text
 
 from mrtr_cassette.core.replay.diagnosis import Reason
-from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.replay.reply import Ending, Refusal
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Request, header_value
 
 CALL = tool("work")
+LISTEN = get("/mcp", ("Accept", "text/event-stream"))
 
 
 def replay_of(*script: Step) -> Player:
     """Return a replay of exchanges that followed one another."""
     return Player(loaded(conversation(*script).cassette()))
+
+
+def last_id(said: bytes) -> str:
+    """Return the id with which an event begins."""
+    return said.split(b"\n")[0].removeprefix(b"id: ").decode()
 
 
 def begin(player: Player) -> str:
@@ -142,18 +148,17 @@ def test_listening_stream_is_resumed_where_it_was_left() -> None:
     )
     talk = Conversation()
     talk.response(talk.request(INITIALIZE), opened(ONE))
-    listening = within(ONE, get("/mcp", ("Accept", "text/event-stream")))
+    listening = within(ONE, LISTEN)
     talk.response(talk.request(listening), Answer(events, (("Content-Type", "text/event-stream"),)))
     player = Player(loaded(talk.cassette()))
     session = open_session(player)
-    mine = within(session, get("/mcp", ("Accept", "text/event-stream")))
+    mine = within(session, LISTEN)
 
     first = play(player, mine)
 
     assert first.count(b"data: ") == 2
     assert play(player, mine) == b""
-    last = first.split(b"\n")[0].removeprefix(b"id: ").decode()
-    named = Request("GET", "/mcp", (*mine.headers, ("Last-Event-ID", last)), b"")
+    named = Request("GET", "/mcp", (*mine.headers, ("Last-Event-ID", last_id(first))), b"")
     again = play(player, named)
     assert again.count(b"data: ") == 1
     assert b'"n":2' in again
@@ -165,42 +170,30 @@ def test_listening_stream_is_that_of_the_session_that_a_client_turns_out_to_have
     for number, session in enumerate((ONE, TWO), start=1):
         for request, response in session_steps(session):
             talk.response(talk.request(request), response)
-        listening = talk.stream(within(session, get("/mcp", ("Accept", "text/event-stream"))))
+        listening = talk.stream(within(session, LISTEN))
         call = talk.request(within(session, tool("work", n=number)))
         talk.event(listening, notification("notifications/x", n=number))
         talk.response(call, text(f"done {number}"))
         talk.end(listening, End.OPEN)
     player = Player(loaded(talk.cassette()))
     session = begin(player)
-    listening_play = player.request_received(
-        within(session, get("/mcp", ("Accept", "text/event-stream")))
-    )
-    assert isinstance(listening_play, Play)
-    assert sent_now(listening_play) == b""
+    stream = delivery_of(player, within(session, LISTEN))
+    assert told(stream) == []
 
     assert said(play(player, within(session, tool("work", n=2)))) == "done 2"
 
-    assert sent_now(listening_play) == sse(notification("notifications/x", n=2))
+    assert told(stream)[0] == sse(notification("notifications/x", n=2))
 
 
 # How streams end
 
 DELETE = Request("DELETE", "/mcp", (), b"")
-LISTEN = get("/mcp", ("Accept", "text/event-stream"))
 PRIMED = b"id: e1\ndata: \n\n"
 
 
 def opened_talk() -> Conversation:
     """Return a recording in which a session has been opened."""
     return conversation(*session_steps(ONE))
-
-
-def ending(started: Play) -> Json:
-    """Take what is due of a stream, and return how it ends; None while it is held."""
-    assert sent_now(started) is not None
-    assert started.delivery is not None
-    step = started.delivery.next()
-    return None if step is None else step.end
 
 
 def test_stream_of_a_call_that_its_client_left_ends_with_the_session() -> None:
@@ -215,11 +208,11 @@ def test_stream_of_a_call_that_its_client_left_ends_with_the_session() -> None:
     player = Player(loaded(talk.cassette()))
     session = begin(player)
 
-    stream = hit(player, within(session, CALL))
+    stream = delivery_of(player, within(session, CALL))
     play(player, within(session, cancel.body))
-    assert ending(stream) is None
+    assert len(told(stream)) == 1
     play(player, within(session, DELETE))
-    assert ending(stream) is End.COMPLETE
+    assert told(stream) == [End.COMPLETE]
 
 
 def test_stream_that_the_server_ended_before_the_session_ends_by_itself() -> None:
@@ -237,10 +230,9 @@ def test_stream_that_the_server_ended_before_the_session_ends_by_itself() -> Non
     player = Player(loaded(talk.cassette()))
     session = begin(player)
 
-    last = play(player, within(session, CALL)).split(b"\n")[0].removeprefix(b"id: ").decode()
-    resumed = hit(player, within(session, get("/mcp", ("Last-Event-ID", last))))
-    assert ending(resumed) is End.COMPLETE
-    assert ending(hit(player, within(session, LISTEN))) is End.COMPLETE
+    last = last_id(play(player, within(session, CALL)))
+    for request in (get("/mcp", ("Last-Event-ID", last)), LISTEN):
+        assert told(delivery_of(player, within(session, request)))[-1] is End.COMPLETE
 
 
 def test_only_line_of_a_listening_stream_waits_for_what_caused_it() -> None:
@@ -273,50 +265,13 @@ def test_refused_delete_ends_nothing() -> None:
     player = Player(loaded(talk.cassette()))
     session = begin(player)
 
-    stream = hit(player, within(session, LISTEN))
-    assert ending(stream) is End.OPEN
+    stream = delivery_of(player, within(session, LISTEN))
+    assert told(stream) == [End.OPEN]
     play(player, within(session, DELETE))
-    assert ending(stream) is End.OPEN
+    assert told(stream) == [End.OPEN]
 
 
-# Pushed questions, and streams that are resumed
-
-QUESTION = rpc("elicitation/create", {"message": "Really?"}, number="p1")
-AGREED, REFUSED = (answer(QUESTION, {"action": action}) for action in ("accept", "decline"))
-
-
-def asked() -> Player:
-    """Return a replay of a session in which the server asked twice during a call, then another."""
-    talk = Conversation()
-    talk.response(talk.request(INITIALIZE), opened(ONE))
-    call = talk.stream(within(ONE, CALL))
-    for number in ("p1", "p2"):
-        talk.event(call, with_id(QUESTION, number))
-        talk.response(talk.request(within(ONE, with_id(AGREED, number))), ACCEPTED)
-    talk.event(call, answer(CALL, text("done")))
-    talk.end(call)
-    return Player(loaded(talk.cassette()))
-
-
-def test_wrong_answer_to_what_was_not_asked_refuses_nobody() -> None:
-    """Before the call nobody waits for an answer, under whatever id."""
-    player = asked()
-    session = open_session(player)
-
-    for number in ("p1", "p9"):
-        assert not missed(player, within(session, with_id(REFUSED, number))).is_refused
-
-
-def test_answer_under_an_id_that_no_question_had_ends_the_wait() -> None:
-    """The call that waits for an answer gets the miss, and is not left silent."""
-    player = asked()
-    session = open_session(player)
-    call = hit(player, within(session, CALL))
-    sent_now(call)
-
-    assert missed(player, within(session, with_id(AGREED, "p9"))).is_refused
-    assert call.delivery is not None
-    assert isinstance(call.delivery.next(), Refusal)
+# Streams that are resumed
 
 
 def test_call_is_resumed_by_the_id_of_its_last_event() -> None:
@@ -334,21 +289,15 @@ def test_call_is_resumed_by_the_id_of_its_last_event() -> None:
     session = open_session(player)
     hit(player, within(session, LISTEN))
     first, _, rest = sent_now(hit(player, within(session, with_token(CALL, 1)))).partition(b"\n\n")
-    last = first.split(b"\n")[0].removeprefix(b"id: ").decode()
 
-    def resumed(event: str) -> Play:
-        headers = (*LISTEN.headers, ("Last-Event-ID", event))
-        return hit(player, within(session, Request("GET", "/mcp", headers, b"")))
+    def resumed(event: str) -> list[bytes | End]:
+        request = get("/mcp", *LISTEN.headers, ("Last-Event-ID", event))
+        return told(delivery_of(player, within(session, request)))
 
     for _ in range(2):
-        again = resumed(last)
-        assert sent_now(again) == rest
-        assert again.delivery is not None
-        assert again.delivery.next() == Ending(End.COMPLETE)
+        assert resumed(last_id(first)) == [rest, End.COMPLETE]
     # Behind the response nothing is left: clients that come back all the same are kept waiting.
-    over = resumed(rest.split(b"\n")[0].removeprefix(b"id: ").decode())
-    assert over.delivery is not None
-    assert over.delivery.next() == Ending(End.OPEN)
+    assert resumed(last_id(rest)) == [End.OPEN]
     made_up = within(session, get("/mcp", ("Last-Event-ID", "made-up")))
     assert missed(player, made_up).reason is Reason.STATE_UNKNOWN
 
@@ -375,14 +324,12 @@ def test_call_that_was_let_go_gets_its_own_result(order: str) -> None:
 
     last = {}
     for word in order:
-        call = hit(player, within(session, with_id(calls[word], f"my {word}")))
-        last[word] = sent_now(call).split(b"\n")[0].removeprefix(b"id: ").decode()
+        last[word] = last_id(play(player, within(session, with_id(calls[word], f"my {word}"))))
     for word in reversed(order):
         for _ in range(2):
-            rest = hit(player, within(session, get("/mcp", ("Last-Event-ID", last[word]))))
-            assert sent_now(rest) == sse(answer(with_id(calls[word], f"my {word}"), text(word)))
-            assert rest.delivery is not None
-            assert rest.delivery.next() == Ending(End.COMPLETE)
+            rest = delivery_of(player, within(session, get("/mcp", ("Last-Event-ID", last[word]))))
+            result = answer(with_id(calls[word], f"my {word}"), text(word))
+            assert told(rest) == [sse(result), End.COMPLETE]
 
 
 def test_what_was_not_recorded_is_said_on_the_stream_that_has_all_responses() -> None:
