@@ -10,7 +10,7 @@ import mcp_types as types
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 from mcp import MCPError
-from steps import MODES, ROOT, Answers, Connection, Open, Session, command_in, main, plain
+from steps import ROOT, Answers, Connection, Session, command_in, main, plain
 
 
 def server_at(target: str) -> Any:
@@ -20,34 +20,31 @@ def server_at(target: str) -> Any:
     return target
 
 
-def opening(era: str) -> Open:
-    """Make what opens a session of an era."""
+@asynccontextmanager
+async def opened(target: str, session: Session) -> AsyncIterator[Connection]:
+    """Open a session whose questions a scenario answers."""
 
-    @asynccontextmanager
-    async def opened(target: str, session: Session) -> AsyncIterator[Connection]:
-        async def elicit(message: str, kind: Any, params: Any, context: Any) -> Any:
-            return await Answers(session, types).elicit(context, params)
+    async def elicit(message: str, kind: Any, params: Any, context: Any) -> Any:
+        return await Answers(session, types).elicit(context, params)
 
-        async def sample(messages: Any, params: Any, _: Any) -> Any:
-            return types.CreateMessageResult.model_validate(await session.sample(plain(params)))
+    async def sample(messages: Any, params: Any, _: Any) -> Any:
+        return types.CreateMessageResult.model_validate(await session.sample(plain(params)))
 
-        async def roots(_: Any) -> list[Any]:
-            await session.roots()
-            return [types.Root.model_validate(ROOT)]
+    async def roots(_: Any) -> list[Any]:
+        await session.roots()
+        return [types.Root.model_validate(ROOT)]
 
-        async with Client(
-            server_at(target),
-            mode=MODES[era],
-            elicitation_handler=elicit,
-            sampling_handler=sample,
-            roots=roots,
-            message_handler=session.heard,
-            client_info=types.Implementation(name="client", version="1.0.0"),
-        ) as client:
-            yield Connection(client, MCPError, "_mcp", "progress_handler")
-
-    return opened
+    async with Client(
+        server_at(target),
+        mode=session.mode,
+        elicitation_handler=elicit,
+        sampling_handler=sample,
+        roots=roots,
+        message_handler=session.heard,
+        client_info=types.Implementation(name="client", version="1.0.0"),
+    ) as client:
+        yield Connection(client, MCPError, "_mcp", "progress_handler")
 
 
 if __name__ == "__main__":
-    main(opening)
+    main(opened)

@@ -41,4 +41,4 @@ async def opened(target: str, session: Session) -> AsyncIterator[Connection]:
 
 
 if __name__ == "__main__":
-    main(lambda era: opened)
+    main(opened)

@@ -9,7 +9,7 @@ from typing import Any
 import mcp_types as types
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.sse import sse_client
-from steps import MODES, Answers, Connection, Open, Session, command_in, main
+from steps import Answers, Connection, Session, command_in, main
 
 
 def server_at(target: str) -> Any:
@@ -19,25 +19,21 @@ def server_at(target: str) -> Any:
     return sse_client(target) if target.endswith("/sse") else target
 
 
-def opening(era: str) -> Open:
-    """Make what opens a session of an era."""
-
-    @asynccontextmanager
-    async def opened(target: str, session: Session) -> AsyncIterator[Connection]:
-        answers = Answers(session, types)
-        async with Client(
-            server_at(target),
-            mode=MODES[era],
-            elicitation_callback=answers.elicit,
-            sampling_callback=answers.sample,
-            list_roots_callback=answers.roots,
-            message_handler=session.heard,
-            client_info=types.Implementation(name="client", version="1.0.0"),
-        ) as client:
-            yield Connection(client, MCPError)
-
-    return opened
+@asynccontextmanager
+async def opened(target: str, session: Session) -> AsyncIterator[Connection]:
+    """Open a session whose questions a scenario answers."""
+    answers = Answers(session, types)
+    async with Client(
+        server_at(target),
+        mode=session.mode,
+        elicitation_callback=answers.elicit,
+        sampling_callback=answers.sample,
+        list_roots_callback=answers.roots,
+        message_handler=session.heard,
+        client_info=types.Implementation(name="client", version="1.0.0"),
+    ) as client:
+        yield Connection(client, MCPError)
 
 
 if __name__ == "__main__":
-    main(opening)
+    main(opened)

@@ -136,6 +136,7 @@ class Session:
     scenario: str
     number: int
     rendezvous: Rendezvous
+    mode: str
     seen: Counter[str] = field(default_factory=Counter)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -289,10 +290,10 @@ async def _run_session(session: Session, open_: Open, target: str) -> None:
         session.say("end")
 
 
-async def _run(name: str, open_: Open, target: str, patience: float) -> bool:
+async def _run(name: str, open_: Open, target: str, mode: str, patience: float) -> bool:
     count = SCENARIOS[name].get("sessions", 1)
     rendezvous = Rendezvous(count)
-    sessions = [Session(name, number, rendezvous) for number in range(1, count + 1)]
+    sessions = [Session(name, number, rendezvous, mode) for number in range(1, count + 1)]
     try:
         async with asyncio.timeout(patience):
             await asyncio.gather(*(_run_session(each, open_, target) for each in sessions))
@@ -305,19 +306,20 @@ async def _run(name: str, open_: Open, target: str, patience: float) -> bool:
     return True
 
 
-async def _run_all(open_: Open, pairs: list[str], patience: float) -> int:
+async def _run_all(open_: Open, pairs: list[str], mode: str, patience: float) -> int:
     went_well = [
-        await _run(name, open_, target, patience)
+        await _run(name, open_, target, mode, patience)
         for name, _, target in (pair.partition("=") for pair in pairs)
     ]
     return 0 if all(went_well) else 1
 
 
-def main(open_in: Callable[[str], Open]) -> None:
+def main(open_: Open) -> None:
     """Run scenarios, each against its own URL or command; exit status 1 tells that one hung."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--patience", type=float, default=20)
     parser.add_argument("--era", choices=["2025", "2026"], default="2025")
     parser.add_argument("pairs", nargs="+", metavar="SCENARIO=URL|SCENARIO=[COMMAND, ...]")
     options = parser.parse_args()
-    sys.exit(asyncio.run(_run_all(open_in(options.era), options.pairs, options.patience)))
+    mode = MODES[options.era]
+    sys.exit(asyncio.run(_run_all(open_, options.pairs, mode, options.patience)))
