@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
@@ -37,6 +38,7 @@ from mrtr_cassette.core.report.text import (
     json_text,
     review_text,
 )
+from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.core.wire.jsonbytes import parse
 
 CALL = tool("deploy", env="prod")
@@ -56,10 +58,27 @@ UNUSUAL: tuple[Step, ...] = (
     (tool("slow"), stream(progress(7), answer(CALL, text("x")))),
     (tool("long"), text("x" * 1000)),
 )  # fmt: skip
+ENDINGS: tuple[Any, ...] = (
+    text("done"),
+    {"isError": True},
+    refusal(CALL, -32602, "bad"),
+    b'{"jsonrpc":"2.0","id":1,"error":{}}',
+    b'{"jsonrpc":"2.0","id":1,"error":"x"}',
+    b'{"jsonrpc":"2.0","id":1,"result":5}',
+    Answer((b"<html>",), (), 404),
+    Answer((b"\xff\xfe\xfd",), (), 404),
+    Answer((), (), 202),
+    stream(progress(1), answer(CALL, text("done"))),
+    stream(progress(1), end=End.OPEN),
+    Answer((b"{",), end=End.BROKEN),
+    Answer((), status=0, end=End.OPEN),
+    asks("a"),
+)
 CASSETTES: dict[str, Cassette] = {
     name: loaded(cassette_of(*script), "talk.json")
     for name, script in {
         "unusual": UNUSUAL,
+        "endings": tuple((CALL, response) for response in ENDINGS),
         "turn-by-turn": (
             (CALL, asks("a")),
             (retry(CALL, {"a": YES}), asks("b", "c", state="x" * 40)),

@@ -22,7 +22,6 @@ from builders import (
     retry,
     rpc,
     sse,
-    stream,
     tool,
 )
 from messages import NO, YES, asks, text
@@ -67,60 +66,6 @@ def test_parameters_are_those_of_the_first_request() -> None:
         ("GET /x", None, None, ""),
         ("POST /mcp", None, None, ""),
     ]
-
-
-@pytest.mark.parametrize(
-    ("response", "ended", "final"),
-    [
-        (text("done"), "HTTP 200, result", FinalResponse("result", text("done"))),
-        (
-            {"isError": True},
-            "HTTP 200, result with isError",
-            FinalResponse("failed result", {"isError": True}),
-        ),
-        (
-            refusal(CALL, -32602, "bad"),
-            'HTTP 200, error -32602 "bad"',
-            FinalResponse("error", {"code": -32602, "message": "bad"}),
-        ),
-        (
-            b'{"jsonrpc":"2.0","id":1,"error":{}}',
-            "HTTP 200, error null null",
-            FinalResponse("error", {}),
-        ),
-        (b'{"jsonrpc":"2.0","id":1,"error":"x"}', "HTTP 200, result", FinalResponse("error", "x")),
-        (b'{"jsonrpc":"2.0","id":1,"result":5}', "HTTP 200, result", FinalResponse("result", 5)),
-        (Answer((b"<html>",), (), 404), "HTTP 404", FinalResponse("text", "<html>")),
-        (
-            Answer((b"\xff\xfe\xfd",), (), 404),
-            "HTTP 404",
-            FinalResponse("text", "(3 bytes that are no text)"),
-        ),
-        (Answer((), (), 202), "HTTP 202", NOTHING),
-        (
-            stream(progress(1), answer(CALL, text("done"))),
-            "HTTP 200, result, stream of 2 events",
-            FinalResponse("result", text("done")),
-        ),
-        (
-            stream(progress(1), end=End.OPEN),
-            "HTTP 200, stream of 1 event, still open when the recording ended",
-            NOTHING,
-        ),
-        (
-            Answer((b"{",), end=End.BROKEN),
-            "HTTP 200, broken off by the upstream",
-            FinalResponse("text", "{"),
-        ),
-        (Answer((), status=0, end=End.OPEN), "no response", NOTHING),
-        (asks("a"), "abandoned: the last ask has no answer", NOTHING),
-    ],
-)
-def test_end_of_a_call(response: Any, ended: str, final: FinalResponse) -> None:
-    """How a call ended is said in a few words, and its final response is there whole."""
-    (call,) = interactions_of((CALL, response))
-
-    assert (call.ended, call.final) == (ended, final)
 
 
 def test_end_of_a_call_on_a_pipe() -> None:
