@@ -256,48 +256,39 @@ class ByHeader:
     """What one set of headers leads to; `%s` in the body is the request's id."""
 
     headers: Headers
-    status: str
-    content_type: str
     body: bytes
+    status: str = "200 OK"
+    content_type: str = JSON
 
 
 _PRICE = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "price"}
 _RESULT = b'{"jsonrpc":"2.0","id":%%s,"result":{"content":[{"type":"text","text":"%s"}]}}'
 _ERROR = b'{"jsonrpc":"2.0","id":%%s,"error":{"code":%d,"message":"%s"}}'
 
+_MISMATCH = _ERROR % (-32020, b"Header mismatch")
+_BAD = "400 Bad Request"
+
 BY_HEADER = (
-    ByHeader(_PRICE, "200 OK", JSON, _RESULT % b"EUR 10"),
+    ByHeader(_PRICE, _RESULT % b"EUR 10"),
     ByHeader(
         _PRICE | {"Accept": EVENTS},
-        "200 OK",
-        EVENTS,
         b"event: message\ndata: " + _RESULT % b"EUR 10" + b"\n\n",
+        content_type=EVENTS,
     ),
-    ByHeader(_PRICE | {"Mcp-Param-Region": "us"}, "200 OK", JSON, _RESULT % b"USD 11"),
-    ByHeader(_PRICE | {"Mcp-Name": "=?base64?cHJpY2U=?="}, "200 OK", JSON, _RESULT % b"EUR 10.00"),
-    ByHeader(
-        _PRICE | {"Mcp-Name": "cost"},
-        "400 Bad Request",
-        JSON,
-        _ERROR % (-32020, b"Header mismatch"),
-    ),
-    ByHeader(
-        _PRICE | {"Mcp-Method": "tools/list"},
-        "400 Bad Request",
-        JSON,
-        b'{"jsonrpc":"2.0","id":null,"error":{"code":-32020,"message":"Header mismatch"}}',
-    ),
+    ByHeader(_PRICE | {"Mcp-Param-Region": "us"}, _RESULT % b"USD 11"),
+    ByHeader(_PRICE | {"Mcp-Name": "=?base64?cHJpY2U=?="}, _RESULT % b"EUR 10.00"),
+    ByHeader(_PRICE | {"Mcp-Name": "cost"}, _MISMATCH, _BAD),
+    ByHeader(_PRICE | {"Mcp-Method": "tools/list"}, _MISMATCH.replace(b"%s", b"null"), _BAD),
     ByHeader(
         _PRICE | {"MCP-Protocol-Version": "2099-01-01"},
-        "400 Bad Request",
-        JSON,
         _ERROR % (-32022, b"Unsupported protocol version"),
+        _BAD,
     ),
 )
 _TOLD_APART_BY = ("accept", "mcp-method", "mcp-name", "mcp-param-region", "mcp-protocol-version")
 
 
-BY_HEADER_CALL = (
+_BY_HEADER_CALL = (
     b'{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"price","arguments":{}}}'
 )
 
@@ -326,7 +317,7 @@ async def hold_by_header(
     """Send the one body with each set of headers."""
     async with calling(url) as caller:
         for row in rows:
-            received = await caller.send(BY_HEADER_CALL % identity, **row.headers)
+            received = await caller.send(_BY_HEADER_CALL % identity, **row.headers)
             expect(received.status, int(row.status[:3]))
             expect(received.headers["Content-Type"], row.content_type)
             expect(received.body, row.body.replace(b"%s", identity))
