@@ -24,7 +24,7 @@ LONGEST_FUNCTION = 50
 BUDGET = {
     "lines of the package": 31_751,
     "modules of the package": 128,
-    "lines of tests": 44_328,
+    "lines of tests": 44_319,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
