@@ -348,11 +348,9 @@ class PlayOrder:
         return nearest
 
     def fitting(
-        self, nearest: list[ReplayEntry], secrets: tuple[Secret, ...], candidates: Candidates | None
+        self, nearest: list[ReplayEntry], secrets: tuple[Secret, ...], candidates: Candidates
     ) -> list[ReplayEntry]:
         """Return the exchanges whose secrets can be those of a request."""
-        if not secrets or candidates is None:
-            return nearest
         if self._classes is not None:
             return self._classes.fitting(nearest, secrets)
         return self._secrets.fitting(nearest, secrets, several=candidates.has_several_secrets)

@@ -12,6 +12,7 @@ from builders import (
     cassette_of,
     changed,
     get,
+    hit,
     loaded,
     missed,
     notification,
@@ -420,13 +421,7 @@ def test_stream_that_opens_a_session_begins_again_with_the_first() -> None:
     ]
     player = player_of(*[(get("/sse"), stream) for stream in opened], redacts=True)
 
-    played = []
-    for _ in range(3):
-        decision = player.request_received(get("/sse"))
-        assert isinstance(decision, Play)
-        played.append(decision.entry.interaction)
-
-    assert played == [1, 2, 1]
+    assert [hit(player, get("/sse")).entry.interaction for _ in range(3)] == [1, 2, 1]
 
 
 @pytest.mark.parametrize("request_", ACTING)

@@ -15,7 +15,6 @@ from builders import (
     conversation,
     delivery_of,
     get,
-    hit,
     loaded,
     missed,
     notification,
@@ -28,11 +27,11 @@ from builders import (
     retry,
     rpc,
     said,
-    sent_now,
     session_steps,
     sse,
     state_in,
     stream,
+    told,
     tool,
     with_id,
     with_meta,
@@ -43,7 +42,6 @@ from messages import CLIENT_KEY, NO, YES, Json, asks, compact, form, result, tex
 
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.replay.reply import Ending
 from mrtr_cassette.core.wire.http import (
     ANSWERED_BY_HEADER,
     SESSION_HEADER,
@@ -378,12 +376,8 @@ def test_listening_stream_stays_open_until_its_client_leaves(events: tuple[bytes
     talk = recorded_listening(*events, changes=False)
     player = Player(loaded(talk.cassette()), stateless=True)
     for _ in range(2):
-        decision = hit(
-            player, within("mrtr-session:1", get("/mcp", ("Accept", "text/event-stream")))
-        )
-        assert decision.delivery is not None
-        assert sent_now(decision) == b"".join(map(sse, events))
-        assert decision.delivery.next() == Ending(End.OPEN)
+        listen = within("mrtr-session:1", get("/mcp", ("Accept", "text/event-stream")))
+        assert told(delivery_of(player, listen)) == [*map(sse, events), End.OPEN]
 
 
 def test_stream_that_says_what_other_requests_caused_is_refused() -> None:
