@@ -24,7 +24,7 @@ LONGEST_FUNCTION = 50
 BUDGET = {
     "lines of the package": 31_749,
     "modules of the package": 128,
-    "lines of tests": 44_308,
+    "lines of tests": 44_307,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
