@@ -111,7 +111,6 @@ def call(
 def _server_of(
     words: Sequence[str], command: list[str] | None
 ) -> tuple[str | list[str], Sequence[str]]:
-    """Return the server, and what is called on it."""
     from mrtr_cassette.shell.runs.running import URL_VARIABLE
 
     if command is not None:

@@ -462,7 +462,6 @@ def _decode_opaque(body: BodyModel | EventModel | LineModel, path: str, pointer:
 
 
 def _headers_of(headers: HeaderMap) -> Headers:
-    """Return the headers of a cassette as pairs."""
     return tuple(
         [
             (name, value)

@@ -151,7 +151,6 @@ class _Assembly:
         return self._finished_interactions(linked, pushes)
 
     def _read(self, number: int, exchange: RecordedExchange, streams: Streams[int]) -> None:
-        """Take note of an exchange of this recording."""
         offset = self._offset
         if offset:
             by = exchange.recorded_by
@@ -351,7 +350,6 @@ def _ordered(units: Iterable[_Unit], content: Content) -> list[_Unit]:
 
 
 def _sorted(units: Sequence[_Unit], content: Content) -> list[_Unit]:
-    """Return units by their content alone."""
     alike: dict[tuple[Any, ...], list[_Unit]] = {}
     for unit in units:
         alike.setdefault(unit.key, []).append(unit)

@@ -315,7 +315,6 @@ class Observation:
         return Due(exchange, self.call, continues=since is not None)
 
     def _messages_passed(self, messages: Sequence[bytes], at_ms: float) -> None:
-        """Take the next events or lines."""
         recorder, pieces = self.recorder, self._pieces
         if not messages:
             return
@@ -331,7 +330,6 @@ class Observation:
                 self._read(raw, is_first=raw is first)
 
     def _read(self, raw: bytes, *, is_first: bool) -> None:
-        """Take note of what an event or a line says."""
         endpoint = endpoint_in(raw) if is_first and self.call.message is None else None
         if endpoint is not None:
             self._opens_session(endpoint.decode("latin-1"))

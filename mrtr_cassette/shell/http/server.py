@@ -144,7 +144,6 @@ class HttpDownstream:
             transport.close()
 
     def _started(self, framing: bytes) -> bytes:
-        """Return the whole head."""
         self.is_started = True
         # Each version says only what is not its habit.
         connection = b""
@@ -420,7 +419,6 @@ class Connection(asyncio.Protocol):
     # One request after the other
 
     def _begin_next(self) -> None:
-        """Handle the next request, if one has come."""
         if self._next and self._service.is_ending:
             self.transport.close()
         elif self._next:

@@ -76,7 +76,6 @@ def given_to(command: Sequence[str]) -> Given:
 
 
 def _options(command: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield what may be options, and their values."""
     for option, following in pairwise((*command, "")):
         name, has_value, value = option.lstrip("-").partition("=")
         value = value if has_value else following

@@ -82,7 +82,6 @@ def _outcome_from(data: dict[str, Any]) -> StartOutcome:
 
 
 def _miss_from(data: dict[str, Any]) -> MissReport:
-    """Return a miss that was read from JSON."""
     lists = {name: tuple(data[name]) for name in ("questions", "fixes")}
     nearest = None if data["nearest"] is None else Nearest(*data["nearest"])
     differences = tuple(Difference(*each) for each in data["differences"])
@@ -218,7 +217,6 @@ class PipedRecording(_ByClient):
 
 
 def _count_of(cassette: Cassette | None) -> int:
-    """Return how many exchanges a cassette has."""
     return 0 if cassette is None else sum(len(each.own) for each in cassette.interactions)
 
 
