@@ -22,9 +22,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 31_749,
+    "lines of the package": 31_748,
     "modules of the package": 128,
-    "lines of tests": 44_307,
+    "lines of tests": 44_305,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
