@@ -50,22 +50,18 @@ class Miss:
     is_refused: bool = False
 
 
-def no_more(call: Call, candidates: Sequence[ReplayEntry], *, was_asked: bool) -> Miss:
-    """Explain why none of the exchanges that match a request can be played now."""
-    if not was_asked:
+def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason) -> Miss:
+    """Explain why none of the exchanges with the key of a request can be played now."""
+    if reason is Reason.OUT_OF_ORDER:
         detail = "this retry answers an ask that has not been played yet"
-        return Miss(call, Reason.OUT_OF_ORDER, detail, candidates[0])
-    count = len(candidates)
-    times = "once" if count == 1 else f"{count} times"
-    detail = f"this was recorded {times}, and has been played {times} already"
-    return Miss(call, Reason.ALREADY_PLAYED, detail, candidates[-1])
-
-
-def other_secrets(call: Call, candidates: Sequence[ReplayEntry]) -> Miss:
-    """Explain that a request has none of the secrets that were recorded for it."""
-    reason = Reason.ARGUMENTS_DIFFER if call.answers is None else Reason.ANSWERS_DIFFER
-    detail = "this was recorded with another secret, and which one it is counts here"
-    return Miss(call, reason, detail, candidates[-1])
+        return Miss(call, reason, detail, nearest[0])
+    if reason is Reason.ALREADY_PLAYED:
+        times = "once" if len(nearest) == 1 else f"{len(nearest)} times"
+        detail = f"this was recorded {times}, and has been played {times} already"
+    else:
+        reason = Reason.ARGUMENTS_DIFFER if call.answers is None else Reason.ANSWERS_DIFFER
+        detail = "this was recorded with another secret, and which one it is counts here"
+    return Miss(call, reason, detail, nearest[-1])
 
 
 def no_match(call: Call, entries: Sequence[ReplayEntry], ignored: Collection[MemberPath]) -> Miss:

@@ -290,6 +290,7 @@ class ReplayEntry:
         is_listening: its response is a stream that tells what other requests caused.
         digest: of its request without the caller's values, where a request with the same digest is
             matched alike.
+        question: what its ask is known by: the hash of the state that it issues, or what it asks.
         opens_session: its response gave the id of its session to its client.
         asker: its message, as far as responses repeat it.
         stream: the exchange with which the stream of its response began: itself, or the one that it
@@ -329,8 +330,8 @@ class ReplayEntry:
         self.session = session or opened_session(exchange.response)
         self.opens_session = bool(self.session and not session)
         self.ask = exchange.ask
-        self.question: Question | None = None
-        if self.ask is not None and self.ask.request_state is None:
+        self.question: Question | str | None = self.issued_sha256
+        if self.ask is not None and self.question is None:
             requests = self.ask.message.tree["result"].get(INPUT_REQUESTS)
             self.question = Question(self.key, canonical(requests))
         self.stream = self

@@ -1,4 +1,4 @@
-"""Which of several equal recordings a request gets, by what was played in its session so far.
+"""Choose the recording that a request gets, by what was played in its session so far.
 
 An exchange is played as often as it was recorded, in the order of the recording, and a retry only
 after its ask. Where nothing is remembered (`stateless`), equal recordings are one instead.
@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import starmap
+from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import CallerValues, LookupKey
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits, is_read_only, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.equivalence import ResponseClasses
 from mrtr_cassette.core.replay.matching import (
     IssuedTokens,
@@ -43,39 +44,22 @@ class Repeat(Enum):
     NEVER = "never"
 
 
-class Candidates:
-    """Recorded exchanges of one lookup key, in recorded order, by traits."""
+class MatchKey(NamedTuple):
+    """Everything by which a request is matched, and the caller's values in it."""
 
-    def __init__(self) -> None:
-        self._by_traits: dict[Traits, list[ReplayEntry]] = {}
-        self._secrets: set[tuple[Secret, ...]] = set()
+    lookup: LookupKey
+    traits: Traits
+    caller: str
+    values: CallerValues
+    secrets: tuple[Secret, ...]
 
-    @property
-    def has_several_secrets(self) -> bool:
-        """Whether the requests are told apart by the secrets in them."""
-        return len(self._secrets) > 1
 
-    def add(self, entry: ReplayEntry) -> None:
-        """Add an exchange, after all whose requests arrived earlier."""
-        self._secrets.add(entry.secrets)
-        self._by_traits.setdefault(entry.traits, []).append(entry)
+class Chosen(NamedTuple):
+    """The recording that a request gets; without one, the nearest ones, and why they don't fit."""
 
-    def nearest(self, traits: Traits) -> list[ReplayEntry]:
-        """Return the exchanges whose traits come nearest, in recorded order.
-
-        Recordings with other traits are never a substitute, even when these are used up: the same
-        body may have been refused for its headers.
-        """
-        exact = self._by_traits.get(traits)
-        if exact is not None:
-            return exact
-        scored = [
-            (tuple(one == other for one, other in zip(known, traits, strict=True)), entries)
-            for known, entries in self._by_traits.items()
-        ]
-        best = max(score for score, _ in scored)
-        nearest = [entry for score, entries in scored if score == best for entry in entries]
-        return sorted(nearest, key=lambda entry: entry.arrival)
+    entry: ReplayEntry | None
+    nearest: Sequence[ReplayEntry] = ()
+    why_not: Reason | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +68,7 @@ class LiveSession:
 
     Attributes:
         recorded: id of the recorded session that is played in it; empty for clients without one.
-        asked: what has been asked in it without a state.
+        asked: what has been asked in it.
         sent: how many parts of each listening stream its client has had.
         refused: for each call, the wrong answer to what the server asked meanwhile.
         unrecorded: events for its client that were not recorded, of a session whose responses all
@@ -96,7 +80,7 @@ class LiveSession:
     id: str = NO_SESSION
     remembers: bool = True
     played: dict[ReplayEntry, int] = field(default_factory=dict)
-    asked: set[Question] = field(default_factory=set)
+    asked: set[Question | str] = field(default_factory=set)
     sent: dict[ReplayEntry, int] = field(default_factory=dict)
     callers: dict[ReplayEntry, CallerValues] = field(default_factory=dict)
     refused: dict[ReplayEntry, Miss] = field(default_factory=dict)
@@ -118,8 +102,7 @@ class LiveSession:
             return True
         if entry.answers is not None:
             return entry.answers.pending.lookup_number in self._arrived
-        parent = entry.parent
-        return parent is None or parent in self.played or parent.question in self.asked
+        return entry.parent is None or entry.parent.question in self.asked
 
     def arrive(self, entry: ReplayEntry, values: CallerValues | None = None) -> None:
         """Take note that a request like a recorded one has come, with its caller's values.
@@ -202,13 +185,10 @@ class SecretMapping:
         self._received: dict[Secret, Secret] = {}
 
     def fitting(
-        self, entries: list[ReplayEntry], received: tuple[Secret, ...], *, several: bool
+        self, entries: list[ReplayEntry], received: tuple[Secret, ...]
     ) -> list[ReplayEntry]:
-        """Return the recorded exchanges whose secrets can be those of a request.
-
-        They are equal but for their secrets, of which there may be `several`.
-        """
-        if several:
+        """Return the recorded exchanges whose secrets can be those of a request."""
+        if len({each.secrets for each in entries}) > 1:
             same = [each for each in entries if all(starmap(self._is, each.paired(received)))]
             if same:
                 return same
@@ -246,7 +226,7 @@ class SecretMapping:
 
 
 class PlayOrder:
-    """Finds the recordings that a request may get, and decides which of them it gets."""
+    """Chooses among the recordings that have the key of a request."""
 
     def __init__(
         self,
@@ -261,8 +241,8 @@ class PlayOrder:
         self._repeat = repeat
         self._classes = classes
         self._secrets = SecretMapping()
-        self._by_lookup: dict[LookupKey, Candidates] = {}
-        self._by_any_rule: dict[LookupKey, Candidates] = {}
+        self._by_lookup: dict[LookupKey, _ByTraits] = {}
+        self._by_any_rule: dict[LookupKey, _ByTraits] = {}
         self._shared = LiveSession(remembers=classes is None)
         self._by_id: dict[str, LiveSession] = {}
         self._recorded: dict[str, set[int]] = {}
@@ -273,6 +253,12 @@ class PlayOrder:
             int(match[1]) for match in map(SESSION_SURROGATE.fullmatch, self._recorded) if match
         ]
         self._last = max(numbers, default=0)
+        # Each keeps some of the recordings; where one keeps none, that is why there is a miss.
+        self._rules: tuple[tuple[Reason, _Rule], ...] = (
+            (Reason.ARGUMENTS_DIFFER, self._with_secrets),
+            (Reason.OUT_OF_ORDER, self._whose_ask_was_played),
+            (Reason.ALREADY_PLAYED, self._not_used_up),
+        )
 
     def _add(self, entry: ReplayEntry) -> None:
         session, lookup = entry.session, entry.lookup
@@ -293,26 +279,16 @@ class PlayOrder:
             self._add_under(self._known_as(lookup._replace(state=raw_state)), entry)
 
     def _add_under(self, lookup: LookupKey, entry: ReplayEntry) -> None:
-        self._by_lookup.setdefault(lookup, Candidates()).add(entry)
+        self._by_lookup.setdefault(lookup, {}).setdefault(entry.traits, []).append(entry)
         general = by_any_rule(lookup) if self._has_placeholders else lookup
         if general != lookup:
-            self._by_any_rule.setdefault(general, Candidates()).add(entry)
+            by_traits = self._by_any_rule.setdefault(general, {})
+            by_traits.setdefault(entry.traits, []).append(entry)
 
     def _known_as(self, lookup: LookupKey) -> LookupKey:
         if self._classes is None or lookup.state is None:
             return lookup
         return lookup._replace(state=self._classes.root(lookup.state))
-
-    def candidates(self, lookup: LookupKey, received: Request) -> Candidates | None:
-        """Return the recordings that have the lookup key of a request, or None."""
-        if self._classes is not None:
-            lookup = self._known_as(lookup)
-        found = self._by_lookup.get(lookup)
-        # A client that was given a placeholder may send it where another rule found the secret
-        # while recording; a secret that it knows by itself is found by the same rule.
-        if found is None and self._has_placeholders and has_placeholders(received):
-            return self._by_any_rule.get(by_any_rule(lookup))
-        return found
 
     def session_of(self, request: Request) -> LiveSession:
         """Return the session in which a client sent a request."""
@@ -330,52 +306,71 @@ class PlayOrder:
             session.arrive(each)
         return session
 
-    def of_session(self, session: LiveSession, nearest: list[ReplayEntry]) -> list[ReplayEntry]:
-        """Return those of several exchanges that are of the recorded session played in a live one.
+    def choose(self, key: MatchKey, received: Request, session: LiveSession) -> Chosen:
+        """Return the recording that a request gets in a session, or why there is none."""
+        by_traits = self._found(key.lookup, received)
+        if by_traits is None:
+            return Chosen(None)
+        left = self._of_session(_nearest(by_traits, key.traits), session)
+        for reason, rule in self._rules:
+            kept = rule(left, key, session)
+            if not kept:
+                return Chosen(None, left, reason)
+            left = kept
+        return Chosen(next((each for each in left if each.caller == key.caller), left[0]))
+
+    def _found(self, lookup: LookupKey, received: Request) -> _ByTraits | None:
+        found = self._by_lookup.get(self._known_as(lookup))
+        # A client that was given a placeholder may send it where another rule found the secret
+        # while recording; a secret that it knows by itself is found by the same rule.
+        if found is None and self._has_placeholders and has_placeholders(received):
+            return self._by_any_rule.get(by_any_rule(lookup))
+        return found
+
+    def _of_session(self, entries: list[ReplayEntry], session: LiveSession) -> list[ReplayEntry]:
+        """Keep the exchanges of the recorded session that is played in a live one, if it has any.
 
         Clients that begin alike are told apart by what they do later: where the session that was
         taken for this one has no such exchange, one that has what came so far is taken for it.
         """
         if session.recorded == NO_SESSION or not session.remembers:
-            return nearest
-        if any(each.session == session.recorded for each in nearest):
-            return nearest
-        for each in nearest:
+            return entries
+        if any(each.session == session.recorded for each in entries):
+            return entries
+        for each in entries:
             contents = self._recorded.get(each.session)
             if contents is not None and session.could_be(contents):
                 session.recorded, session.reached = each.session, 0
-                return [other for other in nearest if other.session == each.session]
-        return nearest
+                return [other for other in entries if other.session == each.session]
+        return entries
 
-    def fitting(
-        self, nearest: list[ReplayEntry], secrets: tuple[Secret, ...], candidates: Candidates
+    def _with_secrets(
+        self, entries: list[ReplayEntry], key: MatchKey, _session: LiveSession
     ) -> list[ReplayEntry]:
-        """Return the exchanges whose secrets can be those of a request."""
-        if self._classes is not None:
-            return self._classes.fitting(nearest, secrets)
-        return self._secrets.fitting(nearest, secrets, several=candidates.has_several_secrets)
+        """Keep the exchanges whose secrets can be those of a request."""
+        if not key.secrets:
+            return entries
+        return (self._classes or self._secrets).fitting(entries, key.secrets)
 
-    def choose(
-        self, fitting: Sequence[ReplayEntry], caller: str, session: LiveSession
-    ) -> ReplayEntry | None:
-        """Return which of several equal exchanges is played to a caller, or None."""
-        reachable = [each for each in fitting if session.was_asked(each)]
-        if not reachable:
-            return None
-        played, last, rounds = session.played, reachable[-1], 0
+    def _whose_ask_was_played(
+        self, entries: list[ReplayEntry], _key: MatchKey, session: LiveSession
+    ) -> list[ReplayEntry]:
+        return [each for each in entries if session.was_asked(each)]
+
+    def _not_used_up(
+        self, entries: list[ReplayEntry], _key: MatchKey, session: LiveSession
+    ) -> list[ReplayEntry]:
+        """Keep the exchanges that have been played less often than others; or the last one again.
+
+        The first one is played again, when all like it have been played, where that is allowed.
+        """
+        last, times = entries[-1], [session.played.get(each, 0) for each in entries]
         begins_again = self._repeat is Repeat.ALWAYS
         if self._repeat is Repeat.AUTO:
             begins_again = last.opens_session or last.key.method == "initialize"
-        # The first one is played again when all like it have been played.
-        if begins_again:
-            rounds = min(played.get(each, 0) for each in reachable)
-        first = None
-        for each in reachable:
-            if played.get(each, 0) <= rounds:
-                if each.caller == caller:
-                    return each
-                first = first or each
-        return first or (last if self._may_repeat(last) else None)
+        most = min(times) if begins_again else 0
+        left = [each for each, count in zip(entries, times, strict=True) if count <= most]
+        return left or ([last] if self._may_repeat(last) else [])
 
     def _may_repeat(self, entry: ReplayEntry) -> bool:
         if self._repeat is Repeat.NEVER:
@@ -413,3 +408,26 @@ class PlayOrder:
         # HTTP+SSE: a stream opens the session, and posts get no responses of their own.
         session.unrecorded = deque() if opening.is_listening else None
         return session
+
+
+_ByTraits = dict[Traits, list[ReplayEntry]]
+"""Recorded exchanges of one lookup key, in recorded order, by their traits."""
+_Rule = Callable[[list[ReplayEntry], MatchKey, LiveSession], list[ReplayEntry]]
+
+
+def _nearest(by_traits: _ByTraits, traits: Traits) -> list[ReplayEntry]:
+    """Return the exchanges whose traits come nearest, in recorded order.
+
+    Recordings with other traits are never a substitute, even when these are used up: the same body
+    may have been refused for its headers.
+    """
+    exact = by_traits.get(traits)
+    if exact is not None:
+        return exact
+    scored = [
+        (tuple(one == other for one, other in zip(known, traits, strict=True)), entries)
+        for known, entries in by_traits.items()
+    ]
+    best = max(score for score, _ in scored)
+    nearest = [entry for score, entries in scored if score == best for entry in entries]
+    return sorted(nearest, key=lambda entry: entry.arrival)

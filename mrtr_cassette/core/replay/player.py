@@ -5,14 +5,12 @@ The closest match is never played; docs/matching.md says which recording a reque
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import (
     CallerValues,
-    LookupKey,
     caller_values,
     cut_body,
     has_member,
@@ -23,7 +21,6 @@ from mrtr_cassette.core.cassette.sessions import event_ids, is_answered
 from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,
-    Traits,
     read_call,
     resumed_event,
     traits_of_headers,
@@ -34,19 +31,17 @@ from mrtr_cassette.core.replay.diagnosis import (
     Miss,
     answer_of_any_server,
     no_match,
-    no_more,
-    other_secrets,
+    not_now,
 )
 from mrtr_cassette.core.replay.equivalence import unite_equal
 from mrtr_cassette.core.replay.matching import (
     IssuedTokens,
     MatchedForm,
     ReplayEntry,
-    Secret,
     entries_of,
     number_lookups,
 )
-from mrtr_cassette.core.replay.order import LiveSession, PlayOrder, Repeat
+from mrtr_cassette.core.replay.order import Chosen, LiveSession, MatchKey, PlayOrder, Repeat
 from mrtr_cassette.core.replay.reply import Delivery, Reply, build_reply, echoes_in
 from mrtr_cassette.core.replay.timeline import NO_WAITS, Timelines
 from mrtr_cassette.core.secrets.credentials import Given
@@ -62,16 +57,6 @@ class Play:
     request: Request
     entry: ReplayEntry
     delivery: Delivery | None
-
-
-class MatchKey(NamedTuple):
-    """What a request is matched by, and the caller's values in it."""
-
-    lookup: LookupKey
-    traits: Traits
-    caller: str
-    values: CallerValues
-    secrets: tuple[Secret, ...]
 
 
 class Player:
@@ -150,24 +135,16 @@ class Player:
 
     def request_received(self, request: Request) -> Play | Miss | Harmless:
         """Find the recorded reply to a request, and count it as played, missed or harmless."""
-        order = self._order
-        session = order.session_of(request)
+        session = self._order.session_of(request)
         recorded = readable(session.in_recorded(request))
         key = self._recognised(recorded) or self._read(recorded)
-        candidates = order.candidates(key.lookup, recorded)
-        nearest = candidates.nearest(key.traits) if candidates is not None else []
         taken_for = session.recorded
-        nearest = order.of_session(session, nearest)
+        choice = self._order.choose(key, recorded, session)
         if session.recorded != taken_for:
             self._follow(session)
-        fitting = nearest
-        if key.secrets and candidates is not None:
-            fitting = order.fitting(nearest, key.secrets, candidates)
-        chosen = order.choose(fitting, key.caller, session)
-        if chosen is not None:
-            return self._play(request, chosen, session, key)
-        rest = self._rest(request, session)
-        return rest or self._unmatched(recorded, session, nearest, fitting)
+        if choice.entry is not None:
+            return self._play(request, choice.entry, session, key)
+        return self._rest(request, session) or self._unmatched(recorded, session, choice)
 
     def _play(
         self, request: Request, chosen: ReplayEntry, session: LiveSession, key: MatchKey
@@ -249,30 +226,21 @@ class Player:
         return ["".join(f"/{escape_pointer(key)}" for key in path) for path in self._unseen]
 
     def _unmatched(
-        self,
-        recorded: Request,
-        session: LiveSession,
-        nearest: Sequence[ReplayEntry],
-        fitting: Sequence[ReplayEntry],
+        self, recorded: Request, session: LiveSession, choice: Chosen
     ) -> Miss | Harmless:
-        """Count a request for which nothing was recorded; return why, or what any server answers.
-
-        Of the nearest recorded requests, those that are fitting have its secrets.
-        """
+        """Count a request that gets no recording; return why, or what any server answers."""
         harmless = None
-        if not (self._strict or nearest):
+        if not (self._strict or choice.nearest):
             harmless = answer_of_any_server(read_call(recorded), self.entries)
         if harmless is not None:
             self.harmless.append(harmless)
             return harmless
         # What is told of a miss has no secrets either.
         call = read_call(self._matched.told(recorded))
-        if not nearest:
+        if choice.why_not is None:
             miss = no_match(call, self.entries, self._ignored)
-        elif not fitting:
-            miss = other_secrets(call, nearest)
         else:
-            miss = no_more(call, fitting, was_asked=any(map(session.was_asked, fitting)))
+            miss = not_now(call, choice.nearest, choice.why_not)
         if call.message is not None and call.message.kind is Kind.RESPONSE:
             miss = replace(miss, is_refused=self._refuse(call.message, session, miss))
         self.misses.append(miss)
