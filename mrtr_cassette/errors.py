@@ -164,14 +164,9 @@ class BodyTooLargeError(MrtrCassetteError):
 
     exit_code = 3
 
-    def __init__(
-        self, call: str, limit: int, unit: Literal["bytes", "events", "times its size"] = "bytes"
-    ) -> None:
-        exceeded = f"has more than {limit:,} {unit}"
-        if unit == "times its size":
-            exceeded = f"decodes to more than {limit:,} times its size, as only a bomb does,"
+    def __init__(self, call: str, limit: int, unit: Literal["bytes", "events"] = "bytes") -> None:
         super().__init__(
-            f"the response to {call} {exceeded} and is not recorded",
+            f"the response to {call} has more than {limit:,} {unit} and is not recorded",
             hint="allow more with <<max_body>>" if unit == "bytes" else None,
         )
 

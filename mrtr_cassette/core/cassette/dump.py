@@ -206,7 +206,7 @@ def _json_that_round_trips(raw: bytes) -> Any:
     """Return the value if it gives back the same bytes; None where it doesn't, and for null."""
     try:
         value = orjson.loads(raw)
-        return value if orjson.dumps(value) == raw and not is_deep(raw) else None
+        return value if orjson.dumps(value) == raw and not is_deep(value) else None
     except (ValueError, TypeError):
         return None
 

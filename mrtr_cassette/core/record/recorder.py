@@ -26,7 +26,6 @@ from mrtr_cassette.core.secrets.credentials import Given
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
     LARGEST_BODY,
-    LARGEST_RATIO,
     NO_METHOD,
     NO_STATUS,
     SESSION_HEADER,
@@ -103,9 +102,7 @@ class Recorder(Sealer):
 
     def read(self, request: Request) -> Call:
         """Read a request, which may be compressed."""
-        if content_coding(request.headers):
-            request = readable(request, self.largest_body)
-        return read_call(request)
+        return read_call(readable(request, self.largest_body))
 
     def request_received(self, request: Request, at_ms: float) -> Observation:
         """Begin an exchange; its request has arrived whole."""
@@ -237,8 +234,6 @@ class Observation:
         if decoder is not None:
             self._coded.append(Piece(chunk, at_ms, recorder.arrived))
             chunk = decoder.decode(chunk)
-            if decoder.is_bomb:
-                raise BodyTooLargeError(self.label, LARGEST_RATIO, "times its size")
         if self._framer is not None:
             self._messages_passed(self._framer.feed(chunk), at_ms)
         elif self._is_line:

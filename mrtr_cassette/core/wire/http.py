@@ -6,7 +6,6 @@ import re
 import zlib
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
@@ -212,15 +211,6 @@ def _kept(headers: Headers, names: frozenset[str]) -> Headers:
 
 
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
-_AT_ONCE = 64 * 1024
-"""Bytes that are decoded before their number is compared with the limits."""
-LARGEST_RATIO: Final = 200
-"""How many times its own size a large body decodes to at most.
-
-The format allows 1,032 times. Logs and tables of one repeated line stay below 100.
-"""
-_SMALL = 16 * 1024 * 1024
-"""Bytes up to which a body may decode at any ratio."""
 
 
 class ContentDecoder:
@@ -228,11 +218,9 @@ class ContentDecoder:
 
     def __init__(self, coding: str, limit_bytes: int = LARGEST_BODY) -> None:
         self._limit = limit_bytes
-        self._taken = self._decoded = 0
-        coding = coding.strip().lower()
-        self.coding = "" if coding == "identity" else coding
-        self.is_known = self.coding in {"gzip", "x-gzip", "deflate"}
-        self.failed = self.is_bomb = False
+        self._decoded = 0
+        self.is_known = coding.strip().lower() in {"gzip", "x-gzip", "deflate"}
+        self.failed = False
         self._inflate = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
 
     @property
@@ -241,34 +229,23 @@ class ContentDecoder:
         return self.is_known and not self.failed and self._inflate.eof
 
     def decode(self, chunk: bytes) -> bytes:
-        """Return what the next bytes decode to."""
-        return b"".join(self._parts(chunk))
-
-    def _parts(self, chunk: bytes) -> Iterator[bytes]:
+        """Return what the next bytes decode to; of a body above the limit, some byte more."""
         if not self.is_known or self.failed:
-            yield chunk
-            return
-        self._taken += len(chunk)
-        is_whole = False
-        while not is_whole and not self.failed:
+            return chunk
+        parts = []
+        while chunk and not self.failed:
             try:
-                most = min(_AT_ONCE, self._limit + 1 - self._decoded)
-                part = self._inflate.decompress(chunk, most)
+                part = self._inflate.decompress(chunk, self._limit + 1 - self._decoded)
             except zlib.error:
-                self.failed = True
-                yield chunk
-                return
-            chunk = self._inflate.unconsumed_tail
-            if self._inflate.unused_data:
-                # A gzip body may have several members (RFC 1952, section 2.2).
-                chunk = self._inflate.unused_data
-                self._inflate = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
-            is_whole = not chunk and len(part) < most
+                part, self.failed = chunk, True
+            parts.append(part)
             self._decoded += len(part)
-            # A few bytes may decode to more than memory can hold.
-            self.is_bomb = self._decoded > max(_SMALL, LARGEST_RATIO * self._taken)
-            self.failed = self.is_bomb or self._decoded > self._limit
-            yield part
+            self.failed = self.failed or self._decoded > self._limit
+            # A gzip body may have several members (RFC 1952, section 2.2).
+            chunk = self._inflate.unused_data
+            if chunk:
+                self._inflate = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
+        return b"".join(parts)
 
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
@@ -276,17 +253,14 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
 def readable(request: Request, limit_bytes: int = LARGEST_BODY) -> Request:
-    """Return a request as it can be read; the same one where nothing has to be undone."""
+    """Return a request with its body decoded; the same one where that is not needed or fails."""
     coding = content_coding(request.headers)
-    if coding and request.body:
-        decoder = ContentDecoder(coding, limit_bytes)
-        body = decoder.decode(request.body)
-        if decoder.is_whole:
-            headers = tuple(
-                [pair for pair in request.headers if pair[0].lower() != "content-encoding"]
-            )
-            request = replace(request, headers=headers, body=body)
-    return request
+    decoder = ContentDecoder(coding, limit_bytes)
+    body = decoder.decode(request.body) if coding else b""
+    if not decoder.is_whole:
+        return request
+    kept = [pair for pair in request.headers if pair[0].lower() != "content-encoding"]
+    return replace(request, headers=tuple(kept), body=body)
 
 
 @lru_cache(maxsize=1024)

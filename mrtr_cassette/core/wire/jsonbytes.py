@@ -68,12 +68,8 @@ MemberPath = tuple[str, ...]
 
 _LEAST_UNPLAIN = 10**18
 _SPACE = re.compile(r"[ \t\n\r]*")
-_QUOTE = ord('"')
-_BRACKETS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
 DEEPEST = 200
 """The most levels of nesting that are read; Python's stack and orjson can take many more."""
-_LONG = 4096
-"""Bytes from which on it is worth while to look for brackets one by one."""
 _CANONICAL = (
     orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
@@ -109,65 +105,45 @@ def parse(raw: bytes) -> Any:
         NotJsonError: not UTF-8, a byte order mark, no JSON, nested too deeply to read, or a number
             whose exponent has thousands of digits.
     """
-    if opens_more(raw, DEEPEST) and is_deep(raw):
-        raise NotJsonError(f"nested deeper than {DEEPEST} levels")
     try:
         # Much faster, and the same for all but some numbers. What it refuses may still be JSON.
         tree = orjson.loads(raw)
+        levels, is_exact = _levels_and_exactness(tree)
     except orjson.JSONDecodeError:
-        return _parse_slowly(raw)
-    return _parse_slowly(raw) if _has_unplain_number(tree) else tree
+        is_exact = False
+    if not is_exact:
+        try:
+            tree = _decoder.decode(raw.decode())
+        except (ValueError, RecursionError) as error:
+            raise NotJsonError(str(error)) from None
+        levels, _ = _levels_and_exactness(tree)
+    if levels > DEEPEST:
+        raise NotJsonError(f"nested deeper than {DEEPEST} levels")
+    return tree
 
 
-def _parse_slowly(raw: bytes) -> Any:
-    try:
-        return _decoder.decode(raw.decode())
-    except ValueError as error:
-        raise NotJsonError(str(error)) from None
+def is_deep(tree: Any) -> bool:
+    """Tell whether a value has more levels of nesting than are read."""
+    return _levels_and_exactness(tree)[0] > DEEPEST
 
 
-def _has_unplain_number(tree: Any) -> bool:
-    # One list that grows while it is read: a call for each object would take longer than the rest.
-    values = [tree]
-    for value in values:
-        kind = type(value)
-        if kind is dict:
-            values += value.values()
-        elif kind is list:
-            values += value
-        elif kind is float or (kind is int and not -_LEAST_UNPLAIN < value < _LEAST_UNPLAIN):
-            return True
-    return False
-
-
-def is_deep(raw: bytes) -> bool:
-    """Tell whether a JSON text has more levels than are read."""
-    if not opens_more(raw, DEEPEST):
-        return False
-    depth = deepest = 0
-    for token in _BRACKETS.finditer(raw):
-        start = raw[token.start()]
-        if start in b"[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif start != _QUOTE:
-            depth -= 1
-    return deepest > DEEPEST
-
-
-def opens_more(raw: bytes, most: int) -> bool:
-    """Tell whether a text has more than so many brackets that open an array or an object."""
-    if len(raw) < _LONG:
-        return raw.count(b"[") + raw.count(b"{") > most
-    # Finding the next one takes much less than looking at each byte, and there is a bound.
-    for bracket in (b"[", b"{"):
-        at = raw.find(bracket)
-        while at >= 0:
-            most -= 1
-            if most < 0:
-                return True
-            at = raw.find(bracket, at + 1)
-    return False
+def _levels_and_exactness(tree: Any) -> tuple[int, bool]:
+    """Return how many levels a value has, and whether orjson reads all of its numbers exactly."""
+    levels, is_exact = -1, True
+    containers: list[Any] = [[tree]]
+    # Level by level and without recursion: a call for each object would take longer than the rest.
+    while containers:
+        levels += 1
+        inner: list[Any] = []
+        for container in containers:
+            for value in container.values() if type(container) is dict else container:
+                kind = type(value)
+                if kind is dict or kind is list:
+                    inner.append(value)
+                elif kind is float or (kind is int and abs(value) >= _LEAST_UNPLAIN):
+                    is_exact = False
+        containers = inner
+    return levels, is_exact
 
 
 def canonical(value: Any, *, without_null: bool = False) -> str:

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from mrtr_cassette.core.wire.jsonbytes import Span
 
 _BOM = b"\xef\xbb\xbf"
-_BLANK = b"\n\n"
+# A CR at the very end may be half of a line's end.
 _LINE_END = re.compile(rb"\r\n|\r(?!\Z)|\n")
+_BLANK_LINE = re.compile(rb"\n(?:\r\n|\r(?!\Z)|\n)|\r(?:\r\n|\r(?!\Z))")
+"""The end of a line, or its LF, and another end of a line behind it."""
 _ID_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))id: ?([^\r\n]+)")
 _RETRY_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))retry: ?([0-9]{1,9})(?=[\r\n])")
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
@@ -96,10 +98,8 @@ class SseFramer:
 
     def __init__(self) -> None:
         self._pending = bytearray()
-        self._line = 0
         self._searched = 0
         self._first = True
-        self._has_cr = False
 
     @property
     def held(self) -> int:
@@ -109,54 +109,32 @@ class SseFramer:
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes, and return the bytes of each event that they complete."""
         self._pending += chunk
-        self._has_cr = self._has_cr or b"\r" in chunk
-        events = self._plain_events()
+        events = []
         while end := self._event_end():
             events.append(self._cut(end))
         return events
 
-    def _plain_events(self) -> list[bytes]:
-        pending = self._pending
-        end = -1 if self._has_cr else pending.rfind(_BLANK, max(self._searched - 1, 0))
-        # One that is blank altogether, or begins its stream, takes a closer look.
-        if end < 0 or pending.startswith((b"\n", _BOM)) or b"\n\n\n" in pending:
-            return []
-        return [event + _BLANK for event in self._cut(end + len(_BLANK))[:end].split(_BLANK)]
-
     def _event_end(self) -> int:
         pending, start = self._pending, _line_start(self._pending, first=self._first)
-        if not self._has_cr:
-            # Nearly every server ends lines by LF alone.
-            if self._line == 0 and pending.startswith(b"\n", start):
-                return start + 1
-            end = pending.find(_BLANK, max(self._searched - 1, 0)) + len(_BLANK)
-            if end > 1:
-                return end
-            self._line = pending.rfind(b"\n", self._searched) + 1 or self._line
-            self._searched = max(self._line, len(pending) - 1)
-            return 0
-        while match := _LINE_END.search(pending, self._searched):
-            is_blank = match.start() == self._line or (self._line == 0 and match.start() == start)
-            self._line = self._searched = match.end()
-            if is_blank:
-                return match.end()
-        # A CR at the very end may be half of a line's end.
-        self._searched = max(self._line, len(pending) - 1)
-        return 0
+        end = _LINE_END.match(pending, start) or _BLANK_LINE.search(pending, self._searched)
+        # Of an end that comes in several chunks, three bytes at most are there before the last.
+        self._searched = max(len(pending) - 3, 0)
+        return 0 if end is None else end.end()
 
     def finish(self) -> tuple[bytes, bytes]:
         """End the stream; return an event that only waited for an LF, and the remaining bytes.
 
         Either may be empty.
         """
-        start = self._line or _line_start(self._pending, first=self._first)
-        if self._pending.endswith(b"\r") and len(self._pending) == start + 1:
-            return self._cut(len(self._pending)), b""
-        return b"", bytes(self._pending)
+        pending, start = self._pending, _line_start(self._pending, first=self._first)
+        is_blank = len(pending) == start + 1 or pending[-2:].startswith((b"\r", b"\n"))
+        if pending.endswith(b"\r") and is_blank:
+            return self._cut(len(pending)), b""
+        return b"", bytes(pending)
 
     def _cut(self, end: int) -> bytes:
         event = bytes(self._pending[:end])
         del self._pending[:end]
-        self._line = self._searched = 0
+        self._searched = 0
         self._first = False
         return event
