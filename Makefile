@@ -38,7 +38,7 @@ soak: $(VENV)/.installed-dev
 	$(BIN)/python tests/soak/soak.py --kills 300 --seed 1 --seconds 900
 	$(BIN)/python tests/soak/short_sessions.py
 
-# Coverage-guided; what it finds goes to tests/fuzz/corpus, which `make test` tries.
+# Coverage-guided; what breaks a law goes to tests/fuzz/corpus, which `make test` tries.
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet atheris
 	$(BIN)/python tests/fuzz/run.py --seconds 180
