@@ -1,43 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from builders import framed
 
 from mrtr_cassette.core.wire.jsonbytes import Span
 from mrtr_cassette.core.wire.sse import SseFramer, event_id_spans, read_event
 
 BOM = b"\xef\xbb\xbf"
-
-
-@pytest.mark.parametrize(
-    ("raw", "events", "rest"),
-    [
-        (b"", [], b""),
-        (b"data: 1\n\ndata: 2\n\n", [b"data: 1\n\n", b"data: 2\n\n"], b""),
-        (b"data: 1\r\n\r\ndata: 2\r\n\r\n", [b"data: 1\r\n\r\n", b"data: 2\r\n\r\n"], b""),
-        (b"data: 1\r\rdata: 2\r\r", [b"data: 1\r\r", b"data: 2\r\r"], b""),
-        (b"data: 1\n\r\ndata: 2\r\n\n", [b"data: 1\n\r\n", b"data: 2\r\n\n"], b""),
-        (b"data: 1\r\n\r", [b"data: 1\r\n\r"], b""),
-        (b"data: 1\r", [], b"data: 1\r"),
-        (b"data: 1\n", [], b"data: 1\n"),
-        (b"data: 1", [], b"data: 1"),
-        (b"\n\n", [b"\n", b"\n"], b""),
-        (b"\r", [b"\r"], b""),
-        (b": ping\n\nid: 1\ndata\n\n", [b": ping\n\n", b"id: 1\ndata\n\n"], b""),
-        (BOM + b"\n" + BOM + b"\n\n", [BOM + b"\n", BOM + b"\n\n"], b""),
-        (BOM + b"\r", [BOM + b"\r"], b""),
-        (BOM + b"data: 1\n\n", [BOM + b"data: 1\n\n"], b""),
-        (BOM, [], BOM),
-        (b"data: a\x00b\xff\n\n", [b"data: a\x00b\xff\n\n"], b""),
-        (b"data: a\x0b\xc2\x85\xe2\x80\xa8b\n\n", [b"data: a\x0b\xc2\x85\xe2\x80\xa8b\n\n"], b""),
-    ],
-)
-def test_events_end_at_blank_lines(raw: bytes, events: list[bytes], rest: bytes) -> None:
-    """An event ends at a blank line, whatever its line ends; whole, byte by byte, at every cut."""
-    assert framed(raw) == (events, rest)
-    assert framed(*(raw[at : at + 1] for at in range(len(raw)))) == (events, rest)
-    for cut in range(len(raw) + 1):
-        assert framed(raw[:cut], b"", raw[cut:]) == (events, rest)
 
 
 def test_event_is_there_as_soon_as_it_is_whole() -> None:
@@ -47,32 +15,6 @@ def test_event_is_there_as_soon_as_it_is_whole() -> None:
     assert list(framer.feed(b"data: 1\n")) == []
     assert list(framer.feed(b"\ndata: 2")) == [b"data: 1\n\n"]
     assert list(framer.feed(b"\r\n\r\n")) == [b"data: 2\r\n\r\n"]
-
-
-@pytest.mark.parametrize(
-    ("raw", "data"),
-    [
-        (b"data: 1\n\n", b"1"),
-        (b"data:1\n\n", b"1"),
-        (b"data:  1\n\n", b" 1"),
-        (b"data\n\n", b""),
-        (b"data:\n\n", b""),
-        (b"data: {\r\ndata: }\r\n\r\n", b"{\n}"),
-        (b"data: a\rdata: b\r\r", b"a\nb"),
-        (b"id: 7\ndata: 1\nretry: 5\n: comment\nevent: x\n\n", b"1"),
-        (b": data: 1\n\n", None),
-        (b"database: 1\n\n", None),
-        (b"DATA: 1\n\n", None),
-        (b" data: 1\n\n", None),
-        (b"id: 1\n\n", None),
-        (b"\n", None),
-        (b"data: unended", b"unended"),
-    ],
-)
-def test_data_is_that_of_the_data_lines(raw: bytes, data: bytes | None) -> None:
-    """The data lines, joined by LF, are the data; other fields and comments are not."""
-    assert read_event(raw, first=False).data == data
-    assert read_event(raw, first=True).data == data
 
 
 def test_byte_order_mark_counts_in_the_first_event_only() -> None:
