@@ -193,7 +193,7 @@ class ExchangeRecording:
     """
 
     def __init__(self, watcher: Watcher, request: Request) -> None:
-        self._watcher = watcher
+        self.watcher = watcher
         self.observation: Observation | None = None
         try:
             now_ms = (watcher.clock.now() - watcher.started) * 1000
@@ -202,6 +202,12 @@ class ExchangeRecording:
                 watcher.announcer.tell(request_event, self.observation)
         except Exception as error:  # noqa: BLE001  the recorder is a spectator
             self._failed(error)
+
+    @property
+    def called(self) -> str:
+        """The JSON-RPC method of the request."""
+        message = None if self.observation is None else self.observation.call.message
+        return "" if message is None else message.method
 
     def forget(self) -> None:
         """Keep nothing of this exchange, because none came about."""
@@ -221,7 +227,7 @@ class ExchangeRecording:
 
     def _show(self, take: Callable[..., Due | None], *args: Any, end: End | None = None) -> None:
         """Have the observation take something, and write what is due before it passes."""
-        observation, watcher = self.observation, self._watcher
+        observation, watcher = self.observation, self.watcher
         if observation is None:
             return
         now_ms = (watcher.clock.now() - watcher.started) * 1000
@@ -243,10 +249,10 @@ class ExchangeRecording:
 
     def _failed(self, error: Exception) -> None:
         self.observation = None
-        self._watcher.failed(error)
+        self.watcher.failed(error)
 
     def _write(self, due: Due, observation: Observation) -> None:
-        watcher = self._watcher
+        watcher = self.watcher
         exchange, ask, unread = watcher.recorder.seal(due.exchange, due.call)
         if ask is not None and observation.ask is None and watcher.on_ask is not None:
             watcher.on_ask(observation.call.key(), ask)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -27,14 +27,14 @@ from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.credentials import shown_by
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, Headers, Request
-from mrtr_cassette.errors import UsageError
+from mrtr_cassette.errors import UpstreamError, UsageError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.http.access import is_own_name, listening
 from mrtr_cassette.shell.http.server import REQUEST_TIMEOUTS, RequestTimeouts
-from mrtr_cassette.shell.http.transport import Downstream, Handler, RawHeaders
+from mrtr_cassette.shell.http.transport import Downstream, Handler
 from mrtr_cassette.shell.runs.admin import Admin
 from mrtr_cassette.shell.runs.answerers import Answerers, answerers, load_answers
 from mrtr_cassette.shell.runs.appending import appender_of, player_of
@@ -46,11 +46,10 @@ from mrtr_cassette.shell.runs.record_session import (
     journaling,
     rules_of_both,
 )
-from mrtr_cassette.shell.runs.relay import Relay
+from mrtr_cassette.shell.runs.relay import Relay, RelayedResponse
 from mrtr_cassette.shell.runs.upstreams import STARTED_HERE, target_of
 
 DEFAULTS: Final = RecordOptions()
-_OF_LENGTH: Final = frozenset({"content-length"})
 
 
 @asynccontextmanager
@@ -136,71 +135,25 @@ async def _handling(
 
 
 @dataclass(slots=True)
-class _BufferedResponse:
-    """Takes a response of the relay, as a downstream, and gives it to read, as an upstream's."""
-
-    status: int = 0
-    reason: bytes = b""
-    headers: RawHeaders = ()
-    passed: Headers = ()
-    body: list[bytes] = field(default_factory=list)
-    is_broken: bool = False
-    called: str = ""
-
-    @property
-    def is_read(self) -> bool:
-        return not self.body
-
-    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
-        self.status = status
-        self.passed = headers
-        self.headers = tuple((name.encode(), value.encode()) for name, value in headers)
-        self.reason = (reason or "").encode("utf-8", "surrogateescape")
-
-    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:  # noqa: ARG002
-        if chunk:
-            self.body.append(chunk)
-
-    async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
-        self.begin(status, headers)
-        await self.send(body, is_last=True)
-
-    def break_off(self) -> None:
-        self.is_broken = True
-
-    def read_now(self) -> bytes:
-        chunks, self.body = b"".join(self.body), []
-        return chunks
-
-    async def read(self) -> bytes:
-        if self.is_broken and self.is_read:
-            raise ConnectionResetError("the upstream was lost")
-        return self.read_now()
-
-    def close(self) -> None:
-        """Everything has come."""
-
-
-@dataclass(slots=True)
-class _OneCall:
-    """The upstream as one call of a client sees it: through the relay, which records."""
+class _AnsweredUpstream:
+    """The upstream as one call sees it: what it is sent is recorded, with who answered it."""
 
     relay: Relay
-    request: Request
     sources: Sources
     answerers: Answerers
     rounds: Rounds
-    last: _BufferedResponse = field(default_factory=_BufferedResponse)
     answered_by: str = ""
+    last: RelayedResponse | None = None
 
-    async def send(self, request: Request, _headers: Headers) -> _BufferedResponse:
-        """Relay a request as what was received, with the capabilities of the sources."""
+    async def send(self, request: Request, _headers: Headers) -> RelayedResponse:
+        """Send a request that declares what the sources can answer."""
         received = request
         if self.answered_by:
             marked = (*request.headers, (ANSWERED_BY_HEADER, self.answered_by))
             received = replace(request, headers=marked)
-        self.last = _BufferedResponse()
-        await self.relay.handle(received, self.last, declaring(request, self.sources.kinds))
+        self.last = await self.relay.send(received, declaring(request, self.sources.kinds))
+        self.last.begin()
+        self.last.reads_on = True
         return self.last
 
     async def supply(self, ask: LiveAsk) -> Answered | None:
@@ -216,7 +169,7 @@ class _OneCall:
 
 @dataclass(frozen=True, slots=True)
 class AutoAnswerHandler:
-    """Has the conversations of calls in the client's place, through a relay that records them.
+    """Has the conversations of calls in the client's place, and records them.
 
     It is not transparent: what the sources can answer is declared for the client, and a call's
     response is passed on when it is whole. What nobody answers is passed on as the server asked it.
@@ -232,19 +185,23 @@ class AutoAnswerHandler:
         if call.method not in NAMED_BY or not is_modern(call) or call.answers is not None:
             await self.relay.handle(request, downstream)
             return
-        own = _OneCall(self.relay, request, self.sources, self.answerers, Rounds(self.sources))
+        upstream = _AnsweredUpstream(self.relay, self.sources, self.answerers, Rounds(self.sources))
         session = ServerSession(Recorder(seals=False))
         conversation = Conversation(request, LeavesToSources(), session)
-        server = LiveServer(own, self.relay.shown_as)
-        await server.follow(conversation, own.supply)
-        match conversation.standing:
-            case Finished(exchange=exchange) if exchange.response is not None:
-                pass
-            case NeedsAnswers(ask=ask) if ask.exchange.response is not None:
-                exchange = ask.exchange
-            case _:
-                downstream.break_off()
-                return
+        try:
+            await LiveServer(upstream, self.relay.shown_as).follow(conversation, upstream.supply)
+        except UpstreamError as error:
+            await self.relay.answer_unreachable(request, downstream, str(error))
+            return
+        standing = conversation.standing
+        exchange = standing.exchange if isinstance(standing, Finished) else None
+        if isinstance(standing, NeedsAnswers):
+            exchange = standing.ask.exchange
+        if upstream.last is None or exchange is None or exchange.response is None:
+            downstream.break_off()
+            return
         downstream.called = call.method
-        headers = tuple(pair for pair in own.last.passed if pair[0].lower() not in _OF_LENGTH)
-        await downstream.send_whole(own.last.status, headers, with_id_of(call, exchange))
+        headers = tuple(
+            pair for pair in upstream.last.passed if pair[0].lower() != "content-length"
+        )
+        await downstream.send_whole(upstream.last.status, headers, with_id_of(call, exchange))
