@@ -141,8 +141,8 @@ def _check_recording(recording: Recording) -> None:
 
 
 def _check_replay(options: ReplayOptions, replay: Replay) -> None:
-    for problem in replay.problems:
-        raise MrtrCassetteError(problem)
+    if replay.problem is not None:
+        raise MrtrCassetteError(replay.problem)
     if options.on_miss == "raise" and replay.misses:
         raise MissesError(replay.place, replay.misses)
     if options.fail_on_unplayed and replay.unplayed:

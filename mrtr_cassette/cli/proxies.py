@@ -38,9 +38,8 @@ if TYPE_CHECKING:
 
     from mrtr_cassette.core.replay.player import Player
     from mrtr_cassette.core.report.runs import ReplayReport
-    from mrtr_cassette.shell.runs.record_session import RecordSession
-    from mrtr_cassette.shell.runs.replaying import ReplaySession
     from mrtr_cassette.shell.runs.running import CommandEnd
+    from mrtr_cassette.shell.runs.sessions import RecordSession, Session
 
 _DRAIN_S: Final = 10.0
 """Seconds that requests under way have to end when a stateless replay does."""
@@ -349,7 +348,7 @@ def _tell_no_client(command: Sequence[str], log: Log) -> None:
 
 
 async def _until_stopped(
-    session: RecordSession | ReplaySession,
+    session: Session,
     command: Sequence[str],
     signals: asyncio.Queue[signal.Signals],
 ) -> CommandEnd:

@@ -17,8 +17,8 @@ from processes import PROGRAM, run
 
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files.cassettes import load_cassette
-from mrtr_cassette.shell.runs.record_session import RecordSession
 from mrtr_cassette.shell.runs.recording import recording
+from mrtr_cassette.shell.runs.sessions import RecordSession
 
 ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 

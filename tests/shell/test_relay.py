@@ -17,8 +17,9 @@ from mrtr_cassette.shell.files.cassettes import publish_journal
 from mrtr_cassette.shell.files.journals import Journal, journal_path
 from mrtr_cassette.shell.files.log import CLOCK, Announcer
 from mrtr_cassette.shell.http.transport import RawHeaders
-from mrtr_cassette.shell.runs.record_session import RecordSession, Watcher
+from mrtr_cassette.shell.runs.record_session import Watcher
 from mrtr_cassette.shell.runs.relay import Relay
+from mrtr_cassette.shell.runs.sessions import RecordSession
 
 PING = Request("POST", "/mcp", (("Content-Type", "application/json"),), compact(message("ping")))
 TOLD = Request("POST", "/mcp", (), compact({"jsonrpc": "2.0", "method": "notifications/x"}))
@@ -99,7 +100,7 @@ async def relaying(path: Path, server: Server) -> AsyncIterator[tuple[Relay, Rec
         "http://h/mcp", "verbatim", "2026-01-01T00:00:00+00:00", "keep", None, None
     )
     journal = Journal(journal_path(path), header)
-    session = RecordSession("", "", path)
+    session = RecordSession("", "", path, None, None)
     watcher = Watcher(
         Recorder(seals=False), journal, session, Announcer(), CLOCK, started=CLOCK.now()
     )

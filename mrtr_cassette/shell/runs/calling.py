@@ -46,8 +46,8 @@ from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.http.client import connecting
 from mrtr_cassette.shell.runs.answerers import Answerers, AskThePerson, answerers
 from mrtr_cassette.shell.runs.live_server import LiveServer
-from mrtr_cassette.shell.runs.record_session import RecordSession
 from mrtr_cassette.shell.runs.recording import recording
+from mrtr_cassette.shell.runs.sessions import RecordSession
 from mrtr_cassette.shell.runs.upstreams import target_of
 
 

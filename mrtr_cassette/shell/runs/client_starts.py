@@ -13,9 +13,9 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.report.misses import MissReport, Nearest
@@ -34,9 +34,9 @@ from mrtr_cassette.shell.runs.piped import (
     record_pipe,
     replay_pipe,
 )
-from mrtr_cassette.shell.runs.record_session import RecordSession, check_output
-from mrtr_cassette.shell.runs.replaying import ReplaySession
+from mrtr_cassette.shell.runs.record_session import check_output
 from mrtr_cassette.shell.runs.running import run
+from mrtr_cassette.shell.runs.sessions import Session
 
 _TASK: Final = "task"
 _OUTCOMES: Final = "outcomes.jsonl"
@@ -76,9 +76,17 @@ class StartOutcome:
     problem: str | None = None
     objection: str | None = None
 
+    @staticmethod
+    def of(session: Session) -> StartOutcome:
+        """Return what a recording or a replay came to."""
+        return StartOutcome(
+            **{each.name: getattr(session, each.name) for each in fields(StartOutcome)}
+        )
 
-def _outcome_from(data: dict[str, Any]) -> StartOutcome:
-    return StartOutcome(**{**data, "misses": [_miss_from(each) for each in data["misses"]]})
+    @staticmethod
+    def from_data(data: dict[str, Any]) -> StartOutcome:
+        """Return an outcome that was written as JSON."""
+        return StartOutcome(**{**data, "misses": [_miss_from(each) for each in data["misses"]]})
 
 
 def _miss_from(data: dict[str, Any]) -> MissReport:
@@ -88,18 +96,22 @@ def _miss_from(data: dict[str, Any]) -> MissReport:
     return MissReport(**{**data, **lists, "nearest": nearest, "differences": differences})
 
 
-class _ByClient:
-    """What a client begins by starting a command, any number of times.
+class ClientStarts:
+    """A recording or a replay that a client begins by starting a command, any number of times.
 
     A task and the outcomes pass in the files of a folder: clients hand on neither their environment
     nor descriptors.
     """
 
-    _is_done: ClassVar[str]
+    admin_url = None
+    exchanges = 0
+    """How many have been recorded, once all starts have ended."""
 
-    def __init__(self, path: Location, task: _Task, folder: Path) -> None:
-        """Prepare a folder for a task."""
+    def __init__(self, path: Location, task: _Task, folder: Path, base: Cassette | None) -> None:
+        """Prepare a folder for a task; `base` is the cassette that is played or added to."""
         self.path = path
+        self.base = base
+        self.is_recording = isinstance(task.options, RecordOptions)
         self.command = [sys.executable, "-c", _PROGRAM, str(folder)]
         self.is_left_open = False
         """A start was still running at the end."""
@@ -114,131 +126,93 @@ class _ByClient:
     def url(self) -> str:
         """There is none."""
         raise UsageError(
-            f"{self.path} is {self._is_done} over pipes, where there is no URL",
+            f"{self.path} is {'recorded' if self.is_recording else 'played'} over pipes, "
+            "where there is no URL",
             hint="have the client start `command`",
         )
 
     @property
-    def outcomes(self) -> list[StartOutcome]:
+    def starts(self) -> list[StartOutcome]:
         """What each start came to so far, in the order of the starts."""
         if self._last is not None:
             return self._last
-        lines = [json.loads(line) for line in self._outcomes.read_bytes().splitlines()]
         # The last word of each process counts.
-        facts = dict(lines)
-        return [_outcome_from(told) for told in facts.values()]
+        told = dict(json.loads(line) for line in self._outcomes.read_bytes().splitlines())
+        return [StartOutcome.from_data(data) for data in told.values()]
 
     @property
-    def problems(self) -> list[str]:
-        """Why starts came to nothing, or did not come to an end."""
-        problems = [outcome.problem for outcome in self.outcomes if outcome.problem is not None]
-        return [*problems, _LEFT_OPEN] if self.is_left_open else problems
+    def misses(self) -> Sequence[MissReport]:
+        """What was asked so far and had not been recorded."""
+        return tuple(miss for start in self.starts for miss in start.misses)
 
     @property
     def played(self) -> int:
         """How many requests got their response from the cassette."""
-        return sum(outcome.played for outcome in self.outcomes)
+        return sum(start.played for start in self.starts)
 
-    def finish(self) -> None:
-        """Wait for all starts, and keep what they came to."""
-        deadline = time.monotonic() + _LAST_S
-        while not self.is_left_open and is_locked(self._outcomes):
-            self.is_left_open = time.monotonic() > deadline
-            time.sleep(_LOOK_S)
-        self._last = self.outcomes
-
-    def _never_played(self, cassette: Cassette) -> list[int]:
-        """Return the numbers of the interactions of which something was played in no start."""
-        numbers = set(range(1, len(cassette.interactions) + 1))
-        for outcome in self.outcomes:
-            if outcome.unplayed is not None:
-                numbers &= set(outcome.unplayed)
+    @property
+    def unplayed(self) -> list[int]:
+        """Numbers of the interactions of which something was played in no start."""
+        numbers = set(range(1, 1 + (0 if self.base is None else len(self.base.interactions))))
+        for start in self.starts:
+            if start.unplayed is not None:
+                numbers &= set(start.unplayed)
         return sorted(numbers)
-
-
-class PipedRecording(_ByClient):
-    """A recording on pipes, which is begun by whoever starts its command."""
-
-    _is_done = "recorded"
-    earlier: Cassette | None = None
-    """The cassette that is added to."""
-    exchanges = 0
-    """How many have been recorded, once all starts have ended."""
 
     @property
     def unreachable(self) -> int:
         """How many requests the server did not answer."""
-        return sum(outcome.unreachable for outcome in self.outcomes)
+        return sum(start.unreachable for start in self.starts)
 
     @property
-    def unplayed(self) -> list[int]:
-        """Numbers of the interactions that are added to of which something was not played."""
-        return [] if self.earlier is None else self._never_played(self.earlier)
-
-    @property
-    def unrecorded(self) -> tuple[str, ...]:
+    def unrecorded(self) -> list[str]:
         """Why requests could not be recorded, in words."""
-        return tuple(text for outcome in self.outcomes for text in outcome.unrecorded)
+        return [text for start in self.starts for text in start.unrecorded]
 
     @property
     def problem(self) -> str | None:
-        """Why the recording is not whole, or None."""
-        problem = next(iter(self.problems), None)
-        if problem != _LEFT_OPEN:
+        """Why a start came to nothing or did not come to an end, or None."""
+        problem = next((start.problem for start in self.starts if start.problem is not None), None)
+        if problem is not None or not self.is_left_open:
             return problem
-        return (
-            f"{problem}; what it recorded becomes {self.path} when it ends (if it is killed: "
+        becomes = (
+            f"; what it recorded becomes {self.path} when it ends (if it is killed: "
             f"mrtr-cassette recover {self.path})"
         )
+        return _LEFT_OPEN + (becomes if self.is_recording else "")
 
     @property
     def objection(self) -> str | None:
         """Why what was recorded is hardly what was meant, or None."""
-        return next((each.objection for each in self.outcomes if each.objection is not None), None)
+        return next((start.objection for start in self.starts if start.objection is not None), None)
 
     def find_objection(self) -> str | None:
         """Return the objection: each start has looked for its own."""
         return self.objection
 
-    def finish(self) -> None:
-        """Wait for all starts, and publish what one left that its client has killed."""
-        super().finish()
-        journal = journal_path(self.path)
-        if self.objection is None and journal.exists() and not is_locked(journal):
-            recover_journal(self.path)
-        self.exchanges = _count_of(self.recorded()) - _count_of(self.earlier)
-
     def recorded(self) -> Cassette | None:
         """Return what is on the cassette by now, with what was on one that is added to."""
-        running = recorded_so_far(self.path)
+        running = recorded_so_far(self.path) if self.is_recording else self.base
         if running is None and cassettes.exists(self.path):
             return cassettes.load_cassette(self.path)
         return running
 
+    def finish(self) -> None:
+        """Wait for all starts, and publish what one left that its client has killed."""
+        deadline = time.monotonic() + _LAST_S
+        while not self.is_left_open and is_locked(self._outcomes):
+            self.is_left_open = time.monotonic() > deadline
+            time.sleep(_LOOK_S)
+        self._last = self.starts
+        if self.is_recording:
+            journal = journal_path(self.path)
+            if self.objection is None and journal.exists() and not is_locked(journal):
+                recover_journal(self.path)
+            self.exchanges = _count_of(self.recorded()) - _count_of(self.base)
+
 
 def _count_of(cassette: Cassette | None) -> int:
     return 0 if cassette is None else sum(len(each.own) for each in cassette.interactions)
-
-
-class PipedReplay(_ByClient):
-    """A replay on pipes, which is begun by whoever starts its command."""
-
-    _is_done = "played"
-
-    @property
-    def cassette(self) -> Cassette:
-        """What is on it."""
-        return cassettes.load_cassette(self.path)
-
-    @property
-    def misses(self) -> tuple[MissReport, ...]:
-        """What was asked so far and had not been recorded."""
-        return tuple(miss for outcome in self.outcomes for miss in outcome.misses)
-
-    @property
-    def unplayed(self) -> list[int]:
-        """Numbers of the interactions of which something was played in no start."""
-        return self._never_played(self.cassette)
 
 
 @asynccontextmanager
@@ -250,7 +224,7 @@ async def recorded_by_client(
     *,
     copied_from: Path | None = None,
     named: Path | None = None,
-) -> AsyncIterator[PipedRecording]:
+) -> AsyncIterator[ClientStarts]:
     """Give a recording of a server on pipes, which is begun by whoever starts its command.
 
     Each start publishes what it recorded when it ends, and is added to those before it. `output`
@@ -266,29 +240,32 @@ async def recorded_by_client(
         if copied_from is not None:
             path_of(output).write_bytes(cassettes.read_file(copied_from))
     task = _Task(output.absolute(), options, tuple(server), cwd, named or copied_from or output)
-    with tempfile.TemporaryDirectory(prefix="mrtr-cassette-") as folder:
-        recording = PipedRecording(output, task, Path(folder))
-        recording.earlier = earlier
-        try:
-            yield recording
-        finally:
-            await asyncio.to_thread(recording.finish)
+    async with _started(output, task, earlier) as starts:
+        yield starts
 
 
 @asynccontextmanager
-async def replayed_by_client(path: Location, options: ReplayOptions) -> AsyncIterator[PipedReplay]:
+async def replayed_by_client(path: Location, options: ReplayOptions) -> AsyncIterator[ClientStarts]:
     """Give a replay on pipes, which is begun by whoever starts its command.
 
     Raises:
         CassetteError: the cassette can't be read.
     """
-    cassettes.load_cassette(path)
+    cassette = cassettes.load_cassette(path)
+    async with _started(path, _Task(path.absolute(), options), cassette) as starts:
+        yield starts
+
+
+@asynccontextmanager
+async def _started(
+    path: Location, task: _Task, base: Cassette | None
+) -> AsyncIterator[ClientStarts]:
     with tempfile.TemporaryDirectory(prefix="mrtr-cassette-") as folder:
-        replayed = PipedReplay(path, _Task(path.absolute(), options), Path(folder))
+        starts = ClientStarts(path, task, Path(folder), base)
         try:
-            yield replayed
+            yield starts
         finally:
-            await asyncio.to_thread(replayed.finish)
+            await asyncio.to_thread(starts.finish)
 
 
 # In the process that a client has started
@@ -296,16 +273,16 @@ async def replayed_by_client(path: Location, options: ReplayOptions) -> AsyncIte
 
 def main() -> NoReturn:
     """Do what a client has started, and exit."""
-    sys.exit(run(_started(Path(sys.argv[1]))))
+    sys.exit(run(_work(Path(sys.argv[1]))))
 
 
-async def _started(folder: Path) -> int:
+async def _work(folder: Path) -> int:
     """Record or replay, tell in a file what it came to, the last word last; return the code."""
     task: _Task = pickle.loads((folder / _TASK).read_bytes())  # noqa: S301  ours alone
     outcomes = os.open(folder / _OUTCOMES, os.O_RDWR | os.O_APPEND)
     # It is let go of when this process ends, whatever ends it.
     fcntl.flock(outcomes, fcntl.LOCK_SH)
-    sessions: list[RecordSession | ReplaySession] = []
+    sessions: list[Session] = []
 
     def tell(outcome: StartOutcome) -> None:
         line = json.dumps([os.getpid(), asdict(outcome)]) + "\n"
@@ -315,7 +292,7 @@ async def _started(folder: Path) -> int:
 
     def on_event(event: dict[str, object]) -> None:
         if event["event"] in ("unrecorded", "missed"):
-            tell(_outcome_of(sessions[0]))
+            tell(StartOutcome.of(sessions[0]))
 
     try:
         # Whoever has the command is the same client, by however many processes it starts it.
@@ -326,15 +303,12 @@ async def _started(folder: Path) -> int:
         tell(StartOutcome(problem=problem))
         sys.stderr.write(f"error: {problem}\n")
         return error.exit_code
-    tell(_outcome_of(sessions[0]))
+    tell(StartOutcome.of(sessions[0]))
     return code
 
 
 async def _run(
-    task: _Task,
-    client: str,
-    on_event: OnEvent,
-    began: Callable[[RecordSession | ReplaySession], None],
+    task: _Task, client: str, on_event: OnEvent, began: Callable[[Session], None]
 ) -> int:
     if isinstance(task.options, ReplayOptions):
         session = await replay_pipe(task.cassette, task.options, on_event, began=began)
@@ -353,16 +327,3 @@ async def _run(
         began=began,
     )
     return code
-
-
-def _outcome_of(session: RecordSession | ReplaySession) -> StartOutcome:
-    if isinstance(session, ReplaySession):
-        return StartOutcome(session.misses, session.unplayed, session.played)
-    return StartOutcome(
-        unplayed=None if session.player is None else session.unplayed,
-        played=session.played,
-        unreachable=session.unreachable,
-        unrecorded=tuple(session.unrecorded),
-        problem=session.problem,
-        objection=session.objection,
-    )

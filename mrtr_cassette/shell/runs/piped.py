@@ -31,7 +31,6 @@ from mrtr_cassette.shell.pipes.processes import (
 from mrtr_cassette.shell.pipes.transport import PipedClient, pipe_upstream
 from mrtr_cassette.shell.runs.record_session import (
     ExchangeRecording,
-    RecordSession,
     Watcher,
     check_output,
     journal_header,
@@ -39,10 +38,10 @@ from mrtr_cassette.shell.runs.record_session import (
     rules_of_both,
 )
 from mrtr_cassette.shell.runs.running import told_to_end
+from mrtr_cassette.shell.runs.sessions import RecordSession, ReplaySession
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.drive.appending import LiveAsks
-    from mrtr_cassette.shell.runs.replaying import ReplaySession
 
 _PREDECESSOR_S: Final = 5.0
 """Seconds to wait for the end of a recorder that the same client started before."""
@@ -162,7 +161,7 @@ class _PipedRecorder:
         self._server = server
         self._client = LineWriter(STDOUT, server.client_has_left)
         # Each run of the server after the first one in a cassette is a session of its own.
-        session = secrets.token_hex(16) if watcher.session.earlier is not None else ""
+        session = secrets.token_hex(16) if watcher.session.base is not None else ""
         self._channel: Channel[ExchangeRecording] = Channel(self._begin, session)
 
     async def run(self, told: asyncio.Event) -> int:
@@ -236,7 +235,7 @@ async def _append(
     from mrtr_cassette.shell.runs.relay import Relay
 
     session, longest = watcher.session, watcher.recorder.largest_body
-    earlier, player = session.earlier, session.player
+    earlier, player = session.base, session.player
     if earlier is None or player is None:
         raise AssertionError("unreachable because there is a cassette that is added to")
     async with (
@@ -271,12 +270,12 @@ async def replay_pipe(
     Raises:
         CassetteError: the cassette can't be read, or not be played over pipes.
     """
-    from mrtr_cassette.shell.runs.replaying import ReplaySession, load_server
+    from mrtr_cassette.shell.runs.replaying import load_server
 
     announcer = Announcer(options.log, heard_by(on_event), options.terms)
     cassette, server = load_server(path, over_pipes, options, announcer)
     server.player.was_given(given_to(server_command))
-    session = ReplaySession("", "", cassette, server.player, options.terms)
+    session = ReplaySession("", "", path, cassette, server.player, options.terms)
     began(session)
     async with told_to_end() as told:
         client = PipedClient(server.handle, options.max_body)

@@ -28,13 +28,14 @@ from mrtr_cassette.shell.files.cassettes import (
 from mrtr_cassette.shell.files.stores import path_of
 from mrtr_cassette.shell.runs.background import in_thread
 from mrtr_cassette.shell.runs.client_starts import (
-    PipedRecording,
+    ClientStarts,
     recorded_by_client,
     replayed_by_client,
 )
-from mrtr_cassette.shell.runs.record_session import RecordSession, check_output
+from mrtr_cassette.shell.runs.record_session import check_output
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.replaying import replaying
+from mrtr_cassette.shell.runs.sessions import RecordSession
 from mrtr_cassette.shell.runs.shared_plays import Share, Sharers, check_complete
 from mrtr_cassette.shell.runs.upstreams import (
     Applications,
@@ -168,7 +169,7 @@ class CassetteUse:
         self._test = test
         self._share: Share | None = None
         self._reported = 0
-        self._recording: RecordSession | PipedRecording | None = None
+        self._recording: RecordSession | ClientStarts | None = None
         self._command: RunningCommand | None = None
         self._running = ExitStack()
         self._claimed = ExitStack()
@@ -276,7 +277,7 @@ class CassetteUse:
     def _remove(self, folder: Path) -> None:
         """Remove where processes recorded, unless one still does."""
         session = self._recording
-        if not (isinstance(session, PipedRecording) and session.is_left_open):
+        if not (isinstance(session, ClientStarts) and session.is_left_open):
             rmtree(folder, ignore_errors=True)
 
     def _place(self) -> Path:
@@ -339,11 +340,13 @@ class CassetteUse:
                 self.outcome = self._outcome_of(self._recording, passed=is_good)
             elif isinstance(self.shown, Replay) and not (self.shown.played or self.shown.misses):
                 self.outcome = "not used"
-            return [*self.shown.problems, *problems]
+            elif self.shown.problem is not None:
+                problems.insert(0, self.shown.problem)
+            return problems
         finally:
             self._claimed.close()
 
-    def _outcome_of(self, session: RecordSession | PipedRecording, *, passed: bool) -> str | None:
+    def _outcome_of(self, session: RecordSession | ClientStarts, *, passed: bool) -> str | None:
         if not passed:
             return "discarded (test failed)"
         if session.exchanges and self._share is not None:
@@ -354,10 +357,10 @@ class CassetteUse:
             return "added to" if session.played else "recorded"
         if session.played:
             return "replayed"
-        return "left empty" if session.earlier is None else "not used"
+        return "left empty" if session.base is None else "not used"
 
     def _conclude_recording(
-        self, session: RecordSession | PipedRecording, unplayed: Sequence[str], *, passed: bool
+        self, session: RecordSession | ClientStarts, unplayed: Sequence[str], *, passed: bool
     ) -> list[str]:
         problems = []
         if session.problem is not None:
@@ -382,7 +385,7 @@ class CassetteUse:
             return [str(error)]
         return [*problems, f"{self.path} was not written"] if problems and not is_kept else problems
 
-    def _keep(self, session: RecordSession | PipedRecording) -> list[str]:
+    def _keep(self, session: RecordSession | ClientStarts) -> list[str]:
         """Publish a recording, or keep it until the end of the run; return what was lost."""
         lost = None
         if isinstance(session, RecordSession):
@@ -391,7 +394,7 @@ class CassetteUse:
             data = session.path.read_bytes()
             publish(self.path, [data], replace=self._existing() != "keep")
         if self._share is not None:
-            earlier, unplayed = session.earlier, set(session.unplayed)
+            earlier, unplayed = session.base, set(session.unplayed)
             played = () if earlier is None else earlier.interactions
             recorded = path_of(session.path)
             self._share.keep(recorded, (each for each in played if each.number not in unplayed))

@@ -1,4 +1,4 @@
-"""A recording under way: what its callers see of it, its journal, and in the end its cassette."""
+"""Keeping what passes: in a journal while it is recorded, and in the end in a cassette."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from mrtr_cassette.core.cassette.journal import JournalHeader, encode_line
 from mrtr_cassette.core.cassette.recorded import Cassette, Transport
 from mrtr_cassette.core.protocol.calls import CallKey
 from mrtr_cassette.core.protocol.dialect import InputRequired
-from mrtr_cassette.core.record.publish_check import Outcomes
 from mrtr_cassette.core.record.recorder import Due, Observation, Recorder
 from mrtr_cassette.core.record.sealing import Unread
-from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.events import (
     failed_said,
     pushed_said,
@@ -26,98 +24,24 @@ from mrtr_cassette.core.report.events import (
     unreachable_said,
     unread_said,
 )
-from mrtr_cassette.core.report.runs import RecordingReport
 from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.errors import (
-    LIBRARY_TERMS,
     CassetteError,
     MrtrCassetteError,
-    Terms,
     UsageError,
     internal_error,
 )
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files import cassettes, journals
-from mrtr_cassette.shell.files.cassettes import publish_journal, recorded_so_far
+from mrtr_cassette.shell.files.cassettes import publish_journal
 from mrtr_cassette.shell.files.log import Announcer, Clock
 from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.shell.runs.sessions import RecordSession
 
 OnAsk = Callable[[CallKey, InputRequired], None]
-
-
-@dataclass(slots=True)
-class RecordSession:
-    """A recording under way, and what it came to."""
-
-    url: str
-    """What the client connects to."""
-    shown_url: str
-    """The same without the secrets in it."""
-    path: Location
-    """The cassette that will be published."""
-    earlier: Cassette | None = None
-    """The cassette that is added to."""
-    player: Player | None = None
-    """What plays it."""
-    terms: Terms = field(default_factory=lambda: LIBRARY_TERMS)
-    exchanges: int = 0
-    """How many exchanges are in the journal."""
-    unreachable: int = 0
-    """How many requests the upstream did not answer."""
-    unrecorded: list[str] = field(default_factory=list)
-    """Why requests could not be recorded, in words."""
-    outcomes: Outcomes = field(default_factory=Outcomes)
-    failure: str | None = None
-    """How the command that was recorded failed."""
-    problem: str | None = None
-    """Why the recording is not whole."""
-    objection: str | None = None
-    """Why it is not published as a cassette."""
-    published: int | None = None
-    """How many interactions the published cassette has; None where there is none."""
-    admin_url: str | None = None
-
-    @property
-    def report(self) -> RecordingReport:
-        """What it has come to."""
-        return RecordingReport(
-            cassette=str(self.path),
-            interactions=self.published,
-            exchanges=self.exchanges,
-            played=None if self.player is None else self.played,
-            unrecorded=len(self.unrecorded),
-            objection=self.objection,
-        )
-
-    @property
-    def is_unused(self) -> bool:
-        """Whether no client has sent a request."""
-        return not (self.exchanges or self.unreachable or self.unrecorded or self.played)
-
-    def find_objection(self) -> str | None:
-        """Return, and keep, why what was recorded is hardly what was meant."""
-        if self.exchanges:
-            self.objection = self.outcomes.why_not_publish(self.failure, self.terms)
-        return self.objection
-
-    @property
-    def played(self) -> int:
-        """How many requests got their response from the cassette that is added to."""
-        return 0 if self.player is None else self.player.plays
-
-    @property
-    def unplayed(self) -> list[int]:
-        """Numbers of the interactions that are added to of which something was not played."""
-        return [] if self.player is None else self.player.unplayed
-
-    def recorded(self) -> Cassette | None:
-        """Return what is on the cassette by now, with what was on one that is added to."""
-        if self.published is not None:
-            return cassettes.load_cassette(self.path)
-        return recorded_so_far(self.path) or self.earlier
 
 
 @dataclass(slots=True, eq=False)

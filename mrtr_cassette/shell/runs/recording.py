@@ -40,13 +40,13 @@ from mrtr_cassette.shell.runs.answerers import Answerers, answerers, load_answer
 from mrtr_cassette.shell.runs.appending import appender_of, player_of
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.record_session import (
-    RecordSession,
     check_output,
     journal_header,
     journaling,
     rules_of_both,
 )
 from mrtr_cassette.shell.runs.relay import Relay, RelayedResponse
+from mrtr_cassette.shell.runs.sessions import RecordSession
 from mrtr_cassette.shell.runs.upstreams import STARTED_HERE, target_of
 
 DEFAULTS: Final = RecordOptions()

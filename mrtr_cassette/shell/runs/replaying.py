@@ -29,9 +29,7 @@ from mrtr_cassette.core.report.events import (
     played_event,
 )
 from mrtr_cassette.core.report.misses import MissReport, error_body, report_of_miss
-from mrtr_cassette.core.report.runs import reports_of_misses
 from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Request
-from mrtr_cassette.errors import Terms
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent
@@ -40,39 +38,7 @@ from mrtr_cassette.shell.http.access import listening
 from mrtr_cassette.shell.http.server import RequestTimeouts
 from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream
 from mrtr_cassette.shell.runs.admin import Admin
-
-
-@dataclass(frozen=True, slots=True)
-class ReplaySession:
-    """A replay under way, at a URL; `shown_url` is the same without the secrets in it."""
-
-    url: str
-    shown_url: str
-    cassette: Cassette
-    player: Player
-    terms: Terms
-    admin_url: str | None = None
-
-    @property
-    def path(self) -> str:
-        """The cassette's path."""
-        return self.player.path
-
-    @property
-    def misses(self) -> tuple[MissReport, ...]:
-        """What was asked so far and had not been recorded."""
-        return reports_of_misses(self.player, self.terms)
-
-    @property
-    def played(self) -> int:
-        """How many requests got a recorded reply so far."""
-        return self.player.plays
-
-    @property
-    def unplayed(self) -> list[int]:
-        """Numbers of the interactions of which something was not played so far."""
-        return self.player.unplayed
-
+from mrtr_cassette.shell.runs.sessions import ReplaySession
 
 DEFAULTS: Final = ReplayOptions()
 _APART_S: Final = 0.05
@@ -111,7 +77,7 @@ async def replaying(
         )
         async with served as admin_url:
             shown = player.redacted(url)
-            yield ReplaySession(url, shown, cassette, player, options.terms, admin_url)
+            yield ReplaySession(url, shown, path, cassette, player, options.terms, admin_url)
 
 
 def served_target(cassette: Cassette) -> str:

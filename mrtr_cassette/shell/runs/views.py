@@ -23,9 +23,8 @@ from mrtr_cassette.shell.files.stores import location, path_of
 from mrtr_cassette.shell.runs.answerers import load_answers
 from mrtr_cassette.shell.runs.background import result_in_thread
 from mrtr_cassette.shell.runs.calling import call as call_server
-from mrtr_cassette.shell.runs.client_starts import PipedRecording, PipedReplay
-from mrtr_cassette.shell.runs.record_session import RecordSession
-from mrtr_cassette.shell.runs.replaying import ReplaySession
+from mrtr_cassette.shell.runs.client_starts import ClientStarts
+from mrtr_cassette.shell.runs.sessions import Session
 
 Answers = Mapping[str, Any] | FilePath | None
 """By the name of a field or the key of a question; or an answers file."""
@@ -43,7 +42,7 @@ class MrtrCassette:
 
     def __init__(
         self,
-        session: RecordSession | PipedRecording | ReplaySession | PipedReplay,
+        session: Session | ClientStarts,
         mode: Mode | None = None,
         path: Path | None = None,
         answers: Answers = None,
@@ -59,7 +58,7 @@ class MrtrCassette:
         self._answers = answers
         self._unused: set[str] = set()
         self._unused_of_all: set[str] | None = None
-        self.is_recording = isinstance(session, RecordSession | PipedRecording)
+        self.is_recording = session.is_recording
         self.mode: Mode = mode or ("once" if self.is_recording else "none")
 
     @property
@@ -70,19 +69,12 @@ class MrtrCassette:
     @property
     def admin_url(self) -> str | None:
         """Where /livez, /readyz and /metrics are served; None without `admin_port`."""
-        return getattr(self._session, "admin_url", None)
+        return self._session.admin_url
 
     @property
     def command(self) -> list[str]:
         """What a client of a server on pipes starts, as often as it likes."""
-        session = self._session
-        if isinstance(session, PipedRecording | PipedReplay):
-            return session.command
-        raise UsageError(
-            f"{session.path} is {'recorded' if self.is_recording else 'served'} over HTTP, "
-            "where there is no command",
-            hint="have the client connect to `url`",
-        )
+        return self._session.command
 
     @property
     def path(self) -> Path:
@@ -97,45 +89,30 @@ class MrtrCassette:
     @property
     def interactions(self) -> tuple[Interaction, ...]:
         """What is on the cassette; while recording: what has been recorded so far."""
-        session = self._session
-        if isinstance(session, RecordSession | PipedRecording):
-            cassette = session.recorded()
-        else:
-            cassette = session.cassette
+        cassette = self._session.recorded()
         return () if cassette is None else details_of(cassette).interactions
 
     @property
     def unplayed(self) -> tuple[Interaction, ...]:
         """What is on the cassette, or on one that is added to, and was not wholly played so far."""
-        session = self._session
-        if isinstance(session, RecordSession | PipedRecording):
-            cassette = session.earlier
-        else:
-            cassette = session.cassette
-        if cassette is None:
-            return ()
-        unplayed = set(session.unplayed)
-        return tuple(each for each in details_of(cassette).interactions if each.number in unplayed)
+        base, unplayed = self._session.base, set(self._session.unplayed)
+        details = () if base is None else details_of(base).interactions
+        return tuple(each for each in details if each.number in unplayed)
 
     @property
     def misses(self) -> tuple[MissReport, ...]:
         """What was asked so far and had not been recorded; a test fails if there is any."""
-        session = self._session
-        return () if isinstance(session, RecordSession | PipedRecording) else session.misses
+        return tuple(self._session.misses)
 
     @property
     def unrecorded(self) -> tuple[str, ...]:
         """Why retries were not recorded: the live server no longer asks what was recorded."""
-        session = self._session
-        if isinstance(session, RecordSession | PipedRecording):
-            return tuple(session.unrecorded)
-        return ()
+        return tuple(self._session.unrecorded)
 
     @property
-    def problems(self) -> tuple[str, ...]:
-        """Why processes that the client of a replay started as its server came to nothing."""
-        session = self._session
-        return tuple(session.problems) if isinstance(session, PipedReplay) else ()
+    def problem(self) -> str | None:
+        """Why the recording is not whole, or a process that the client started came to nothing."""
+        return self._session.problem
 
     @property
     def unused_answers(self) -> list[str]:
@@ -158,7 +135,7 @@ class MrtrCassette:
             answers: by the name of a field or the key of a question, or an answers file; None
                 takes those of the marker.
         """
-        is_piped = isinstance(self._session, PipedRecording | PipedReplay)
+        is_piped = isinstance(self._session, ClientStarts)
         upstream = self.command if is_piped else self.url
         own = self._answers if answers is None else answers
         result = answered_call(upstream, name, arguments, method, own)
@@ -174,13 +151,6 @@ class MrtrCassette:
 class Recording(MrtrCassette):
     """A recording under way, or done."""
 
-    _session: RecordSession | PipedRecording
-
-    @property
-    def problem(self) -> str | None:
-        """Why the recording is not whole, or None."""
-        return self._session.problem
-
     @property
     def objection(self) -> str | None:
         """Why what was recorded is not published as a cassette, or None."""
@@ -194,8 +164,6 @@ class Recording(MrtrCassette):
 
 class Replay(MrtrCassette):
     """A replay under way, or done."""
-
-    _session: ReplaySession | PipedReplay
 
     @property
     def played(self) -> int:

@@ -1,0 +1,124 @@
+"""A recording or a replay under way: where clients find it, and what it came to so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.record.publish_check import Outcomes
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.report.misses import MissReport
+from mrtr_cassette.core.report.runs import RecordingReport, reports_of_misses
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
+from mrtr_cassette.shell.files import cassettes
+from mrtr_cassette.shell.files.cassettes import recorded_so_far
+from mrtr_cassette.shell.files.stores import Location
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """What a recording and a replay have in common."""
+
+    url: str
+    """What the client connects to."""
+    shown_url: str
+    """The same without the secrets in it."""
+    path: Location
+    """The cassette that is played, or that will be published."""
+    base: Cassette | None
+    """The recording that is played, or added to; None where a new cassette is recorded."""
+    player: Player | None
+    """What plays it."""
+    terms: Terms = field(default_factory=lambda: LIBRARY_TERMS)
+    admin_url: str | None = None
+    unreachable: int = 0
+    """How many requests the upstream did not answer."""
+    unrecorded: list[str] = field(default_factory=list)
+    """Why requests could not be recorded, in words."""
+    problem: str | None = None
+    """Why the recording is not whole."""
+    objection: str | None = None
+    """Why it is not published as a cassette."""
+
+    is_recording = False
+
+    @property
+    def misses(self) -> Sequence[MissReport]:
+        """What was asked so far and had not been recorded."""
+        return () if self.player is None else reports_of_misses(self.player, self.terms)
+
+    @property
+    def played(self) -> int:
+        """How many requests got a recorded reply so far."""
+        return 0 if self.player is None else self.player.plays
+
+    @property
+    def unplayed(self) -> list[int]:
+        """Numbers of the interactions of which something was not played so far."""
+        return [] if self.player is None else self.player.unplayed
+
+    @property
+    def command(self) -> list[str]:
+        """There is none."""
+        raise UsageError(
+            f"{self.path} is {'recorded' if self.is_recording else 'served'} over HTTP, "
+            "where there is no command",
+            hint="have the client connect to `url`",
+        )
+
+    def recorded(self) -> Cassette | None:
+        """Return what is on the cassette by now."""
+        return self.base
+
+
+@dataclass(slots=True, eq=False)
+class ReplaySession(Session):
+    """A replay under way."""
+
+    base: Cassette
+    player: Player
+
+
+@dataclass(slots=True, eq=False)
+class RecordSession(Session):
+    """A recording under way, and what it came to."""
+
+    exchanges: int = 0
+    """How many exchanges are in the journal."""
+    outcomes: Outcomes = field(default_factory=Outcomes)
+    failure: str | None = None
+    """How the command that was recorded failed."""
+    published: int | None = None
+    """How many interactions the published cassette has; None where there is none."""
+
+    is_recording = True
+
+    @property
+    def report(self) -> RecordingReport:
+        """What it has come to."""
+        return RecordingReport(
+            cassette=str(self.path),
+            interactions=self.published,
+            exchanges=self.exchanges,
+            played=None if self.player is None else self.played,
+            unrecorded=len(self.unrecorded),
+            objection=self.objection,
+        )
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether no client has sent a request."""
+        return not (self.exchanges or self.unreachable or self.unrecorded or self.played)
+
+    def find_objection(self) -> str | None:
+        """Return, and keep, why what was recorded is hardly what was meant."""
+        if self.exchanges:
+            self.objection = self.outcomes.why_not_publish(self.failure, self.terms)
+        return self.objection
+
+    def recorded(self) -> Cassette | None:
+        """Return what is on the cassette by now, with what was on one that is added to."""
+        if self.published is not None:
+            return cassettes.load_cassette(self.path)
+        return recorded_so_far(self.path) or self.base
