@@ -20,7 +20,7 @@ from patience import HANGS_S
 
 from mrtr_cassette import MissesError, UnplayedError, UnpublishedError, record, replay
 from mrtr_cassette.errors import UsageError
-from mrtr_cassette.shell.runs.background import in_thread
+from mrtr_cassette.shell.runs.running import in_thread
 
 
 def deploy(env="test", **params):

@@ -14,8 +14,8 @@ import pytest
 from mrtr_cassette.core.report.comparison import Verification
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell.files.cassettes import OPENED_VARIABLE, is_cassette
-from mrtr_cassette.shell.runs.background import result_in_thread
 from mrtr_cassette.shell.runs.plays import Run, Settings, check_spelling, upstream_of
+from mrtr_cassette.shell.runs.running import result_in_thread
 from mrtr_cassette.shell.runs.shared_plays import Published, TestOutcome, publish_shared
 from mrtr_cassette.shell.runs.upstreams import is_on_pipes, start_upstream
 from mrtr_cassette.shell.runs.verifying import verify_cassette

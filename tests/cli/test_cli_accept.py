@@ -22,7 +22,7 @@ from mrtr_cassette.cli.verify import Review, acceptance_of
 from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.accepting import Proposal
 from mrtr_cassette.errors import UsageError
-from mrtr_cassette.shell.runs.background import in_thread
+from mrtr_cassette.shell.runs.running import in_thread
 
 EXCHANGES = loaded(cassette_of((tool("a"), text("1")), (tool("b"), text("2")))).interactions
 

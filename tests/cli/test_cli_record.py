@@ -38,7 +38,7 @@ from standin import (
     upstream,
 )
 
-from mrtr_cassette.shell.runs.background import in_thread
+from mrtr_cassette.shell.runs.running import in_thread
 
 PONG = json_response(result({}, id=0))
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mrtr_cassette.shell.runs.background import in_thread
+from mrtr_cassette.shell.runs.running import in_thread
 
 
 def test_a_value_is_given_and_the_thread_has_ended_afterwards():

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from mrtr_cassette.errors import UpstreamError, UsageError
-from mrtr_cassette.shell.runs.background import in_thread
+from mrtr_cassette.shell.runs.running import in_thread
 from mrtr_cassette.shell.runs.upstreams import running_command, serving_application
 
 SERVER = """
@@ -35,6 +35,11 @@ def python(text, *arguments):
     return [sys.executable, "-c", text, *arguments]
 
 
+def started(*arguments, **options):
+    """Run a command until the block ends."""
+    return in_thread(running_command(*arguments, **options))
+
+
 def status(url):
     """Return the HTTP status of a GET."""
     try:
@@ -55,7 +60,7 @@ def is_running(pid):
 def test_a_command_runs_while_the_block_does(tmp_path):
     """It runs in the given folder, listens when the block begins, and has ended after it."""
     (tmp_path / "server.py").write_text(SERVER)
-    with running_command([sys.executable, "server.py", "{port}"], tmp_path) as running:
+    with started([sys.executable, "server.py", "{port}"], tmp_path) as running:
         assert status(running.url) == 204
     with pytest.raises(OSError, match="refused"):
         status(running.url)
@@ -64,7 +69,7 @@ def test_a_command_runs_while_the_block_does(tmp_path):
 def test_a_child_that_ignores_the_signal_is_stopped_too(tmp_path):
     """After the time that it gets, what is left of the command's processes is killed."""
     command = python(SERVER, "{port}", "--child")
-    with running_command(command, tmp_path, grace_s=0.2) as running:
+    with started(command, tmp_path, grace_s=0.2) as running:
         child = int(running.output.split()[1])
         assert is_running(child)
     # It has its signal, and ends at once, but not before the call returns; a child that got none
@@ -80,7 +85,7 @@ def test_a_command_that_ends_is_an_error_with_its_output(tmp_path):
         pytest.raises(
             UpstreamError, match=r"ended with 1 before it listened on port \d+; it printed:\n"
         ) as raised,
-        running_command(python(text, "{port}"), tmp_path),
+        started(python(text, "{port}"), tmp_path),
     ):
         pass
     assert str(raised.value).endswith("xxx\nbad option")
@@ -93,7 +98,7 @@ def test_a_command_that_never_listens_is_stopped(tmp_path):
         pytest.raises(
             UpstreamError, match=r"did not listen on port \d+ within 0 s; it printed:\n\(it"
         ),
-        running_command(python("import signal; signal.pause()", "{port}"), tmp_path, start_s=0.1),
+        started(python("import signal; signal.pause()", "{port}"), tmp_path, start_s=0.1),
     ):
         pass
 
@@ -107,7 +112,7 @@ def test_a_command_that_never_listens_is_stopped(tmp_path):
 )
 def test_a_command_that_can_not_be_run_is_named(tmp_path, command, error, text):
     """A missing program and a missing port are errors before anything is started."""
-    with pytest.raises(error, match=text), running_command(command, tmp_path):
+    with pytest.raises(error, match=text), started(command, tmp_path):
         pass
 
 

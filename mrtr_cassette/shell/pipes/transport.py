@@ -27,7 +27,7 @@ _BEFORE_RESPONSE_S: Final = 0.005
 
 The TypeScript SDK's client drops notifications that it reads together with the response.
 """
-_LAST_S: Final = 0.3
+LAST_S: Final = 0.3
 """Seconds after the client's end for what is still to be said."""
 _GRACE: Final = Grace(closed=2.0, terminated=1.0, told=0.5, told_and_closed=0.5)
 """A server whose clients have gone already: whoever ends this process may kill it soon."""
@@ -92,7 +92,7 @@ class PipedClient:
         """Have the beginning of the channel answered, by what the server says by itself."""
         self._listening = self._answer(channel_request(FIRST_SESSION), handler)
 
-    async def run(self, told_to_end: asyncio.Event, last_s: float = _LAST_S) -> None:
+    async def run(self, told_to_end: asyncio.Event, last_s: float = LAST_S) -> None:
         """Answer until the client ends, the server does, or this process is told to end.
 
         `last_s` is for what is still to be said after the client's end.
@@ -110,7 +110,7 @@ class PipedClient:
         for task in under_way:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
-        await self._writer.finish(_LAST_S)
+        await self._writer.finish(LAST_S)
 
     async def _read(self) -> None:
         async for lines in lines_from(STDIN, self._longest):

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.drive.appending import (
-    LiveAsks,
     RecordedAsks,
     ReplayToAsk,
     SessionOpening,
@@ -52,7 +51,6 @@ class Appender:
     live_server: LiveServer
     recorded_asks: RecordedAsks
     sessions: Sessions
-    live_asks: LiveAsks
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
@@ -85,9 +83,9 @@ class Appender:
             await self.relay.handle(request, downstream, sent)
 
     def _is_for_live(self, request: Request) -> bool:
-        recorder = self.relay.watcher.recorder
-        call = recorder.read(request)
-        return self.live_asks.answered_by(call) or recorder.has_asked(call)
+        watcher = self.relay.watcher
+        call = watcher.recorder.read(request)
+        return watcher.live_asks.answered_by(call) or watcher.recorder.has_asked(call)
 
     async def _as_live(self, request: Request, shown: Call) -> Request | Unrecorded:
         """Return a request as the live server understands it, once that is where the client is."""
@@ -128,7 +126,7 @@ class Appender:
         return error_body(report, failure.call)
 
 
-def appender_of(relay: Relay, earlier: Cassette, player: Player, live_asks: LiveAsks) -> Appender:
+def appender_of(relay: Relay, earlier: Cassette, player: Player) -> Appender:
     """Return what plays a cassette and has the relay record what it lacks."""
     as_recorded, credentials = redactor_of(earlier), relay.watcher.recorder.credentials
     return Appender(
@@ -137,7 +135,6 @@ def appender_of(relay: Relay, earlier: Cassette, player: Player, live_asks: Live
         LiveServer(relay.upstream, relay.shown_as, relay.headers),
         RecordedAsks(player, as_recorded, credentials),
         Sessions(as_recorded, credentials),
-        live_asks,
     )
 
 

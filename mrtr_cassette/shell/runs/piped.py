@@ -6,8 +6,9 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import over_pipes
@@ -28,7 +29,8 @@ from mrtr_cassette.shell.pipes.processes import (
     server_process,
     shown_command,
 )
-from mrtr_cassette.shell.pipes.transport import PipedClient, pipe_upstream
+from mrtr_cassette.shell.pipes.transport import LAST_S, PipedClient, pipe_upstream
+from mrtr_cassette.shell.runs.appending import appender_of, player_of
 from mrtr_cassette.shell.runs.record_session import (
     ExchangeRecording,
     Watcher,
@@ -37,11 +39,10 @@ from mrtr_cassette.shell.runs.record_session import (
     journaling,
     rules_of_both,
 )
+from mrtr_cassette.shell.runs.relay import Relay
+from mrtr_cassette.shell.runs.replaying import load_server
 from mrtr_cassette.shell.runs.running import told_to_end
 from mrtr_cassette.shell.runs.sessions import RecordSession, ReplaySession
-
-if TYPE_CHECKING:
-    from mrtr_cassette.core.drive.appending import LiveAsks
 
 _PREDECESSOR_S: Final = 5.0
 """Seconds to wait for the end of a recorder that the same client started before."""
@@ -88,24 +89,26 @@ async def record_pipe(
         earlier = check_output(output, options)
     rules = rules_of_both(earlier, options.redaction)
     shown = shown_command(command, rules)
-    player = asks = None
+    player = None
     if plays and earlier is not None:
-        # The client waits for its server, so what only some runs need is imported by them.
-        from mrtr_cassette.core.drive.appending import LiveAsks
-        from mrtr_cassette.shell.runs.appending import player_of
-
         check_transport(earlier)
         earlier = replace(earlier, path=str(named or output))
-        player, asks = player_of(over_pipes(earlier), options, given_to(command)), LiveAsks()
+        player = player_of(over_pipes(earlier), options, given_to(command))
     session = RecordSession(shown, shown, output, earlier, player, options.terms)
     header = journal_header(options, rules, shown, "stdio", client)
     announcer = Announcer(options.log, heard_by(on_event), options.terms)
-    on_ask = None if asks is None else asks.asked
     began(session)
     async with told_to_end() as told:
-        with journaling(session, header, options, announcer, CLOCK, on_ask=on_ask) as watcher:
-            if asks is not None:
-                return session, await _append(watcher, command, asks, told, cwd)
+        with journaling(session, header, options, announcer, CLOCK) as watcher:
+            if earlier is not None and player is not None:
+                longest = watcher.recorder.largest_body
+                upstream = pipe_upstream(command, longest, watcher.recorder, told, cwd)
+                async with watcher.finishing(), upstream as live:
+                    relay = Relay(live, shown, (), watcher)
+                    answered = PipedClient(appender_of(relay, earlier, player).handle, longest)
+                    live.on_own_line = partial(answered.listen, relay.handle)
+                    await _answer(answered, earlier, told, _LAST_S)
+                return session, live.exit_code or 0
             with server_process(command, watcher.recorder, cwd) as server:
                 code = await _PipedRecorder(watcher, server).run(told)
             if not session.outcomes.errors and not session.outcomes.has_success:
@@ -227,32 +230,13 @@ class _PipedRecorder:
             exchange.response_ended(End.COMPLETE)
 
 
-async def _append(
-    watcher: Watcher, command: Sequence[str], asks: LiveAsks, told: asyncio.Event, cwd: Path | None
-) -> int:
-    """Answer from a cassette, and record from a server what that lacks, until the client ends."""
-    from mrtr_cassette.shell.runs.appending import appender_of
-    from mrtr_cassette.shell.runs.relay import Relay
-
-    session, longest = watcher.session, watcher.recorder.largest_body
-    earlier, player = session.base, session.player
-    if earlier is None or player is None:
-        raise AssertionError("unreachable because there is a cassette that is added to")
-    async with (
-        watcher.finishing(),
-        pipe_upstream(command, longest, watcher.recorder, told, cwd) as server,
-    ):
-        relay = Relay(server, session.shown_url, (), watcher)
-        client = PipedClient(appender_of(relay, earlier, player, asks).handle, longest)
-        server.on_own_line = lambda: client.listen(relay.handle)
-        if _has_channel(earlier):
-            client.listen()
-        await client.run(told, _LAST_S)
-    return server.exit_code or 0
-
-
-def _has_channel(cassette: Cassette) -> bool:
-    return any(opens_channel(each.exchanges[0].request) for each in cassette.interactions)
+async def _answer(
+    client: PipedClient, cassette: Cassette, told: asyncio.Event, last_s: float = LAST_S
+) -> None:
+    """Answer a client from a cassette until it ends."""
+    if any(opens_channel(each.exchanges[0].request) for each in cassette.interactions):
+        client.listen()
+    await client.run(told, last_s)
 
 
 async def replay_pipe(
@@ -270,16 +254,11 @@ async def replay_pipe(
     Raises:
         CassetteError: the cassette can't be read, or not be played over pipes.
     """
-    from mrtr_cassette.shell.runs.replaying import load_server
-
     announcer = Announcer(options.log, heard_by(on_event), options.terms)
     cassette, server = load_server(path, over_pipes, options, announcer)
     server.player.was_given(given_to(server_command))
     session = ReplaySession("", "", path, cassette, server.player, options.terms)
     began(session)
     async with told_to_end() as told:
-        client = PipedClient(server.handle, options.max_body)
-        if _has_channel(cassette):
-            client.listen()
-        await client.run(told)
+        await _answer(PipedClient(server.handle, options.max_body), cassette, told)
     return session

@@ -26,7 +26,6 @@ from mrtr_cassette.shell.files.cassettes import (
     publish_journal,
 )
 from mrtr_cassette.shell.files.stores import path_of
-from mrtr_cassette.shell.runs.background import in_thread
 from mrtr_cassette.shell.runs.client_starts import (
     ClientStarts,
     recorded_by_client,
@@ -35,6 +34,7 @@ from mrtr_cassette.shell.runs.client_starts import (
 from mrtr_cassette.shell.runs.record_session import check_output
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.replaying import replaying
+from mrtr_cassette.shell.runs.running import in_thread
 from mrtr_cassette.shell.runs.sessions import RecordSession
 from mrtr_cassette.shell.runs.shared_plays import Share, Sharers, check_complete
 from mrtr_cassette.shell.runs.upstreams import (

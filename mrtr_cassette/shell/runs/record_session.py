@@ -12,8 +12,7 @@ from typing import Any
 
 from mrtr_cassette.core.cassette.journal import JournalHeader, encode_line
 from mrtr_cassette.core.cassette.recorded import Cassette, Transport
-from mrtr_cassette.core.protocol.calls import CallKey
-from mrtr_cassette.core.protocol.dialect import InputRequired
+from mrtr_cassette.core.drive.appending import LiveAsks
 from mrtr_cassette.core.record.recorder import Due, Observation, Recorder
 from mrtr_cassette.core.record.sealing import Unread
 from mrtr_cassette.core.report.events import (
@@ -41,8 +40,6 @@ from mrtr_cassette.shell.files.log import Announcer, Clock
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.runs.sessions import RecordSession
 
-OnAsk = Callable[[CallKey, InputRequired], None]
-
 
 @dataclass(slots=True, eq=False)
 class Watcher:
@@ -55,8 +52,8 @@ class Watcher:
     clock: Clock
     started: float
     """When the recording began, by that clock."""
-    on_ask: OnAsk | None = None
-    """Told of each ask of the upstream."""
+    live_asks: LiveAsks = field(default_factory=LiveAsks)
+    """What the upstream has asked without a state."""
     under_way: set[asyncio.Task[None]] = field(default_factory=set)
     """What is read on although its client has left."""
     is_told: bool = field(init=False)
@@ -178,8 +175,8 @@ class ExchangeRecording:
     def _write(self, due: Due, observation: Observation) -> None:
         watcher = self.watcher
         exchange, ask, unread = watcher.recorder.seal(due.exchange, due.call)
-        if ask is not None and observation.ask is None and watcher.on_ask is not None:
-            watcher.on_ask(observation.call.key(), ask)
+        if ask is not None and observation.ask is None:
+            watcher.live_asks.asked(observation.call.key(), ask)
         observation.ask = ask
         for each in unread:
             watcher.warn_of(observation, each)
@@ -264,7 +261,6 @@ def journaling(
     clock: Clock,
     *,
     publishes: bool = True,
-    on_ask: OnAsk | None = None,
 ) -> Iterator[Watcher]:
     """Keep what is shown to the watcher, until the block ends.
 
@@ -286,7 +282,7 @@ def journaling(
         largest_body=options.max_body,
     )
     try:
-        yield Watcher(recorder, journal, session, announcer, clock, clock.now(), on_ask)
+        yield Watcher(recorder, journal, session, announcer, clock, clock.now())
     finally:
         with journal.held():
             is_in_place = False

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from mrtr_cassette.core.answers.fulfilment import LeavesToSources, Rounds, Sources
-from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.drive.appending import LiveAsks
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     Conversation,
@@ -24,7 +22,6 @@ from mrtr_cassette.core.drive.conversation import (
 )
 from mrtr_cassette.core.protocol.calls import NAMED_BY, read_call
 from mrtr_cassette.core.record.recorder import Recorder
-from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.credentials import shown_by
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, Headers, Request
 from mrtr_cassette.errors import UpstreamError, UsageError
@@ -95,18 +92,16 @@ async def recording(
         header = journal_header(
             options, rules, shown(target.name if started is None else STARTED_HERE)
         )
-        live_asks = LiveAsks()
         announcer = Announcer(options.log, admin.listeners(on_event), options.terms)
         with journaling(
             *(session, header, options, announcer, clock),
             publishes=kept_for is None,
-            on_ask=None if earlier is None else live_asks.asked,
         ) as watcher:
             async with target.connecting(watcher.recorder) as server:
                 relay = Relay(server, target.origin, target.headers, watcher)
                 entries = () if player is None else player.entries
                 async with (
-                    _handling(relay, options, earlier, player, live_asks) as handler,
+                    _handling(relay, options) as handler,
                     watcher.finishing(),
                     admin.serving(
                         *(handler, listener, announcer, entries), timeouts=timeouts
@@ -116,16 +111,11 @@ async def recording(
 
 
 @asynccontextmanager
-async def _handling(
-    relay: Relay,
-    options: RecordOptions,
-    earlier: Cassette | None,
-    player: Player | None,
-    live_asks: LiveAsks,
-) -> AsyncIterator[Handler]:
+async def _handling(relay: Relay, options: RecordOptions) -> AsyncIterator[Handler]:
     """Give what handles requests: the relay, and what stands before it."""
-    if earlier is not None and player is not None:
-        yield appender_of(relay, earlier, player, live_asks).handle
+    session = relay.watcher.session
+    if session.base is not None and session.player is not None:
+        yield appender_of(relay, session.base, session.player).handle
     elif options.answers is not None:
         sources = Sources(file=load_answers(Path(options.answers)))
         async with answerers(sources, relay.watcher.announcer) as those:

@@ -10,12 +10,11 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     ExitStack,
     asynccontextmanager,
-    contextmanager,
     suppress,
 )
 from dataclasses import dataclass
@@ -40,7 +39,7 @@ from mrtr_cassette.shell.http.client import (
 from mrtr_cassette.shell.http.transport import Upstream
 from mrtr_cassette.shell.pipes.processes import ProcessGroup, given_to, shown_command
 from mrtr_cassette.shell.pipes.transport import pipe_upstream
-from mrtr_cassette.shell.runs.background import in_thread
+from mrtr_cassette.shell.runs.running import in_thread
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -153,7 +152,7 @@ class RunningCommand:
         # What a command prints for a terminal of its own is shown in a report of ours.
         return printable_lines("\n".join(text.expandtabs().splitlines())) or "(it printed nothing)"
 
-    def wait_until_listening(self, seconds: float) -> None:
+    async def wait_until_listening(self, seconds: float) -> None:
         """Wait so many seconds until it accepts connections.
 
         Raises:
@@ -166,7 +165,7 @@ class RunningCommand:
                 raise self._failed(f"ended with {code} before it listened on port {self._port}")
             if time.monotonic() > deadline:
                 raise self._failed(f"did not listen on port {self._port} within {seconds:.0f} s")
-            time.sleep(_POLL_S)
+            await asyncio.sleep(_POLL_S)
 
     def _listens(self) -> bool:
         try:
@@ -181,10 +180,10 @@ class RunningCommand:
         )
 
 
-@contextmanager
-def running_command(
+@asynccontextmanager
+async def running_command(
     command: Sequence[str], cwd: Path, *, start_s: float = 30.0, grace_s: float = 10.0
-) -> Iterator[RunningCommand]:
+) -> AsyncIterator[RunningCommand]:
     """Run a command that serves, until the block ends.
 
     Raises:
@@ -199,10 +198,10 @@ def running_command(
     with tempfile.TemporaryFile() as output:
         running = RunningCommand(command, _free_port(), cwd, output)
         try:
-            running.wait_until_listening(start_s)
+            await running.wait_until_listening(start_s)
             yield running
         finally:
-            running.group.stop(grace_s)
+            await asyncio.to_thread(running.group.stop, grace_s)
 
 
 def _free_port() -> int:
@@ -351,6 +350,6 @@ def start_upstream(
             )
         return StartedUpstream(upstream)
     if isinstance(upstream, Sequence):
-        command = running.enter_context(running_command(upstream, cwd))
+        command = running.enter_context(in_thread(running_command(upstream, cwd)))
         return StartedUpstream(command.url, command, upstream)
     return StartedUpstream(applications.url(upstream), arguments=())

@@ -36,7 +36,6 @@ from mrtr_cassette.options import VerifyOptions
 from mrtr_cassette.shell.files.cassettes import publish, read_file
 from mrtr_cassette.shell.files.disk import reason_of, write_whole
 from mrtr_cassette.shell.files.stores import Location
-from mrtr_cassette.shell.runs.background import awaited
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.upstreams import PORT, Target, running_command, target_of
 
@@ -79,7 +78,7 @@ async def hold(
     rules = read_rules(options)
     async with AsyncExitStack() as stack:
         if not isinstance(upstream, str) and any(PORT in part for part in upstream):
-            command, running = upstream, awaited(running_command(upstream, Path.cwd()))
+            command, running = upstream, running_command(upstream, Path.cwd())
             upstream = (await stack.enter_async_context(running)).url
         target = target_of(upstream, options, cassette.redaction or BUILT_IN, command)
         run = _Run(cassette, target, options, rules, stack)
