@@ -201,6 +201,7 @@ def check(cassettes: tuple[Location, ...], *, fixes: bool) -> None:
 
 
 def _check(cassette: Location, *, fixes: bool) -> bool:
+    from mrtr_cassette.core.record.publish_check import exposed_secrets
     from mrtr_cassette.shell.files import cassettes
 
     if fixes:
@@ -209,8 +210,9 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
             f"{cassette}: {counted(accepted.edited, 'exchange')} edited, {accepted.moved} moved, "
             f"{accepted.removed} removed; accepted"
         )
-    count, secrets = cassettes.check(cassette)
-    say(f"{cassette}: {counted(count, 'interaction')}, all as recorded")
+    checked = cassettes.load_cassette(cassette)
+    secrets = list(exposed_secrets(checked))
+    say(f"{cassette}: {counted(len(checked.interactions), 'interaction')}, all as recorded")
     for number, place, side, rule in secrets:
         where = f"#{number}, {f'answer of turn {place.turn}, ' if place.turn else ''}{side}"
         say(f"{cassette}: {where}: a secret by the rule {rule!r}")

@@ -73,7 +73,7 @@ def test_what_exists_is_replaced_only_when_asked(
     if not has_links:
         monkeypatch.setattr(os, "link", refused)
     cassettes.publish(path, [b"precious"], replace=False)
-    with pytest.raises(CassetteError, match=f"the cassette exists; .* recover {path}"):
+    with pytest.raises(CassetteError, match="the cassette exists"):
         cassettes.publish(path, NEW, replace=False)
     assert path.read_bytes() == b"precious"
     cassettes.publish(path, NEW, replace=True)

@@ -91,7 +91,7 @@ def service(handler: Handler, log: list[str], idle_s: float = 60, most: int = 10
     """Return a service that every host may call."""
     options = ReplayOptions(max_body=MOST_BODY)
     timeouts = RequestTimeouts(idle_s=idle_s)
-    made = Service(handler, options, log.append, None, timeouts, most)
+    made = Service(handler, options, log.append, timeouts, most)
     made.checked = lambda raw: (header_texts(raw), None)
     return made
 

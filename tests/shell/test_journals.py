@@ -111,7 +111,7 @@ def test_a_publish_that_fails_keeps_the_journal(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(CassetteError):
+    with pytest.raises(CassetteError, match=f"no space left on the device; .* recover {path}"):
         publish_journal(path)
     monkeypatch.undo()
     assert journal_path(path).read_bytes() == data

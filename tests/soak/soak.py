@@ -7,8 +7,7 @@ that no timer chooses: after so many responses, after so many bytes, or in the m
 its journal. Every call has a marker of its own, by which it is found again in the cassette.
 
 It ends by SIGKILL, and `recover`; by SIGTERM; by SIGKILL while it publishes; or after its disk has
-filled up. That is a limit on the size of files, and where mounting is permitted a small file system
-(`unshare -rm python tests/soak/soak.py` gives most users that right).
+filled up, as a limit on the size of files has it.
 
 The seed decides what is called and when a round ends. The kernel decides what that meets.
 """
@@ -20,19 +19,19 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import math
 import os
 import random
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -459,9 +458,14 @@ def is_torn(journal: Path) -> bool:
         return True
 
 
-def keys_of(lines: Iterable[bytes]) -> Counter[int]:
+def numbers_of(lines: Iterable[bytes]) -> set[int]:
     """Return the numbers of the exchanges that lines are about."""
-    return Counter(decode_line(line).number or 0 for line in lines if line)
+    return {decode_line(line).number or 0 for line in lines if line}
+
+
+def numbers_in(cassette: JsonObject | None) -> list[int]:
+    """Return the numbers of the exchanges that a cassette has."""
+    return [facts["number"] for facts in cassette["recording"]["exchanges"]] if cassette else []
 
 
 def cut_again(journal: Path, whole: JsonObject | None, folder: Path, chance: random.Random) -> None:
@@ -476,22 +480,16 @@ def cut_again(journal: Path, whole: JsonObject | None, folder: Path, chance: ran
     published, lost = publish_journal(path)
     if lost is None or TORN not in lost:
         raise UnexpectedError(f"a line was cut after {len(kept)} bytes, and recover says {lost!r}")
-    before = keys_of([*lines[:-1], last] if last.endswith(b"\n") else lines[:-1])
-    after = keys_of(lines[:-1])
-    count = sum(1 for _ in _numbers(read(path))) if published is not None else 0
-    if count != len(after) or len(before) - len(after) > 1:
-        raise UnexpectedError(f"{len(after)} lines are whole, and {count} exchanges are there")
-    found = index(kept_in(read(path))) if published is not None else {}
+    cassette = read(path) if published is not None else None
+    wanted = numbers_of(lines[:-1])
+    if sorted(numbers_in(cassette)) != sorted(wanted):
+        raise UnexpectedError(f"{wanted} are whole, and {numbers_in(cassette)} are there")
+    found = index(kept_in(cassette)) if cassette is not None else {}
     for key, one in index(kept_in(whole)).items():
         other = found.get(key, one)
         if other.is_complete and other != one:
             raise UnexpectedError(f"{key} differs after another line was cut")
     path.unlink(missing_ok=True)
-
-
-def _numbers(cassette: JsonObject) -> Iterator[int]:
-    for facts in cassette["recording"]["exchanges"]:
-        yield facts["number"]
 
 
 # --- Rounds ---
@@ -551,18 +549,17 @@ class Round:
         load.count()
 
 
-def watch_journal(path: Path, size: int, pid: int) -> bool:
-    """Kill a process as soon as its journal has so many bytes; it is then still writing.
+def kill_when(has_come: Callable[[], bool], is_over: Callable[[], bool], pid: int) -> None:
+    """Kill a process at a moment, or when that can't come any more.
 
-    Returns:
-        whether that came about; a loop without a pause, because the moment is short.
+    A loop without a pause, because the moment is short.
     """
     deadline = time.monotonic() + HANGS_S
-    while time.monotonic() < deadline:
-        if path.stat().st_size >= size:
-            os.kill(pid, signal.SIGKILL)
-            return True
-    return False
+    while time.monotonic() < deadline and not is_over():
+        with contextlib.suppress(FileNotFoundError):
+            if has_come():
+                break
+    os.kill(pid, signal.SIGKILL)
 
 
 async def killed(this: Round) -> Tally:
@@ -573,12 +570,10 @@ async def killed(this: Round) -> Tally:
         if this.chance.random() < 0.4:
             size = int(this.chance.expovariate(1 / 2_000_000)) + 200
             load.is_ending = True
-            watching = asyncio.create_task(
-                asyncio.to_thread(watch_journal, journal, size, process.pid)
+            watching = asyncio.to_thread(
+                *(kill_when, lambda: journal.stat().st_size >= size, lambda: False, process.pid)
             )
-            tasks = this.clients(url, load)
-            if not await watching:
-                raise UnexpectedError(f"the journal never had {size} bytes")
+            tasks = [*this.clients(url, load), asyncio.create_task(watching)]
         else:
             this.choose_moment(load)
             tasks = this.clients(url, load)
@@ -634,40 +629,35 @@ async def terminated(this: Round) -> Tally:
     return await checked(this, load.seen, read(this.cassette) if this.cassette.exists() else None)
 
 
-def watch_publishing(this: Round, chance: random.Random, pid: int) -> bool:
-    """Kill a process at a moment of its publishing; return whether its journal is left."""
-    journal, cassette = journal_path(this.cassette), this.cassette
-    moments: list[Callable[[], bool]] = [
-        lambda: sum(1 for _ in this.folder.iterdir()) > 1,
-        lambda: any(one.stat().st_size > 2_000 for one in this.folder.glob(".*")),
-        cassette.exists,
-        lambda: not journal.exists(),
-    ]
-    has_come = chance.choice(moments)
-    deadline = time.monotonic() + HANGS_S
-    while time.monotonic() < deadline and journal.exists():
-        with contextlib.suppress(FileNotFoundError):
-            if has_come():
-                break
-    os.kill(pid, signal.SIGKILL)
-    return journal.exists()
+def moment_of_publishing(this: Round) -> Callable[[], bool]:
+    """Choose what tells that publishing has come to a certain point."""
+    return this.chance.choice(
+        [
+            lambda: sum(1 for _ in this.folder.iterdir()) > 1,
+            lambda: any(one.stat().st_size > 2_000 for one in this.folder.glob(".*")),
+            this.cassette.exists,
+            lambda: not journal_path(this.cassette).exists(),
+        ]
+    )
 
 
 async def killed_publishing(this: Round) -> Tally:
     """Kill a recorder while it publishes: the journal or the cassette has everything."""
     load = Load()
+    journal = journal_path(this.cassette)
     async with this.recorder() as (process, url):
         load.responses_until = this.chance.randint(5, 60)
         tasks = this.clients(url, load)
         await this.reach_moment(load, tasks)
         load.is_ending = True
+        has_come = moment_of_publishing(this)
         watching = asyncio.create_task(
-            asyncio.to_thread(watch_publishing, this, random.Random(this.name), process.pid)
+            asyncio.to_thread(kill_when, has_come, lambda: not journal.exists(), process.pid)
         )
         process.kill(signal.SIGTERM)
-        await asyncio.wait_for(asyncio.gather(*tasks), HANGS_S)
-        has_journal = await watching
+        await asyncio.wait_for(asyncio.gather(*tasks, watching), HANGS_S)
         await process.process.wait()
+    has_journal = journal.exists()
     before = this.cassette.read_bytes() if this.cassette.exists() else None
     if has_journal:
         await recovered(this)
@@ -700,7 +690,7 @@ def limit_files(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
-async def filled(this: Round, **options: Any) -> Tally:
+async def limited(this: Round) -> Tally:
     """Let a recorder's disk fill up under load: calls go on, it is said once, at once, and kept.
 
     Everything that was whole in the journal when the failure was said is published, or can be
@@ -708,7 +698,8 @@ async def filled(this: Round, **options: Any) -> Tally:
     """
     load = Load()
     journal = journal_path(this.cassette)
-    async with this.recorder(**options) as (process, url):
+    limit = partial(limit_files, this.chance.choice([3_000, 40_000, 500_000, 4_000_000]))
+    async with this.recorder(preexec_fn=limit, env=unmeasured()) as (process, url):
         tasks = this.clients(url, load)
         saying = asyncio.create_task(_failed(process))
         await this.reach_moment(load, tasks, saying)
@@ -728,9 +719,8 @@ async def filled(this: Round, **options: Any) -> Tally:
         await recovered(there)
     cassette = read(there.cassette) if there.cassette.exists() else None
     tally = await checked(there, load.seen, cassette, may_lose=True)
-    numbers = set(_numbers(cassette)) if cassette is not None else set()
     lines = written.split(b"\n")[1:-1]
-    if lost := keys_of(lines).keys() - numbers:
+    if lost := numbers_of(lines) - set(numbers_in(cassette)):
         raise UnexpectedError(f"exchanges {lost} were written, and are not there")
     return tally + Tally(torn=not written.endswith(b"\n"))
 
@@ -743,29 +733,6 @@ async def _failed(process: Process) -> None:
         raise UnexpectedError(line)
 
 
-async def limited(this: Round) -> Tally:
-    """Fill up a disk whose files may not grow."""
-    size = this.chance.choice([3_000, 40_000, 500_000, 4_000_000])
-    return await filled(this, preexec_fn=partial(limit_files, size), env=unmeasured())
-
-
-async def crowded(this: Round) -> Tally:
-    """Fill up a small file system."""
-    with small_disk(this.folder, this.chance.choice([64, 512, 4096]) * 1024):
-        return await filled(this)
-
-
-@contextmanager
-def small_disk(folder: Path, size: int) -> Iterator[None]:
-    """Have a small file system in a folder; it stays in memory."""
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "soak", str(folder)]
-    subprocess.run(command, check=True, capture_output=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
 # --- The whole ---
 
 
@@ -774,7 +741,6 @@ WAYS: dict[str, Callable[[Round], Any]] = {
     "SIGTERM": terminated,
     "publishing": killed_publishing,
     "file limit": limited,
-    "full disk": crowded,
 }
 SAMPLED = 5
 """One round of so many is a sample; starting processes is what takes the time."""
@@ -833,42 +799,22 @@ async def soak(counts: Mapping[str, int], *, seed: int, seconds: float, folder: 
 
 def table(outcome: Outcome) -> str:
     """Return the figures as a table."""
-    rows = [["ended by", *FIGURES]]
-    rows += [
-        [way, *(f"{tally[name]:,}" for name in FIGURES)] for way, tally in outcome.tallies.items()
-    ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if not column else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    )
+    lines = ["  ".join(f"{cell:>10}" for cell in ("ended by", *FIGURES))]
+    for way, tally in outcome.tallies.items():
+        lines.append("  ".join(f"{cell:>10}" for cell in (way, *(tally[name] for name in FIGURES))))
+    return "\n".join(lines)
 
 
 def main() -> int:
     """Run a soak from the command line."""
     parser = argparse.ArgumentParser(description="End the recorder under load, again and again.")
     parser.add_argument("--kills", type=int, default=100, help="rounds that SIGKILL ends")
-    parser.add_argument("--terms", type=int, help="rounds that SIGTERM ends (default: a fifth)")
-    parser.add_argument(
-        "--fulls", type=int, help="disks that fill up, of each kind (default: a tenth)"
-    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=600, help="no round starts later")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="mrtr-soak-"))
-    fulls = options.kills // 10 if options.fulls is None else options.fulls
-    counts = {
-        "SIGKILL": options.kills,
-        "SIGTERM": options.kills // 5 if options.terms is None else options.terms,
-        "publishing": fulls,
-        "file limit": fulls,
-    }
-    # Where mounting is not permitted, disks fill up by the limit on files only.
-    with contextlib.suppress(OSError, subprocess.CalledProcessError), small_disk(folder, 4096):
-        counts["full disk"] = fulls
+    shares = {"SIGKILL": 1.0, "SIGTERM": 0.2, "publishing": 0.1, "file limit": 0.1}
+    counts = {way: math.ceil(options.kills * share) for way, share in shares.items()}
     outcome = asyncio.run(soak(counts, seed=options.seed, seconds=options.seconds, folder=folder))
     told = f"{outcome.seconds:.0f} s, seed {options.seed}, {len(outcome.problems)} problems"
     sys.stdout.write("\n".join([table(outcome), told, *outcome.problems, ""]))

@@ -21,7 +21,6 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.record.assembly import assemble, head_of
 from mrtr_cassette.core.record.merge import Source, merged
 from mrtr_cassette.core.record.naming import reopened
-from mrtr_cassette.core.record.publish_check import ExposedSecret, exposed_secrets
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.files.disk import (
@@ -98,32 +97,25 @@ def _note(path: Location) -> None:
             file.write(f"{path.resolve()}\n")
 
 
-def publish(path: Location, pieces: Iterable[bytes], *, replace: bool) -> None:
-    """Write a cassette, of which a reader sees the old or the new; a CassetteError says why not."""
-    check_replaceable(path)
-    _note(path)
-    recover = f"mrtr-cassette recover {path}"
-    try:
-        write(path, pieces, replace=replace)
-    except FileExistsError:
-        hint = f"move it away and publish the recording with: {recover}"
-        raise CassetteError(path, "the cassette exists", hint=hint) from None
-    except OSError as error:
-        hint = f"the recording is in the journal; publish it with: {recover}"
-        raise CassetteError(path, reason_of(error), hint=hint) from None
-
-
-def write(path: Location, pieces: Iterable[bytes], *, replace: bool) -> None:
-    """Write a cassette as `publish` does, and leave it to the caller to say what is wrong.
+def publish(
+    path: Location, pieces: Iterable[bytes], *, replace: bool, hint: str | None = None
+) -> None:
+    """Write a cassette, of which a reader sees the old or the new.
 
     Raises:
-        FileExistsError: it exists, and is not to be replaced.
-        OSError: it could not be written.
+        CassetteError: it exists and is not to be replaced, or can't be written; with the hint.
     """
-    if isinstance(path, Path):
-        write_whole(path, pieces, replace=replace)
-    else:
-        path.write(pieces, replace=replace)
+    check_replaceable(path)
+    _note(path)
+    try:
+        if isinstance(path, Path):
+            write_whole(path, pieces, replace=replace)
+        else:
+            path.write(pieces, replace=replace)
+    except FileExistsError:
+        raise CassetteError(path, "the cassette exists", hint=hint) from None
+    except OSError as error:
+        raise CassetteError(path, reason_of(error), hint=hint) from None
 
 
 def exists(path: Location) -> bool:
@@ -164,12 +156,6 @@ def is_cassette(path: Path) -> bool:
         return False
 
 
-def check(path: Location) -> tuple[int, list[ExposedSecret]]:
-    """Return how many interactions a cassette has, all of them as recorded, and secrets in it."""
-    cassette = load_cassette(path)
-    return len(cassette.interactions), list(exposed_secrets(cassette))
-
-
 def fix(path: Location) -> AcceptedEdit:
     """Accept what was edited in a cassette; it is written only where that changes it."""
     data = read_file(path)
@@ -194,8 +180,13 @@ def publish_journal(output: Location) -> tuple[int | None, str | None]:
     if journal.exchanges:
         cassette = _assembled(journal, output)
         published = len(cassette.interactions)
-        pieces = dump_pieces(cassette, cassette.interactions)
-        publish(output, pieces, replace=journal.header.existing != "keep")
+        publish(
+            output,
+            dump_pieces(cassette, cassette.interactions),
+            replace=journal.header.existing != "keep",
+            hint="the recording is in the journal; make way for the cassette, "
+            f"and publish it with: mrtr-cassette recover {output}",
+        )
     path.unlink()
     return published, journal.lost
 
@@ -265,9 +256,8 @@ def merge_files(paths: Sequence[Location], output: Location, *, replaces: bool =
     if not paths:
         raise UsageError("there is nothing to merge", hint="name journals or cassettes")
     check_replaceable(output)
-    in_the_way = CassetteError(output, "the cassette exists", hint="use <<replace>> to replace it")
     if exists(output) and not replaces:
-        raise in_the_way
+        raise CassetteError(output, "the cassette exists", hint="use <<replace>> to replace it")
     with without_collection():
         notes: list[str] = []
         sources = list(_sources(dict.fromkeys(paths), notes))
@@ -276,13 +266,7 @@ def merge_files(paths: Sequence[Location], output: Location, *, replaces: bool =
             raise CassetteError(paths[0], "no file has a whole exchange")
         interactions = tuple(assemble(whole.exchanges))
         head = replace(head_of(whole.header, _TOOL), recorders=whole.recorders)
-        pieces = dump_pieces(head, interactions)
-        try:
-            write(output, pieces, replace=replaces)
-        except FileExistsError:
-            raise in_the_way from None
-        except OSError as error:
-            raise CassetteError(output, reason_of(error)) from None
+        publish(output, dump_pieces(head, interactions), replace=replaces)
         return Merge(len(interactions), len(whole.recorders), (*notes, *whole.notes))
 
 

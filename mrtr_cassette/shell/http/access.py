@@ -7,9 +7,8 @@ import ipaddress
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.errors import UsageError
@@ -104,12 +103,16 @@ def listening(options: ProxyOptions) -> Iterator[Listener]:
     Raises:
         UsageError: the address can't be bound.
     """
+    host, port = options.host, options.port
     try:
-        sockets = _bound_sockets(options.host, options.port)
+        sockets = _bound_sockets(host, port)
     except OSError as error:
-        raise UsageError(_bind_problem(options, error), hint="choose another <<port>>") from None
+        problem = f"can't listen on {host} port {port}: {network_reason(error)}"
+        if error.errno == errno.EADDRINUSE:
+            problem = f"port {port} on {host} is in use"
+        raise UsageError(problem, hint="choose another <<port>>") from None
     try:
-        yield Listener(sockets, options.host, sockets[0].getsockname()[1])
+        yield Listener(sockets, host, sockets[0].getsockname()[1])
     finally:
         for each in sockets:
             each.close()
@@ -119,7 +122,8 @@ def _bound_sockets(host: str, port: int) -> tuple[socket.socket, ...]:
     """Return a listening socket for each address of a host that this machine has."""
     sockets = []
     problem: OSError | None = None
-    for family, address in _addresses(host, port):
+    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    for family, _, _, _, address in infos:
         try:
             sockets.append(socket.create_server(address, family=family))
         except OSError as error:
@@ -129,19 +133,3 @@ def _bound_sockets(host: str, port: int) -> tuple[socket.socket, ...]:
     if not sockets and problem is not None:
         raise problem
     return tuple(sockets)
-
-
-def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
-    """Return the families and addresses of a host; what is an address already is not looked up."""
-    with suppress(ValueError):
-        version = ipaddress.ip_address(host).version
-        if "%" not in host:
-            return [(socket.AF_INET if version == 4 else socket.AF_INET6, (host, port))]
-    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    return [(family, address) for family, _, _, _, address in infos]
-
-
-def _bind_problem(options: ProxyOptions, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"port {options.port} on {options.host} is in use"
-    return f"can't listen on {options.host} port {options.port}: {network_reason(error)}"

@@ -48,10 +48,8 @@ class HttpResponse:
         self.head_came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.head_size = 0
         self.is_to_head = is_to_head
-        self.is_paused = False
         self._connection = connection
-        self._unread: list[bytes] = []
-        self._unread_size = 0
+        self._unread = bytearray()
         self._has_ended = False
         self._broken: ConnectionError | None = None
         self._waiting: asyncio.Future[None] | None = None
@@ -61,14 +59,17 @@ class HttpResponse:
         """Whether the whole body has come and has been read."""
         return self._has_ended and not self._unread and self._broken is None
 
+    @property
+    def ends_with_close(self) -> bool:
+        """Whether the close of the connection is its whole end (RFC 9112, section 6.3)."""
+        has_length = any(name.lower() in _FRAMING for name, _ in self.headers)
+        return self.status != 0 and not has_length
+
     def read_now(self) -> bytes:
         """Return the bytes of the body that have come, which may be none."""
-        raw = b"".join(self._unread)
+        raw = bytes(self._unread)
         self._unread.clear()
-        self._unread_size = 0
-        if self.is_paused:
-            self.is_paused = False
-            self._connection.transport.resume_reading()
+        self._connection.transport.resume_reading()
         return raw
 
     async def read(self) -> bytes:
@@ -87,12 +88,9 @@ class HttpResponse:
 
     def add(self, raw: bytes) -> None:
         """Take bytes of the body."""
-        self._unread.append(raw)
-        self._unread_size += len(raw)
-        if self._waiting is not None:
-            self._wake()
-        if self._unread_size > _MOST_UNREAD and not self.is_paused:
-            self.is_paused = True
+        self._unread += raw
+        self._wake()
+        if len(self._unread) > _MOST_UNREAD:
             self._connection.transport.pause_reading()
 
     def end(self, broken: ConnectionError | None = None) -> None:
@@ -101,8 +99,7 @@ class HttpResponse:
             self.head_came.set_exception(broken)
         self._has_ended = True
         self._broken = broken
-        if self._waiting is not None:
-            self._wake()
+        self._wake()
 
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
@@ -171,9 +168,7 @@ class _Connection(asyncio.Protocol):
         if self._idle is not None:
             self._idle.cancel()
         response = self._response
-        has_head = response is not None and response.status
-        if response and has_head and exc is None and not _has_length(response.headers):
-            # The close is the end (RFC 9112, section 6.3).
+        if response is not None and exc is None and response.ends_with_close:
             response.end()
         else:
             closed = str(exc or "the connection was closed")
@@ -233,9 +228,7 @@ class _Connection(asyncio.Protocol):
         if self.transport.get_write_buffer_size() or not self._parser.should_keep_alive():
             self.transport.abort()
             return
-        if response.is_paused:
-            response.is_paused = False
-            self.transport.resume_reading()
+        self.transport.resume_reading()
         self._idle = asyncio.get_running_loop().call_later(self._idle_s, self.transport.close)
         self._kept.append(self)
 
@@ -244,10 +237,6 @@ class _Connection(asyncio.Protocol):
         if response is not None:
             response.end(ConnectionError(reason))
         self.transport.abort()
-
-
-def _has_length(headers: RawHeaders) -> bool:
-    return any(name.lower() in _FRAMING for name, _ in headers)
 
 
 # A client sends the same headers with call after call, and bodies of few sizes.

@@ -9,11 +9,11 @@ import socket
 import struct
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
@@ -25,7 +25,6 @@ from mrtr_cassette.shell.http.transport import (
     LARGEST_HEAD,
     MOST_HEADERS,
     TEXT_HEADERS,
-    Handler,
     Head,
     RawHeaders,
     header_texts,
@@ -88,11 +87,12 @@ class HttpDownstream:
         self.target = target
         self.raw_headers = raw_headers
         self.keep_alive = keep_alive
-        self.parts: list[bytes] = []
-        self.received = self.sent = 0
+        self.body = bytearray()
+        """The body of the request, as far as it has come."""
+        self.sent = 0
+        """Bytes of the response's body."""
         self.is_started = False
         self.called = ""
-        self.began = 0.0
         self._head = _NO_HEAD
         self._has_body = False
         self._is_chunked = False
@@ -153,25 +153,18 @@ class HttpDownstream:
         return b"".join((version, self._head.raw, framing, connection, b"\r\n"))
 
 
-class Meter(Protocol):
-    """Told of each request by the task that handles it."""
-
-    def request_began(self, client: HttpDownstream) -> None:
-        """Take note of a request that has come."""
-
-    def request_ended(self, client: HttpDownstream) -> None:
-        """Take note of the end of its response."""
+HttpHandler = Callable[[Request, HttpDownstream], Awaitable[None]]
+"""A `transport.Handler` that may ask more of a client."""
 
 
 @dataclass(slots=True)
 class Service:
     """What the connections of one server have in common."""
 
-    handler: Handler
+    handler: HttpHandler
     options: ProxyOptions
     complain: Callable[[str], None]
     """Takes a line about what could not be handled."""
-    meter: Meter | None = None
     timeouts: RequestTimeouts = REQUEST_TIMEOUTS
     most: int = sys.maxsize
     """Connections that may be open at once."""
@@ -190,11 +183,6 @@ class Service:
     def _check(self, raw_headers: RawHeaders) -> tuple[Headers, str | None]:
         headers = header_texts(raw_headers)
         return headers, refusal_of(headers, self.options)
-
-    @property
-    def tasks(self) -> tuple[asyncio.Task[None], ...]:
-        """The requests that are being handled."""
-        return tuple(each.task for each in self.connections if each.task is not None)
 
 
 class _RefusedError(Exception):
@@ -225,16 +213,13 @@ class Connection(asyncio.Protocol):
         self._next: deque[HttpDownstream] = deque()
         # The request of which the head has come, and not all of the body.
         self._coming: HttpDownstream | None = None
-        self._awaits_body = False
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._head_size = 0
         self._is_upgrade = False
         self._refusal: _RefusedError | None = None
         self._takes_no_more = False
-        self._is_paused = False
         self._room: asyncio.Future[None] | None = None
-        self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     async def write(self, parts: Sequence[bytes]) -> None:
@@ -262,11 +247,10 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a connection, or refuse it where there are too many."""
         self.transport = cast("asyncio.Transport", transport)
-        self._since = self._loop.time()
         service = self._service
         service.connections.add(self)
         if len(service.connections) <= service.most:
-            self._wait(service.timeouts.idle_s, self._end_if_idle)
+            self._await_client()
             return
         text = (
             f"{service.most} connections are open, and the limit of open files allows no more; "
@@ -296,8 +280,6 @@ class Connection(asyncio.Protocol):
                     # The offer of another protocol is not taken: the request is one of this.
                     data = self._framing_again() + data[upgrade.args[0] :]
                     self._parser = HttpRequestParser(self)
-            if self._coming is not None and not self._awaits_body:
-                self._wait_for_body(self._coming)
         except (HttpParserError, _RefusedError) as error:
             # After a last request the parser takes nothing.
             if not self._takes_no_more:
@@ -318,8 +300,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  asyncio's own
         """Cancel the request under way: nobody is there any more."""
         self._service.connections.discard(self)
-        if self._timer is not None:
-            self._timer.cancel()
+        self._stop_waiting()
         self.resume_writing()
         if self.task is not None:
             self.task.cancel()
@@ -330,7 +311,6 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         """Begin to read a request; what comes after its first bytes waits for its turn."""
         if not self._is_upgrade and (self._current is not None or self._next):
-            self._is_paused = True
             self.transport.pause_reading()
 
     def on_url(self, raw: bytes) -> None:
@@ -356,7 +336,7 @@ class Connection(asyncio.Protocol):
         if method == "CONNECT":
             raise _no_request("it asks for a tunnel, and this is the proxy of one server")
         self._is_upgrade = parser.should_upgrade()
-        self._coming = HttpDownstream(
+        self._coming = coming = HttpDownstream(
             self,
             method,
             _target(self._url),
@@ -365,13 +345,19 @@ class Connection(asyncio.Protocol):
             keep_alive=parser.should_keep_alive(),
         )
         self._headers, self._url, self._head_size = [], b"", 0
+        headers = {name.lower(): value for name, value in coming.raw_headers}
+        if int(headers.get(b"content-length") or 0) > self._service.options.max_body:
+            raise self._too_large()
+        if self._current is None:
+            self._await_client()
+            if headers.get(b"expect", b"").lower() == b"100-continue":
+                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
         if self._coming is not None:
-            self._coming.received += len(body)
-            self._coming.parts.append(body)
-            if self._coming.received > self._service.options.max_body:
+            self._coming.body += body
+            if len(self._coming.body) > self._service.options.max_body:
                 raise self._too_large()
 
     def on_message_complete(self) -> None:
@@ -381,9 +367,6 @@ class Connection(asyncio.Protocol):
         self._next.append(self._coming)
         self._takes_no_more = not self._coming.keep_alive
         self._coming = None
-        if self._awaits_body:
-            self._awaits_body = False
-            self._wait(self._service.timeouts.idle_s, self._end_if_idle)
 
     # Requests whose body is still to come
 
@@ -393,26 +376,12 @@ class Connection(asyncio.Protocol):
         framing = [b"%b: %b\r\n" % pair for pair in headers if pair[0].lower() in _FRAMING]
         return b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing)
 
-    def _wait_for_body(self, coming: HttpDownstream) -> None:
-        headers = {name.lower(): value for name, value in coming.raw_headers}
-        if int(headers.get(b"content-length") or 0) > self._service.options.max_body:
-            raise self._too_large()
-        self._awaits_body = True
-        self._wait(self._service.timeouts.body_s, self._end_body)
-        expects = headers.get(b"expect", b"").lower() == b"100-continue"
-        if expects and not coming.received and self._current is None:
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
     def _too_large(self) -> _RefusedError:
         text = f"the body has more than {self._service.options.max_body:,} bytes"
         return _RefusedError(413, f"{text}; see <<max_body>>")
 
     def _end_body(self) -> None:
         seconds = self._service.timeouts.body_s
-        if self._current is not None:
-            # Nothing of it is read while another request is handled.
-            self._wait(seconds, self._end_body)
-            return
         self._give_up(_RefusedError(408, f"the request's body did not come within {seconds:.0f} s"))
         self._begin_next()
 
@@ -423,19 +392,18 @@ class Connection(asyncio.Protocol):
             self.transport.close()
         elif self._next:
             self._current = self._next.popleft()
+            self._stop_waiting()
             self.task = self._loop.create_task(self._handle(self._current))
         elif self._refusal is not None:
             self._refuse(self._refusal.status, self._refusal.text)
 
     async def _handle(self, client: HttpDownstream) -> None:
         service = self._service
-        if service.meter is not None:
-            service.meter.request_began(client)
         try:
             headers, refusal = service.checked(client.raw_headers)
             if refusal is None:
-                body = b"".join(client.parts)
-                client.parts.clear()
+                body = bytes(client.body)
+                client.body.clear()
                 await service.handler(Request(client.method, client.target, headers, body), client)
             else:
                 text = in_terms(refusal, service.options.terms)
@@ -445,20 +413,16 @@ class Connection(asyncio.Protocol):
             client.break_off()
         except Exception as error:  # noqa: BLE001  a fault of one request ends no other
             await self._fail(client, error)
-        finally:
-            if service.meter is not None:
-                service.meter.request_ended(client)
         self._current = self.task = None
         if not client.keep_alive:
             self.transport.close()
         if self.transport.is_closing():
             return
-        self._since = self._loop.time()
-        if self._is_paused and not self._next:
-            self._is_paused = False
-            self.transport.resume_reading()
         if self._next or self._refusal is not None:
             self._begin_next()
+        else:
+            self.transport.resume_reading()
+            self._await_client()
 
     async def _fail(self, client: HttpDownstream, error: Exception) -> None:
         self._service.complain(f"a request could not be handled: {internal_error(error)}")
@@ -486,25 +450,25 @@ class Connection(asyncio.Protocol):
         self.transport.write(b"HTTP/1.1%b\r\n%b" % (head, body))
         self._takes_no_more = True
         # What still comes is read, and lost.
-        if self._is_paused:
-            self._is_paused = False
-            self.transport.resume_reading()
+        self.transport.resume_reading()
         self.transport.write_eof()
         self._wait(_LINGER_S, self.transport.abort)
 
+    def _await_client(self) -> None:
+        """Limit the time until the next request has come whole; none is handled meanwhile."""
+        timeouts = self._service.timeouts
+        if self._coming is None:
+            self._wait(timeouts.idle_s, self.transport.close)
+        else:
+            self._wait(timeouts.body_s, self._end_body)
+
     def _wait(self, seconds: float, then: Callable[[], None]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._stop_waiting()
         self._timer = self._loop.call_later(seconds, then)
 
-    def _end_if_idle(self) -> None:
-        wait = self._service.timeouts.idle_s
-        if self._current is None:
-            wait -= self._loop.time() - self._since
-            if wait <= 0:
-                self.transport.close()
-                return
-        self._wait(wait, self._end_if_idle)
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 def _refusal(error: Exception, data: bytes) -> _RefusedError:
@@ -534,13 +498,12 @@ def _target(url: bytes) -> str:
 
 @asynccontextmanager
 async def serving(
-    handler: Handler,
+    handler: HttpHandler,
     listener: Listener,
     options: ProxyOptions,
     log: Callable[[str], None] | None,
     *,
     timeouts: RequestTimeouts = REQUEST_TIMEOUTS,
-    meter: Meter | None = None,
 ) -> AsyncIterator[None]:
     """Serve `handler` for every method and path until the block ends.
 
@@ -554,7 +517,7 @@ async def serving(
                 log(printable_lines(printable(text)))
 
     most, burst = _most_connections()
-    service = Service(handler, options, complain, meter, timeouts, most)
+    service = Service(handler, options, complain, timeouts, most)
     loop = asyncio.get_running_loop()
     listeners = [
         await loop.create_server(lambda: Connection(service), sock=bound, backlog=burst)
@@ -603,7 +566,7 @@ async def _drain(service: Service, listeners: Sequence[asyncio.Server], seconds:
 async def _end(service: Service) -> None:
     """Cancel all requests, await their ends, and close the connections."""
     service.is_ending = True
-    tasks = service.tasks
+    tasks = [each.task for each in service.connections if each.task is not None]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -21,6 +21,7 @@ from mrtr_cassette.shell.http.access import Listener, listening
 from mrtr_cassette.shell.http.server import (
     REQUEST_TIMEOUTS,
     HttpDownstream,
+    HttpHandler,
     RequestTimeouts,
     serving,
 )
@@ -97,18 +98,22 @@ class Metrics:
         if "status" in event:
             self._exchanges.inc()
 
-    def request_began(self, client: HttpDownstream) -> None:
-        """Count a request."""
-        self._in_flight.inc()
-        client.began = self._clock.now()
+    def counted(self, handler: Handler) -> HttpHandler:
+        """Return a handler that does the same, and whose requests are counted."""
 
-    def request_ended(self, client: HttpDownstream) -> None:
-        """Count the end of its response."""
-        self._in_flight.dec()
-        self._received.inc(client.received)
-        self._sent.inc(client.sent)
-        duration = self._clock.now() - client.began
-        self._duration.labels(known_method(client.called)).observe(duration)
+        async def handle(request: Request, client: HttpDownstream) -> None:
+            self._in_flight.inc()
+            self._received.inc(len(request.body))
+            began = self._clock.now()
+            try:
+                await handler(request, client)
+            finally:
+                self._in_flight.dec()
+                self._sent.inc(client.sent)
+                duration = self._clock.now() - began
+                self._duration.labels(known_method(client.called)).observe(duration)
+
+        return handle
 
     def collect(self) -> Iterator[Metric]:
         """Return what was played, as the registry asks for it."""
@@ -172,11 +177,12 @@ class Admin:
             UsageError: the admin port can't be bound.
         """
         metrics, log = self._metrics, announcer.log
-        served = serving(*(handler, listener, self._options, log), timeouts=timeouts, meter=metrics)
         if metrics is None or self._options.admin_port is None:
-            async with served:
+            async with serving(handler, listener, self._options, log, timeouts=timeouts):
                 yield None
             return
+        counted = metrics.counted(handler)
+        served = serving(counted, listener, self._options, log, timeouts=timeouts)
         metrics.entries = entries
         # It has the clients' host and names.
         options = replace(self._options, port=self._options.admin_port)
