@@ -93,21 +93,6 @@ async def test_one_connection_serves_one_request_after_the_other(raw: bytes) -> 
     assert server.connections == 1
 
 
-@looped
-async def test_requests_at_once_have_a_connection_each() -> None:
-    """No request waits for another's response."""
-    both = asyncio.Barrier(2)
-
-    async def script(visit: Visit) -> None:
-        await both.wait()
-        await visit.send(response(visit.request.body))
-
-    async with calling(script) as (client, server):
-        first, second = await asyncio.gather(send(client, b"1"), send(client, b"2"))
-        assert [await whole(first), await whole(second)] == [b"1", b"2"]
-    assert server.connections == 2
-
-
 @pytest.mark.parametrize(
     "raw",
     [
@@ -195,6 +180,7 @@ async def test_response_to_head_has_no_body() -> None:
     [
         (b"SSH-2.0\r\n", "no HTTP response: Expected HTTP/"),
         (b"HTTP/1.1 101 Go\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "another protocol"),
+        (b"HTTP/1.1 200 OK\r\nX: a\x01b\r\n\r\n", "no HTTP response: Invalid header value"),
         (b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * 1001 + b"\r\n", "more than 1,000 headers"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"a" * 2**21, "a head of more than 1,048,576 bytes"),
         (b"HTTP/1.1 200 OK\r\n", "the connection was closed"),
@@ -204,6 +190,7 @@ async def test_response_to_head_has_no_body() -> None:
     ids=[
         "no HTTP",
         "another protocol",
+        "control character",
         "many headers",
         "large head",
         "half a head",

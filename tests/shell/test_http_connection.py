@@ -33,38 +33,30 @@ class Kept:
 
     @property
     def is_closed(self) -> bool:
-        """Whether somebody has closed it."""
         return self.closed.is_set()
 
     def write(self, data: bytes) -> None:
-        """Keep bytes."""
         assert not self.has_ended
         self.written += data
 
     def writelines(self, parts: Iterable[bytes]) -> None:
-        """Keep several parts."""
         self.write(b"".join(parts))
 
     def write_eof(self) -> None:
-        """Take the end of what is written."""
         self.has_ended = True
 
     def is_closing(self) -> bool:
-        """Tell whether it is closed."""
         return self.is_closed
 
     def close(self) -> None:
-        """Close it."""
         self.closed.set()
 
     abort = close
 
     def pause_reading(self) -> None:
-        """Let nothing come."""
         self.is_reading = False
 
     def resume_reading(self) -> None:
-        """Let more come."""
         self.is_reading = True
 
 
