@@ -32,7 +32,7 @@ from mrtr_cassette.core.protocol.dialect import (
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.messages import Via
 from mrtr_cassette.core.secrets.sealed import sha256_of
-from mrtr_cassette.core.wire.jsonbytes import canonical, find_spans, parse
+from mrtr_cassette.core.wire.jsonbytes import canonical, parse
 from mrtr_cassette.errors import NotJsonError
 
 _ALL_KINDS: Final = ELICITATIONS | RESULTS
@@ -91,13 +91,6 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fulfilled:
-    """Everything that has to be answered is; what is optional may be left out."""
-
-    answers: Mapping[str, Answer]
-
-
-@dataclass(frozen=True, slots=True)
 class Unanswered:
     """A request for input has no answer, so nothing is answered; `detail` says why."""
 
@@ -114,8 +107,8 @@ class _FaultError(Exception):
         self.key = key
 
 
-Fulfilment = Generator[AskEndpoint | AskPerson, Any, Fulfilled | Unanswered]
-"""One ask on its way to its answers."""
+Fulfilment = Generator[AskEndpoint | AskPerson, Any, Mapping[str, Answer] | Unanswered]
+"""One ask on its way to its answers by key, from which optional ones may be missing."""
 
 
 def fulfilment(asked: Asked, sources: Sources) -> Fulfilment:
@@ -137,7 +130,7 @@ def fulfilment(asked: Asked, sources: Sources) -> Fulfilment:
         elif is_required(request):
             return Unanswered(asked, key, _why_open(key, request, sources.given))
     # As the server asked, not as the sources came.
-    return Fulfilled({key: answers[key] for key in asked.requests if key in answers})
+    return {key: answers[key] for key in asked.requests if key in answers}
 
 
 def _answers_of_sources(
@@ -212,22 +205,6 @@ def _answers_in(asked: Asked, body: bytes) -> Mapping[str, Any] | str:
         return "its reply is no JSON"
     if not isinstance(tree, dict) or tree.keys() != {INPUT_RESPONSES}:
         return f"its reply is no object with `{INPUT_RESPONSES}` and nothing else"
-    twice = _given_twice(tree[INPUT_RESPONSES], body)
-    if twice is not None:
-        return f"its reply has {twice!r} twice"
-    return _answers_of(asked, tree)
-
-
-def _given_twice(responses: Any, body: bytes) -> str | None:
-    if isinstance(responses, dict):
-        paths = [(INPUT_RESPONSES, key) for key in responses]
-        spans = {**find_spans(body, [(INPUT_RESPONSES,)]), **find_spans(body, paths)}
-        return next((path[-1] for path, each in spans.items() if len(each) > 1), None)
-    ids = [each.get("id") for each in responses or () if isinstance(each, dict)]
-    return next((str(each) for each in ids if ids.count(each) > 1), None)
-
-
-def _answers_of(asked: Asked, tree: Mapping[str, Any]) -> Mapping[str, Any] | str:
     answers = answers_in(tree)
     wanted = "array" if any(each.takes_value for each in asked.requests.values()) else "map"
     if answers is None or answers.shape != wanted or answers.input_responses is None:
@@ -301,7 +278,7 @@ class Rounds:
             yield Pause(PACE_S)
         asked = asked_in(ask.exchange.call, ask.turn, requests)
         outcome = yield from fulfilment(asked, self.sources)
-        answers = outcome.answers if isinstance(outcome, Fulfilled) else {}
+        answers = {} if isinstance(outcome, Unanswered) else outcome
         values = {key: answer.value for key, answer in answers.items()}
         state = ask.request_state
         self.turns.append(

@@ -40,7 +40,6 @@ from mrtr_cassette.core.compare.values import (
 )
 from mrtr_cassette.core.protocol.calls import TRAITS_OF_INITIALIZE, Call, CallKey
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, answers_text
-from mrtr_cassette.core.protocol.messages import Via
 from mrtr_cassette.core.wire.http import (
     ANSWERED_BY_HEADER,
     CREDENTIAL_HEADERS,
@@ -159,7 +158,6 @@ def compared(
 class _Turn(NamedTuple):
     """One turn of an interaction."""
 
-    via: Via
     question: Any
     answers: Any
     exchange: RecordedExchange | None
@@ -202,10 +200,10 @@ def _turns_of(interaction: RecordedInteraction) -> Iterator[_Turn]:
     for turn in interaction.turns:
         if isinstance(turn, PushedTurn):
             posted = {each.key: _posted(each.exchange) for each in turn.answers}
-            yield _Turn("push", pushed_question(turn), posted or ABSENT, None)
+            yield _Turn(pushed_question(turn), posted or ABSENT, None)
         else:
             answers = ABSENT if turn.retry is None else _given(turn.retry)
-            yield _Turn("result", asked_question(turn.exchange), answers, turn.exchange)
+            yield _Turn(asked_question(turn.exchange), answers, turn.exchange)
 
 
 def _given(retry: RecordedExchange) -> Any:
@@ -268,12 +266,12 @@ def _all_stages_of(old: _Side | None, new: _Side | None) -> Iterator[Stage]:
     if old is not None and new is not None:
         yield _request_stage(old, new)
     old_turns, new_turns = ([] if side is None else side.turns for side in (old, new))
-    keys = (
-        [(canonical(pinned_question(turn.question)), turn.via) for turn in turns]
+    questions = (
+        [canonical(pinned_question(turn.question)) for turn in turns]
         for turns in (old_turns, new_turns)
     )
     verdict: Verdict = "shape-changed" if old is None or new is None else "rounds-changed"
-    for at_old, at_new in paired(*keys):
+    for at_old, at_new in paired(*questions):
         number = (at_new if at_old is None else at_old) or 0
         before = None if at_old is None else old_turns[at_old]
         after = None if at_new is None else new_turns[at_new]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from functools import partial
+from itertools import starmap, zip_longest
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, Number, canonical, parse
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 from mrtr_cassette.core.wire.pointers import (
     ABSENT,
     Difference,
@@ -125,39 +126,15 @@ class Pair(NamedTuple):
     new: int | None
 
 
-def paired(old: Sequence[Sequence[Hashable]], new: Sequence[Sequence[Hashable]]) -> list[Pair]:
-    """Pair the items of two sequences in order; partners never cross.
-
-    Each item is given by its keys, the strictest first: items with equal first keys are paired
-    first, and between these the ones with equal second keys, and so on.
-    """
-    levels = len(old[0]) if old else 0
-    return list(_paired(old, new, range(len(old)), range(len(new)), levels))
-
-
-def _paired(
-    old: Sequence[Sequence[Hashable]],
-    new: Sequence[Sequence[Hashable]],
-    old_range: range,
-    new_range: range,
-    levels: int,
-) -> Iterator[Pair]:
-    if not (old_range and new_range and levels):
-        yield from (Pair(index, None) for index in old_range)
-        yield from (Pair(None, index) for index in new_range)
-        return
-    level = len(old[0]) - levels
-    by_key = matches(
-        [old[index][level] for index in old_range], [new[index][level] for index in new_range]
-    )
-    at_old, at_new = old_range.start, new_range.start
-    for old_index, new_index in in_order(by_key):
-        old_stop, new_stop = old_range.start + old_index, new_range.start + new_index
-        yield from _paired(old, new, range(at_old, old_stop), range(at_new, new_stop), levels - 1)
-        yield Pair(old_stop, new_stop)
-        at_old, at_new = old_stop + 1, new_stop + 1
-    rest = range(at_old, old_range.stop), range(at_new, new_range.stop)
-    yield from _paired(old, new, *rest, levels - 1)
+def paired(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
+    """Pair the items of two sequences in order: equal ones, and between these the n-th ones."""
+    pairs: list[Pair] = []
+    at_old = at_new = 0
+    for old_index, new_index in [*in_order(matches(old, new)), (len(old), len(new))]:
+        between = zip_longest(range(at_old, old_index), range(at_new, new_index))
+        pairs += [*starmap(Pair, between), Pair(old_index, new_index)]
+        at_old, at_new = old_index + 1, new_index + 1
+    return pairs[:-1]
 
 
 def matches(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[tuple[int, int]]:
@@ -194,9 +171,7 @@ def by_place(recorded: list[Any], received: list[Any]) -> list[Pair]:
     """Pair items by their index; in arrays of different lengths equal ones first."""
     if len(recorded) == len(received):
         return [Pair(index, index) for index in range(len(recorded))]
-    return paired(
-        *([(canonical(item), _type_of(item)) for item in items] for items in (recorded, received))
-    )
+    return paired(*([canonical(item) for item in items] for items in (recorded, received)))
 
 
 def value_changes(
@@ -255,10 +230,6 @@ def _json_in(text: str) -> Any:
         return parse(text.encode())
     except (NotJsonError, UnicodeEncodeError):
         return None
-
-
-def _type_of(value: Any) -> type:
-    return Number if type(value) is int else type(value)
 
 
 def pinned(value: Any, places: Collection[MemberPath]) -> Any:

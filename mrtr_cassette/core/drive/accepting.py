@@ -6,13 +6,13 @@ import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any, Final
 
 from mrtr_cassette.core.cassette.load import with_responses
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.compare.responses import elicitation_id
 from mrtr_cassette.core.compare.values import Change, Verdict
-from mrtr_cassette.core.drive.conversation import repeats_own_id
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
@@ -28,7 +28,7 @@ from mrtr_cassette.core.secrets.sealed import (
     sha256_of,
 )
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Response, header_value
-from mrtr_cassette.core.wire.jsonbytes import Span, find_spans, splice
+from mrtr_cassette.core.wire.jsonbytes import Span, find_spans
 from mrtr_cassette.core.wire.sse import event_id_spans
 
 ACCEPTABLE: Final[tuple[Verdict, ...]] = (
@@ -125,8 +125,6 @@ def _objections(
 ) -> Iterator[str]:
     if live.response is None:
         yield "the live server gave no response"
-    if repeats_own_id(live, recorded):
-        yield "it repeats the id that another request of this comparison had"
     if [each.piece for each in _pushed_in(recorded)] != [each.piece for each in _pushed_in(live)]:
         yield "the server pushed other requests in it, or at other places, than was recorded"
     old, new = recorded.ask, live.ask
@@ -179,26 +177,39 @@ def _as_recorded(
     if response is None:
         raise AssertionError("unreachable because what has no response is not taken")
     old = recorded.response or response
+    names = {**states, **_recorded_ids(old, response)}
     pieces = splice_pieces(response.pieces, list(_push_ids(recorded, live)))
-    texts = _with_event_ids([piece.raw for piece in pieces], recorded.response)
+    texts = [piece.raw for piece in pieces]
     for before, now in zip(_questions_of(recorded), _questions_of(live), strict=False):
         was, identity = elicitation_id(before), elicitation_id(now)
         if was is not None and identity is not None:
             texts = [raw.replace(identity.encode(), was.encode()) for raw in texts]
-    texts = [reveal_in_json(raw, states) for raw in texts]
+    texts = [reveal_in_json(raw, names) for raw in texts]
     texts = _with_numbers(texts, old.body, numbers)
-    session = header_value(old.headers, SESSION_HEADER)
     headers = tuple(
-        (
-            name,
-            session
-            if session and name.lower() == SESSION_HEADER
-            else renumber(reveal_text(value, states.get), numbers.number),
-        )
+        (name, renumber(reveal_text(value, names.get), numbers.number))
         for name, value in response.headers
     )
     pieces = tuple(piece._replace(raw=raw) for piece, raw in zip(pieces, texts, strict=True))
     return replace(response, headers=headers, pieces=pieces)
+
+
+def _recorded_ids(recorded: Response, live: Response) -> dict[str, str]:
+    """Return the recorded ids of session and events, in order, by the SHA-256 of the live ones.
+
+    An event more loses its id, which no client of the cassette can have.
+    """
+    old, new = (
+        [header_value(each.headers, SESSION_HEADER), *_event_ids(each)] for each in (recorded, live)
+    )
+    pairs = zip_longest(new, old[: len(new)], fillvalue="")
+    return {sealed[2]: was for now, was in pairs if (sealed := SEALED_HASH.fullmatch(now))}
+
+
+def _event_ids(response: Response) -> Iterator[str]:
+    for piece in response.pieces:
+        for span in event_id_spans(piece.raw):
+            yield piece.raw[span.start : span.end].decode("latin-1")
 
 
 def _push_ids(recorded: RecordedExchange, live: RecordedExchange) -> Iterator[tuple[Span, bytes]]:
@@ -214,26 +225,6 @@ def _questions_of(exchange: RecordedExchange) -> list[Any]:
     result = {} if exchange.ask is None else exchange.ask.message.tree["result"]
     asked = result.get(INPUT_REQUESTS)
     return [*pushed, *(asked.values() if isinstance(asked, dict) else ())]
-
-
-def _with_event_ids(texts: list[bytes], old: Response | None) -> list[bytes]:
-    """Give events the recorded ids, in order; a new one loses its id, which no client can have."""
-    recorded = deque(
-        piece.raw[span.start : span.end]
-        for piece in (() if old is None else old.pieces)
-        for span in event_id_spans(piece.raw)
-    )
-    return [
-        splice(
-            raw,
-            [
-                (span, recorded.popleft() if recorded else b"")
-                for span in event_id_spans(raw)
-                if SEALED_HASH.fullmatch(raw[span.start : span.end].decode("latin-1"))
-            ],
-        )
-        for raw in texts
-    ]
 
 
 def _with_numbers(texts: list[bytes], before: bytes, numbers: SecretNumbers) -> list[bytes]:

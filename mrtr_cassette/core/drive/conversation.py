@@ -158,13 +158,6 @@ def with_ids(exchange: RecordedExchange, recorded: Mapping[bytes, bytes]) -> Rec
     return replace(exchange, request=request, response=response)
 
 
-def repeats_own_id(live: RecordedExchange, recorded: RecordedExchange) -> bool:
-    """Tell whether a live response has an id of ours that is not its request's."""
-    live = with_ids(live, {id_of(live): id_of(recorded)})
-    body = b"" if live.response is None else live.response.body
-    return any(b'"%b"' % found["id"] != id_of(recorded) for found in _REPEATED.finditer(body))
-
-
 class Resumption(NamedTuple):
     """What a client sends for the rest of a response, after so many seconds."""
 
@@ -196,22 +189,21 @@ def in_session(request: Request, session: str) -> Request:
     """Return a request in a session, or in none."""
     if request.header(SESSION_HEADER) == session:
         return request
-    kept = tuple(pair for pair in request.headers if pair[0].lower() != SESSION_HEADER)
-    added = (("Mcp-Session-Id", session),) if session else ()
-    return replace(request, headers=(*kept, *added))
+    return _with_header(request, "Mcp-Session-Id", session)
 
 
 def _readable(request: Request) -> Request:
-    if request.is_line:
-        return request
-    kept = tuple(pair for pair in request.headers if pair[0].lower() != "accept-encoding")
-    return replace(request, headers=(*kept, ("Accept-Encoding", "identity")))
+    return request if request.is_line else _with_header(request, "Accept-Encoding", "identity")
+
+
+def _with_header(request: Request, name: str, value: str) -> Request:
+    kept = tuple(pair for pair in request.headers if pair[0].lower() != name.lower())
+    return replace(request, headers=(*kept, (name, value)) if value else kept)
 
 
 def with_body(request: Request, body: bytes) -> Request:
     """Return a request with another body; the length that it announced goes."""
-    headers = tuple(pair for pair in request.headers if pair[0].lower() != "content-length")
-    return replace(request, headers=headers, body=body)
+    return replace(_with_header(request, "Content-Length", ""), body=body)
 
 
 def with_values(

@@ -113,7 +113,6 @@ class RecordedScript:
         self._ignored = ignored
         self._unasked = [list(turn.asked) for turn in pushed_turns]
         self._turns = pushed_turns
-        self._answered = 0
         self._ids: dict[bytes, bytes] = {}
         self.states: list[IssuedState] = []
         self.changes: list[TurnChange] = []
@@ -154,7 +153,7 @@ class RecordedScript:
         """Give the recorded answers, if the ask is the recorded one."""
         if ask.push is not None:
             return self._answer_push(ask)
-        position = ask.turn - 1 - self._answered
+        position = len(self.live)
         turn = asking_turn(position, self._turns)
         live = self._as_recorded(position, ask.exchange)
         self.live.append(live)
@@ -174,7 +173,7 @@ class RecordedScript:
         return Answered(answers_text(self._exchanges[position + 1].request.body))
 
     def _answer_push(self, push: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
-        position = push.turn - 1 - self._answered
+        position = len(self.live)
         response = self._as_recorded(position, push.exchange).response
         raw = b"" if response is None else response.body
         asked = pushed_value(raw, self._recorded_by_hash)
@@ -183,14 +182,11 @@ class RecordedScript:
             if unasked and turn.position <= position:
                 # What was pushed together may come in another order.
                 if pushed := self._same_as(asked, unasked):
-                    self._answered += 1
                     return _posted(turn, pushed) or NeedsAnswers(push)
                 number, changes = turn.position + at + 1, self._changes_of_push(unasked[0], asked)
                 break
         for script in self._listening:
-            posted = script.posted(asked)
-            if posted is not None:
-                self._answered += 1
+            if posted := script.posted(asked):
                 return posted
         return self._refused(push, number, changes)
 

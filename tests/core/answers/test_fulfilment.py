@@ -13,11 +13,11 @@ from mrtr_cassette.core.answers.fulfilment import (
     AskEndpoint,
     AskPerson,
     EndpointReply,
-    Fulfilled,
     Fulfilment,
     Pause,
     Rounds,
     Sources,
+    Unanswered,
     fault_of,
     fulfilment,
 )
@@ -56,10 +56,10 @@ def ended(steps: Fulfilment, *replies: Any) -> tuple[list[Any], Any]:
             waited_for.append(steps.send(left.pop(0)))
         except StopIteration as end:
             assert not left
-            if isinstance(end.value, Fulfilled):
-                answers = end.value.answers.items()
-                return waited_for, {key: (each.value, each.answered_by) for key, each in answers}
-            return waited_for, (end.value.key, end.value.detail)
+            if isinstance(end.value, Unanswered):
+                return waited_for, (end.value.key, end.value.detail)
+            answers = end.value.items()
+            return waited_for, {key: (each.value, each.answered_by) for key, each in answers}
 
 
 def fulfilled(
@@ -217,9 +217,6 @@ def test_endpoint_gets_the_call_and_the_full_requests() -> None:
         (200, JSON, b'{"inputResponses":[]}', "its `inputResponses` is not an object of answers"),
         (200, JSON, b'{"inputResponses":{}}', "it does not answer 'a'"),
         (200, JSON, b'{"inputResponses":{"a":{},"x":{}}}', "it answers 'x', which was not asked"),
-        (200, JSON, b'{"inputResponses":{"a":{},"a":{}}}', "its reply has 'a' twice"),
-        (200, JSON, GOOD[:-1] + b"," + GOOD[1:], "its reply has 'inputResponses' twice"),
-        (200, JSON, b'{"inputResponses":[{"id":"a"},{"id":"a"}]}', "its reply has 'a' twice"),
     ],
 )
 def test_reply_that_is_not_wholly_right_gives_nothing(
