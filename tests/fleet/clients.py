@@ -11,14 +11,15 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import cast
 from urllib.parse import urlsplit
 
-from traffic import ROUNDS, Incoming, request_head
+from harness import Answer, Connection, connected
+from standin import JSON
+from traffic import ROUNDS
 
 _STATE = b'"requestState":"'
-_REPLICA = re.compile(rb"\r\nx-replica: [^\r]*?([^\r ,]+)\r\n", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -41,92 +42,60 @@ class Tally:
     wrong: list[str] = field(default_factory=list)
     lost: Counter[object] = field(default_factory=Counter)
 
-    def fault(self, head: bytes, body: bytes, wanted: tuple[bytes, ...]) -> bool:
+    def fault(self, answer: Answer, wanted: tuple[bytes, ...]) -> bool:
         """Tell whether an answer is not the wanted one, and keep what it is."""
-        if head.startswith(b"HTTP/1.1 200 ") and all(each in body for each in wanted):
+        if answer.status == 200 and all(each in answer.body for each in wanted):
             return False
-        reason = re.search(rb'"message":"miss: ([a-z-]+)', body)
+        reason = re.search(rb'"message":"miss: ([a-z-]+)', answer.body)
         if reason is not None:
             self.missed[reason[1].decode()] += 1
         else:
-            self.wrong.append((head + body)[:500].decode(errors="replace"))
+            self.wrong.append(f"{answer.head} {answer.body!r:.500}")
         return True
-
-
-class _Connection(asyncio.Protocol):
-    """One connection, with one request on its way."""
-
-    def __init__(self) -> None:
-        self._incoming = Incoming()
-        self._response: asyncio.Future[tuple[bytes, bytes]] | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-
-    async def exchange(self, request: bytes) -> tuple[bytes, bytes]:
-        """Send a request; return head and body of its response."""
-        self._response = asyncio.get_running_loop().create_future()
-        self.transport.write(request)
-        return await self._response
-
-    def data_received(self, data: bytes) -> None:
-        response = self._incoming.feed(data)
-        if response is not None and self._response is not None:
-            self._response.set_result(response)
-
-    def connection_lost(self, _: Exception | None) -> None:
-        if self._response is not None and not self._response.done():
-            self._response.set_exception(ConnectionResetError())
 
 
 class _Client:
     """One client, on one connection for as long as that lives."""
 
-    def __init__(self, host: str, ids: Iterator[int], tally: Tally) -> None:
-        self._host = host
-        self._ids = ids
-        self._tally = tally
-        self._connection: _Connection | None = None
+    def __init__(self, url: str, ids: Iterator[int], tally: Tally, held: AsyncExitStack) -> None:
+        self._url, self._ids, self._tally, self._held = url, ids, tally, held
+        self._link: Connection | None = None
 
     async def converse(self, number: int) -> None:
         state = b""
         replicas = set()
         for answered in range(ROUNDS.asks + 1):
             identity = next(self._ids)
-            body = ROUNDS.request(identity, number, state)
-            response = await self._answer(request_head(ROUNDS, self._host, len(body)) + body)
-            if response is None:
+            answer = await self._answer(ROUNDS.request(identity, number, state))
+            if answer is None:
                 return
-            told = _REPLICA.search(response[0])
-            replicas.add(told and told[1].decode())
-            self._tally.by_replica.update({told[1].decode()} if told else ())
+            told = answer.head.values("x-replica")
+            # nginx names all that it has tried.
+            replicas.update(each.rpartition(" ")[2] for each in told)
+            self._tally.by_replica.update(each.rpartition(" ")[2] for each in told)
             is_last = answered == ROUNDS.asks
             wanted = b'"answer %d.' % number if is_last else b"Go on with %d?" % number
-            if self._tally.fault(*response, (b'"id":%d,' % identity, wanted)):
+            if self._tally.fault(answer, (b'"id":%d,' % identity, wanted)):
                 return
-            state = response[1].partition(_STATE)[2].partition(b'"')[0]
+            state = answer.body.partition(_STATE)[2].partition(b'"')[0]
         self._tally.finished += 1
         self._tally.moved += len(replicas) > 1
 
-    async def _answer(self, request: bytes) -> tuple[bytes, bytes] | None:
-        """Return a replica's response, or None where there is none."""
+    async def _answer(self, body: bytes) -> Answer | None:
+        """Return a replica's answer, or None where there is none."""
         try:
-            if self._connection is None or self._connection.transport.is_closing():
-                loop = asyncio.get_running_loop()
-                host, port = self._host.split(":")
-                _, self._connection = await loop.create_connection(_Connection, host, int(port))
-            response = await self._connection.exchange(request)
-        except OSError:
-            self._connection = None
-        else:
-            if not response[0].startswith((b"HTTP/1.1 502 ", b"HTTP/1.1 503 ", b"HTTP/1.1 504 ")):
-                return response
+            if self._link is None:
+                self._link = await self._held.enter_async_context(connected(self._url))
+            head, content = await self._link.ask("POST", urlsplit(self._url).path, JSON, body=body)
+            answer = Answer(head, await content.rest(), content.is_whole)
+        except (OSError, asyncio.IncompleteReadError):
+            answer = None
+        if answer is None or not answer.is_whole or answer.head.values("connection") == ["close"]:
+            self._link = None
+        if answer is not None and answer.is_whole and answer.status not in {502, 503, 504}:
+            return answer
         self._tally.lost[self] += 1
         return None
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.transport.close()
 
 
 async def converse(url: str, numbers: Callable[[Tally], Iterator[int]], clients: int) -> Tally:
@@ -137,12 +106,13 @@ async def converse(url: str, numbers: Callable[[Tally], Iterator[int]], clients:
             between the others, and do something to the replicas.
     """
     tally = Tally()
-    host, ids, remaining = urlsplit(url).netloc, itertools.count(5_000_000), numbers(tally)
+    ids, remaining = itertools.count(5_000_000), numbers(tally)
 
-    async def live(client: _Client) -> None:
-        for number in remaining:
-            await client.converse(number)
-        client.close()
+    async def live() -> None:
+        async with AsyncExitStack() as held:
+            client = _Client(url, ids, tally, held)
+            for number in remaining:
+                await client.converse(number)
 
-    await asyncio.gather(*(live(_Client(host, ids, tally)) for _ in range(clients)))
+    await asyncio.gather(*(live() for _ in range(clients)))
     return tally

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fleet.balancers import Balancer, Fleet, balancing
-from fleet.runs import CONFIG, Run, record, stateless
-from processes import CASSETTES, TRANSCRIPTS, peer, run
+from fleet.balancers import Balancer, Fleet, at, balancing
+from fleet.clients import Tally, converse
+from fleet.runs import CONFIG, UPSTREAM, record_from, stateless
+from processes import CASSETTES, TRANSCRIPTS, listening, peer, run
 
 DISTINCT = 30
+"""Conversations that were recorded; they come again and again."""
+CONVERSATIONS = 300
+CLIENTS = 30
 
 
 @pytest.fixture(scope="module")
 def cassette(tmp_path_factory):
     """A recording of conversations of three rounds."""
     path = tmp_path_factory.mktemp("recorded") / "rounds.json"
-    record(path, DISTINCT)
+    with listening(UPSTREAM) as server:
+        record_from(server.url, path, DISTINCT)
     return path
 
 
@@ -40,11 +48,23 @@ def test_replicas_die_and_come_and_no_answer_is_wrong(
     fleet: Fleet, cassette: Path, tmp_path: Path, balancer: Balancer, dies: str, comes: str
 ) -> None:
     """A request is lost only on a connection that died, so at most one for each client."""
-    command = stateless(cassette)
-    tally = Run(balancer, command, DISTINCT, 300, 30, dies, comes).hold(fleet, tmp_path / "run")
+
+    def numbers(tally: Tally) -> Iterator[int]:
+        for number in itertools.count():
+            if number == CONVERSATIONS // 3:
+                fleet.replicas.pop(dies).kill()
+            if number == CONVERSATIONS // 2:
+                # The clients rest until it listens; the balancer has to find it itself.
+                fleet.start(comes, *stateless(cassette)).await_listening()
+            if number >= CONVERSATIONS and tally.by_replica[at(comes, fleet)] > 0:
+                return
+            yield number % DISTINCT
+
+    with balancing(balancer, CONFIG[balancer], fleet, tmp_path) as proxy:
+        tally = asyncio.run(converse(proxy.url, numbers, CLIENTS))
     assert (tally.wrong, tally.missed) == ([], {})
     assert all(count == 1 for count in tally.lost.values())
-    assert tally.finished >= 300 - len(tally.lost)
+    assert tally.finished >= CONVERSATIONS - len(tally.lost)
     assert tally.moved
     assert len(tally.by_replica) == 4
 

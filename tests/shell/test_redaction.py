@@ -128,40 +128,6 @@ async def test_rules_can_be_added_and_switched_off(tmp_path: Path) -> None:
         assert len(replay.player.misses) == 1
 
 
-ANSWER = {"action": "accept", "content": {"name": "a name that nobody may read"}}
-
-
-@pytest.mark.parametrize("state", ["a-state-that-is-long-enough-to-be-one", None])
-@looped
-async def test_sealed_answers_are_not_written_and_still_match(
-    tmp_path: Path, state: str | None
-) -> None:
-    """Of a sealed answer only a hash is kept; the same answer plays, another one is a miss."""
-    path = tmp_path / "c.json"
-    script = answering(
-        json_response(input_required("who", state=state)), json_response(result({"ok": 1}, id=2))
-    )
-    echoed = {} if state is None else {"requestState": state}
-    async with taping(path, script, seal_answers=True) as tape:
-        await post(tape.url, tool_call("greet"))
-        await post(tape.url, tool_call("greet", id=2, inputResponses={"who": ANSWER}, **echoed))
-        journal = path.with_name("c.json.journal").read_text()
-    for text in (journal, path.read_text(), *tape.log):
-        assert "nobody may read" not in text
-    (one,) = json.loads(path.read_text())["interactions"]
-    assert one["elicitation_turns"][0]["answer"]["body"]["params"]["inputResponses"]["who"][
-        "action"
-    ] == ("accept")
-    async with playing(path) as replay:
-        asked = json.loads((await post(replay.url, tool_call("greet"))).body)["result"]
-        echoed = {} if state is None else {"requestState": asked["requestState"]}
-        other = {**ANSWER, "content": {"name": "else"}}
-        await post(replay.url, tool_call("greet", id=3, inputResponses={"who": other}, **echoed))
-        assert [miss.reason.value for miss in replay.player.misses] == ["answers-differ"]
-        same = tool_call("greet", id=4, inputResponses={"who": ANSWER}, **echoed)
-        assert json.loads((await post(replay.url, same)).body)["result"] == {"ok": 1}
-
-
 @pytest.mark.parametrize("dialect", ["map", "list"])
 @looped
 async def test_ask_whose_key_is_a_secret_is_answered_on_replay(
