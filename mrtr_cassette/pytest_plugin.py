@@ -8,7 +8,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pytest
 
@@ -222,25 +222,28 @@ def _uses(request: pytest.FixtureRequest) -> Uses:
     return request.config.stash[_RUN].uses()
 
 
-@pytest.fixture
-def mrtr_cassette(request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
-    """The recording of an MCP server, for this test: `.url` is what the client connects to."""
-    with _uses(request).opened(request) as cassette:
-        yield cassette
+def _cassette_fixture(scope: Literal["function", "class", "module"], users: str) -> Any:
+    def opened(request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
+        with _uses(request).opened(request) as cassette:
+            yield cassette
+
+    opened.__doc__ = f"The recording of an MCP server, for {users}: clients connect to its `url`."
+    return pytest.fixture(opened, scope=scope)
 
 
-@pytest.fixture(scope="class")
-def mrtr_cassette_class(request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
-    """The recording of an MCP server that all tests of the class talk to."""
-    with _uses(request).opened(request) as cassette:
-        yield cassette
+def _verified_fixture(scope: Literal["function", "class", "module"]) -> Any:
+    def verified(request: pytest.FixtureRequest) -> None:
+        _uses(request).verify(request)
+
+    return pytest.fixture(verified, scope=scope)
 
 
-@pytest.fixture(scope="module")
-def mrtr_cassette_module(request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
-    """The recording of an MCP server that all tests of the module talk to."""
-    with _uses(request).opened(request) as cassette:
-        yield cassette
+mrtr_cassette = _cassette_fixture("function", "this test")
+mrtr_cassette_class = _cassette_fixture("class", "all tests of the class")
+mrtr_cassette_module = _cassette_fixture("module", "all tests of the module")
+_mrtr_cassette_verified = _verified_fixture("function")
+_mrtr_cassette_class_verified = _verified_fixture("class")
+_mrtr_cassette_module_verified = _verified_fixture("module")
 
 
 @pytest.fixture
@@ -260,18 +263,3 @@ def mrtr_upstream() -> Any:
 def mrtr_cassette_config() -> dict[str, Any]:
     """Options for all cassettes of a suite, by the names of the marker's; override it."""
     return {}
-
-
-@pytest.fixture(name="_mrtr_cassette_verified")
-def _verified(request: pytest.FixtureRequest) -> None:
-    _uses(request).verify(request)
-
-
-@pytest.fixture(name="_mrtr_cassette_class_verified", scope="class")
-def _verified_class(request: pytest.FixtureRequest) -> None:
-    _uses(request).verify(request)
-
-
-@pytest.fixture(name="_mrtr_cassette_module_verified", scope="module")
-def _verified_module(request: pytest.FixtureRequest) -> None:
-    _uses(request).verify(request)

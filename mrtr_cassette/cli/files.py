@@ -274,16 +274,16 @@ def view(
 
 
 def _replay_report(path: Path, interactions: int) -> ReplayReport:
-    from mrtr_cassette.core.report.runs import UnreadableReportError, saved_report
+    from mrtr_cassette.core.report.runs import saved_report
     from mrtr_cassette.shell.files.disk import reason_of
 
     try:
         report = saved_report(path.read_bytes())
     except OSError as error:
         raise UsageError(f"--report {path}: {reason_of(error)}") from None
-    except UnreadableReportError as error:
+    except ValueError:
         raise UsageError(
-            f"--report {path} is no JSON report of a replay: {error}",
+            f"--report {path} is no JSON report of a replay",
             hint=f"write one with: mrtr-cassette replay --report {path.with_suffix('.json')}",
         ) from None
     if len(report.interactions) != interactions:

@@ -89,7 +89,7 @@ async def test_view_refuses_what_it_cannot_use(tmp_path: Path) -> None:
     for arguments, code, said in (
         ((path, "-o", path), 2, "deploy.json exists and is no page of this program"),
         ((path, "--report", tmp_path / "none.json"), 2, "none.json: no such file"),
-        ((path, "--report", path), 2, "deploy.json is no JSON report of a replay: /cassette is no"),
+        ((path, "--report", path), 2, "deploy.json is no JSON report of a replay;"),
         ((path, "--report", other), 2, "has 2 interactions, and not 1"),
         ((tmp_path / "missing.json",), 3, "there is no such cassette"),
     ):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -20,7 +21,7 @@ from mrtr_cassette.core.protocol.calls import Call, session_of
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.messages import Via, messages_in
-from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Response
+from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import counted, printable, shorten
 
@@ -156,7 +157,7 @@ def arguments_json(call: Call) -> str | None:
 
 def details_of(cassette: Cassette) -> CassetteDetails:
     """Return what is on a cassette."""
-    streamed = _StreamedResponses(cassette.interactions)
+    streamed = _streamed_responses(cassette.interactions)
     return CassetteDetails(
         cassette.path,
         VERSION,
@@ -171,7 +172,7 @@ def details_of(cassette: Cassette) -> CassetteDetails:
     )
 
 
-def _interaction(recorded: RecordedInteraction, streamed: _StreamedResponses) -> Interaction:
+def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interaction:
     first, last = recorded.exchanges[0], recorded.exchanges[-1]
     call = first.call
     chain = recorded.exchanges[recorded.shared :]
@@ -326,35 +327,39 @@ class _StreamedResponse(NamedTuple):
     after: int
 
 
-class _StreamedResponses:
-    """The responses that listening streams carry, by session and id.
+_Streamed = Mapping[tuple[str, str | None], Sequence[_StreamedResponse]]
+"""The responses that listening streams carry, by session and id."""
+
+
+def _streamed_responses(interactions: Iterable[RecordedInteraction]) -> _Streamed:
+    """Find the responses to other requests, which only streams that a GET opened carry.
 
     Source: MCP 2025-11-25, "Resumability and Redelivery"; MCP 2024-11-05, "HTTP with SSE".
     """
+    found: dict[tuple[str, str | None], list[_StreamedResponse]] = defaultdict(list)
+    for interaction in interactions:
+        for exchange in interaction.own:
+            response = exchange.response
+            if exchange.request.method != "GET" or response is None:
+                continue
+            session = session_of(exchange.request) or opened_session(response)
+            for located in messages_in(response):
+                if located.message.kind is Kind.RESPONSE:
+                    after = response.pieces[located.piece].after
+                    streamed = _StreamedResponse(located.message, interaction.number, after)
+                    found[session, located.message.id].append(streamed)
+    return found
 
-    def __init__(self, interactions: Iterable[RecordedInteraction]) -> None:
-        self._found: dict[tuple[str, str | None], list[_StreamedResponse]] = {}
-        for interaction in interactions:
-            for exchange in interaction.own:
-                # Only these carry responses to other requests.
-                if exchange.request.method == "GET" and exchange.response is not None:
-                    self._add(interaction.number, exchange, exchange.response)
 
-    def _add(self, interaction: int, exchange: RecordedExchange, response: Response) -> None:
-        session = session_of(exchange.request) or opened_session(response)
-        for located in messages_in(response):
-            if located.message.kind is Kind.RESPONSE:
-                after = response.pieces[located.piece].after
-                streamed = _StreamedResponse(located.message, interaction, after)
-                self._found.setdefault((session, located.message.id), []).append(streamed)
-
-    def response_to(self, exchange: RecordedExchange) -> _StreamedResponse | None:
-        message = exchange.call.message
-        if not self._found or message is None or message.kind is not Kind.REQUEST:
-            return None
-        # A client may use an id again, so what came before the call is none of its responses.
-        responses = self._found.get((session_of(exchange.request), message.id), ())
-        return next((each for each in responses if each.after >= (exchange.number or 0)), None)
+def _streamed_response_to(
+    exchange: RecordedExchange, streamed: _Streamed
+) -> _StreamedResponse | None:
+    message = exchange.call.message
+    if not streamed or message is None or message.kind is not Kind.REQUEST:
+        return None
+    # A client may use an id again, so what came before the call is none of its responses.
+    responses = streamed.get((session_of(exchange.request), message.id), ())
+    return next((each for each in responses if each.after >= (exchange.number or 0)), None)
 
 
 def _own_response(exchange: RecordedExchange) -> Message | None:
@@ -364,13 +369,13 @@ def _own_response(exchange: RecordedExchange) -> Message | None:
     return next((message for message in messages if message.kind is Kind.RESPONSE), None)
 
 
-def _ending(last: RecordedExchange, streamed: _StreamedResponses) -> tuple[str, FinalResponse]:
+def _ending(last: RecordedExchange, streamed: _Streamed) -> tuple[str, FinalResponse]:
     """Return how the call with this last exchange ended, in words, and its final response."""
     final = FinalResponse("nothing", None)
     if last.ask is not None:
         return "abandoned: the last ask has no answer", final
     response, message = last.response, _own_response(last)
-    elsewhere = streamed.response_to(last) if message is None else None
+    elsewhere = _streamed_response_to(last, streamed) if message is None else None
     facts = ["no response"]
     if response is not None:
         facts = [] if response.is_lines else [f"HTTP {response.status}"]

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from types import UnionType
-from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.answers.fulfilment import CallTurn, Unanswered
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import Interaction
-from mrtr_cassette.core.report.misses import MissReport, report_of_miss
+from mrtr_cassette.core.report.misses import MissReport, Nearest, report_of_miss
 from mrtr_cassette.core.report.text import as_data, json_text
 from mrtr_cassette.core.wire.jsonbytes import parse
+from mrtr_cassette.core.wire.pointers import Difference
 from mrtr_cassette.errors import (
     LIBRARY_TERMS,
     MrtrCassetteError,
-    NotJsonError,
     Terms,
     UpstreamError,
     counted,
@@ -154,47 +153,37 @@ def summary_data(report: ReplayReport) -> dict[str, Any]:
     return data
 
 
-class UnreadableReportError(ValueError):
-    """A file is no report of a replay; the message says where."""
-
-
 def saved_report(raw: bytes) -> ReplayReport:
     """Return the report that `summary_data` made JSON of.
 
     Raises:
-        UnreadableReportError: it is none; what is not as it was written is named by its place.
+        ValueError: it is no such report.
     """
+    tree = parse(raw)
     try:
-        tree = parse(raw)
-    except NotJsonError as error:
-        raise UnreadableReportError(f"no JSON: {error}") from None
-    misses = tree.get("misses") if isinstance(tree, dict) else None
-    for miss in misses if isinstance(misses, list) else ():
-        if isinstance(miss, dict):
-            miss["fixes"] = [miss.get("fix")]
-    report: ReplayReport = _read_as(ReplayReport, tree, "")
-    return report
+        return ReplayReport(
+            tree["cassette"],
+            tuple(
+                InteractionOutcome(**{**each, "outcome": Outcome(each["outcome"])})
+                for each in tree["interactions"]
+            ),
+            tuple(_saved_miss(**each) for each in tree["misses"]),
+            tuple(HarmlessRequest(**each) for each in tree["harmless"]),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(error) from None
 
 
-_KINDS: Final = {str: "text", int: "whole number", list: "list"}
-
-
-def _read_as(kind: Any, value: Any, place: str) -> Any:
-    if isinstance(kind, UnionType):
-        return None if value is None else _read_as(get_args(kind)[0], value, place)
-    if is_dataclass(kind) or hasattr(kind, "_fields"):
-        tree = value if isinstance(value, dict) else {}
-        members = get_type_hints(kind).items()
-        return kind(**{at: _read_as(each, tree.get(at), f"{place}/{at}") for at, each in members})
-    wanted = list if get_origin(kind) is tuple else str if kind is Outcome else kind
-    if not isinstance(value, wanted):
-        raise UnreadableReportError(f"{place} is no {_KINDS[wanted]}")
-    if wanted is list:
-        item = get_args(kind)[0]
-        return tuple(_read_as(item, each, f"{place}/{at}") for at, each in enumerate(value))
-    if kind is Outcome and value not in {each.value for each in Outcome}:
-        raise UnreadableReportError(f"{place} is none of a replay")
-    return kind(value)
+def _saved_miss(
+    *, nearest: Any, questions: Any, differences: Any, fix: str, **facts: Any
+) -> MissReport:
+    return MissReport(
+        questions=tuple(questions),
+        nearest=None if nearest is None else Nearest(**nearest),
+        differences=tuple(Difference(**each) for each in differences),
+        fixes=(fix,),
+        **facts,
+    )
 
 
 # Recordings
