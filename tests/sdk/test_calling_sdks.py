@@ -132,15 +132,6 @@ async def test_each_flow_is_answered_by_the_call_and_by_rules(server: Server) ->
             assert all(each.startswith(kind) for each in answered_by)
 
 
-@looped
-async def test_nothing_is_answered_without_a_source(server: Server) -> None:
-    """Every flow that asks ends with its question."""
-    for name in ("deploy", "provision", "everything", "wipe-cache"):
-        ended = await flow(server, name, Sources())
-        assert ended.exit_code == 5
-        assert ended.turns[0].requests
-
-
 def test_recorded_calls_play_to_both_clients(
     server: Server, tmp_path: Path, run_client: RunClient
 ) -> None:

@@ -7,8 +7,6 @@ import json
 import re
 import shlex
 import signal
-from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -33,11 +31,7 @@ from processes import (
 from record_cassettes import SOURCES, converse, record
 from traps import (
     BY_HEADER,
-    ENDLESS_ACKNOWLEDGED,
-    ENDLESS_LISTEN,
     TRAPS,
-    calling,
-    expect,
     hold_by_header,
     hold_endless_json,
     hold_late_ask,
@@ -177,22 +171,6 @@ def test_endless_json_takes_the_listeners_id() -> None:
     with listening(replay_command(committed("endless-json")), signal.SIGINT) as replay:
         asyncio.run(hold_endless_json(replay.url, first=70))
     assert was_all_played("endless-json", replay)
-
-
-def test_endless_json_does_not_keep_the_replay() -> None:
-    """A listener that stays doesn't keep the replay from ending, in good order."""
-
-    async def stay(url: str, stop: Callable[[], None]) -> None:
-        async with calling(url) as caller, caller.stream(ENDLESS_LISTEN % b"1") as response:
-            expect(await response.content.readline(), ENDLESS_ACKNOWLEDGED % b"1")
-            stop()
-
-    with ExitStack() as running:
-        replaying = listening(replay_command(committed("endless-json")), signal.SIGINT)
-        replay = running.enter_context(replaying)
-        asyncio.run(stay(replay.url, running.close))
-    assert replay.stderr.startswith("played 1 of 4 interactions, no misses\n")
-    assert replay.code == 0
 
 
 def test_by_header_goes_by_the_headers_in_any_order() -> None:

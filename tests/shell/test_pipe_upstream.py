@@ -10,15 +10,12 @@ from pipes import LINES_SERVER, processes_with
 from typing import Any
 
 import aiohttp
-import pytest
 from builders import notification, rpc
 from harness import looped
-from processes import PROGRAM, run
 
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files.cassettes import load_cassette
 from mrtr_cassette.shell.runs.recording import recording
-from mrtr_cassette.shell.runs.sessions import RecordSession
 
 ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
@@ -128,20 +125,4 @@ async def test_server_that_has_ended_is_no_upstream(tmp_path: Path) -> None:
     for status, _, body in (during, after):
         assert status == 502
         assert "the server has ended" in json.loads(body)["error"]["message"].lower()
-    assert isinstance(session, RecordSession)
     assert session.unreachable == 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (("--upstream", " "), "Missing option"),
-        (("--upstream", "a 'b"), '--upstream "a \'b": no closing quotation'),
-    ],
-)
-def test_command_line_takes_one_upstream(arguments: tuple[str, ...], reason: str) -> None:
-    """An empty command, or one that a shell could not read, is a usage error."""
-    done = run([*PROGRAM, "record", *arguments])
-
-    assert done.code == 2
-    assert reason in done.stderr

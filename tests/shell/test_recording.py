@@ -13,16 +13,14 @@ from typing import Any
 
 import pytest
 from harness import (
-    call,
     connected,
-    demo_server,
     http,
     looped,
     post,
     read,
     taping,
 )
-from messages import NO, JsonObject, compact, input_required, message, result, tool_call, yes
+from messages import compact, input_required, message, result, tool_call, yes
 from standin import (
     JSON,
     Visit,
@@ -33,7 +31,6 @@ from standin import (
     json_response,
     response,
     stream_head,
-    upstream,
 )
 
 from mrtr_cassette.core.record.recorder import Observation, Recorder
@@ -105,58 +102,6 @@ async def test_headers_that_the_user_named_are_kept(tmp_path: Path) -> None:
     assert (headers["X-Tenant"], headers["Authorization"]) == ("acme", "")
 
 
-# --- Recording again ---
-
-
-async def _converse(url: str) -> None:
-    """Have a conversation with the demo server in which every kind of turn occurs."""
-    version: JsonObject = {"version": "2.0"}
-    meta = {"progressToken": "p"}
-    await post(url, message("server/discover", {"_meta": {}}, id="probe"))
-    ask = (await call(url, "release-train", version)).json["result"]
-    for number, answers in enumerate(
-        (yes("approve"), {"window": {"action": "accept", "content": {"window": "Friday"}}})
-    ):
-        ask = (
-            await call(
-                url, "release-train", version, id=number + 2,
-                inputResponses=answers, requestState=ask["requestState"],
-            )
-        ).json["result"]  # fmt: skip
-    await call(url, "count", {"to": 2}, id=5, meta=meta)
-    late = await call(url, "ask-late", {"steps": 1}, id=6, meta=meta)
-    state = json.loads(late.body.split(b"data: ")[-1])["result"]["requestState"]
-    for answers in ({"confirm": NO}, yes("confirm")):
-        await call(url, "ask-late", {"steps": 1}, id=7, inputResponses=answers, requestState=state)
-    bad = state[:-1] + ("0" if state[-1] != "0" else "1")
-    refused = await call(url, "ask-late", {"steps": 1}, id=8, requestState=bad)
-    assert refused.status == 400
-    await call(url, "build", {"target": "x"}, id=9)
-
-
-@looped
-async def test_recording_an_unchanged_server_again_changes_no_line(tmp_path: Path) -> None:
-    """Two recordings of the same server, with another key, are equal outside `recording`."""
-    port = 0
-    for name in ("one.json", "two.json"):
-        async with demo_server(port) as url:
-            port = int(url.split(":")[2].partition("/")[0])
-            async with recording(url, tmp_path / name) as session:
-                await _converse(session.url)
-    one, two = (read(tmp_path / name) for name in ("one.json", "two.json"))
-    assert len(one["interactions"]) == 7
-    first, second = one.pop("recording"), two.pop("recording")
-    assert one == two
-    assert list(one) == list(two)
-    hashes = [
-        fact["request_state_sha256"]
-        for fact in first["exchanges"]
-        if "request_state_sha256" in fact
-    ]
-    assert hashes
-    assert not set(hashes) & {fact.get("request_state_sha256") for fact in second["exchanges"]}
-
-
 # --- What is refused ---
 
 
@@ -197,21 +142,6 @@ async def test_what_is_no_http_url_is_shown_without_its_secrets(
     assert not re.search("hunter2|pass|sup3rs3cret|ghp_", str(caught.value))
 
 
-@looped
-async def test_upstreams_url_is_kept_and_shown_without_its_secrets(tmp_path: Path) -> None:
-    """Secrets in the upstream's URL are placeholders that are the same in every recording."""
-    path = tmp_path / "c.json"
-    async with upstream(answering(json_response(result({})))) as server:
-        named = server.url.replace("//", "//bob:hunter2pass@")
-        named += "/ghp_abcdefghijklmnopqrstuvwxyz0123456789?api_key=sup3rs3cret"
-        async with recording(named, path) as session:
-            await post(session.url, tool_call("x"))
-    assert session.url.endswith("?api_key=sup3rs3cret")
-    assert session.shown_url.endswith("/%3Cgithub:1%3E?api_key=%3Capi-key:1%3E")
-    assert read(path)["upstream"].endswith("/%3Cgithub:1%3E?api_key=%3Capi-key:1%3E")
-    assert not re.search("hunter2|sup3rs3cret|ghp_", path.read_text())
-
-
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
 @looped
 async def test_an_upstream_that_is_the_proxy_itself_is_refused(tmp_path: Path, name: str) -> None:
@@ -223,18 +153,6 @@ async def test_an_upstream_that_is_the_proxy_itself_is_refused(tmp_path: Path, n
             f"http://{name}:{port}/mcp", tmp_path / "c.json", RecordOptions(port=port)
         ):
             pass
-
-
-@looped
-async def test_an_existing_cassette_is_left_alone(tmp_path: Path) -> None:
-    """An output that exists is refused before anything is served, and stays as it is."""
-    path = tmp_path / "c.json"
-    path.write_text("precious")
-    with pytest.raises(CassetteError, match='the cassette exists; use existing="replace"'):
-        async with recording("http://127.0.0.1:1/", path):
-            pass
-    assert path.read_text() == "precious"
-    assert [one.name for one in tmp_path.iterdir()] == ["c.json"]
 
 
 @looped

@@ -113,21 +113,6 @@ async def test_a_cassette_that_is_missing_or_damaged_serves_nothing(tmp_path: Pa
             pass
 
 
-@looped
-async def test_without_memory_replicas_are_alike(
-    tmp_path: Path,
-) -> None:
-    """Each answers as often as it is asked."""
-    path = tmp_path / "c.json"
-    quiet, told = tool_call("x"), tool_call("x", _meta={"progressToken": 1})
-    await taped(path, (quiet, json_response(result("a"))), (told, json_response(result("b"))))
-    for _ in range(2):
-        async with playing(path, stateless=True) as replay:
-            for _ in range(2):
-                assert (await post(replay.url, quiet)).json == result("a")
-                assert (await post(replay.url, told)).json == result("b")
-
-
 @pytest.mark.parametrize(("pace", "expected"), [("recorded", [0.5, 1.0, 2.5]), ("none", [])])
 @looped
 async def test_pace_asks_for_the_recorded_delays(

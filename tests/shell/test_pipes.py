@@ -1,0 +1,541 @@
+"""Recording, adding and replaying on pipes, as processes that a client starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+from pipes import LINES_SERVER, call, piped, processes_with, recorder, spoken, until
+from typing import Any
+
+import pytest
+from builders import notification, rpc
+from processes import CASSETTES, PROGRAM, run
+
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.protocol.calls import session_of
+from mrtr_cassette.shell.files.cassettes import load_cassette
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+
+
+def ask(number: int, **params: Any) -> bytes:
+    """Return a request that says what the server is to do, as a line."""
+    return rpc("tools/list", params, number) + b"\n"
+
+
+def lines_of(cassette: Cassette) -> list[tuple[bytes, list[bytes] | None]]:
+    """Return each request's body with the lines of its response."""
+    return [
+        (
+            exchange.request.body,
+            None if exchange.response is None else [p.raw for p in exchange.response.pieces],
+        )
+        for interaction in cassette.interactions
+        for exchange in interaction.exchanges
+    ]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        ask(1) + ask(2, say="noise\nmore "),
+        ask(1, echo=True) + b"no json\n\xff\xfe\n\r\n\n" + ask(2)[:-1],
+        ask(1, echo=True) + b"x" * 300_000 + b"\n" + ask(2, big=300_000),
+        b"",
+    ],
+)
+def test_bytes_pass_untouched(tmp_path: Path, raw: bytes) -> None:
+    """The client gets the bytes that the server says, and the server those of the client."""
+    with_us = spoken(recorder(tmp_path / "c.json"), raw)
+    without = spoken(LINES_SERVER, raw)
+
+    assert with_us.stdout == without.stdout
+    assert with_us.returncode == without.returncode == 0
+
+
+def test_what_passes_is_recorded(tmp_path: Path) -> None:
+    """Each line is an exchange's request, or a line of the response to one."""
+    output = tmp_path / "c.json"
+    ready = '{"jsonrpc":"2.0","method":"notifications/message"}\n'
+
+    with piped(recorder(output)) as pipe:
+        pipe.say(b"hello\n" + ask(1, say=ready))
+        said = [pipe.hear(), pipe.hear()]
+        pipe.say(ask(2))
+        said += [pipe.hear()]
+        assert pipe.end() == (b"", 0)
+
+    assert lines_of(load_cassette(output)) == [
+        (b"hello", None),
+        (ask(1, say=ready)[:-1], said[:2]),
+        (ask(2)[:-1], said[2:]),
+    ]
+    assert load_cassette(output).transport == "stdio"
+    assert load_cassette(output).upstream.endswith("server_lines.py")
+
+
+def test_response_is_on_disk_before_the_client_has_it(tmp_path: Path) -> None:
+    """However this program is killed, `recover` publishes every response that the client has."""
+    chance = random.Random(11)
+    output = tmp_path / "c.json"
+    with piped(recorder(output)) as pipe:
+        count = chance.randrange(1, 40)
+        for number in range(count):
+            pipe.say(ask(number))
+            heard = pipe.hear()
+        pipe.signal(signal.SIGKILL)
+        pipe.process.wait()
+
+        assert run([*PROGRAM, "recover", str(output)]).code == 0
+        recorded = lines_of(load_cassette(output))
+        assert len(recorded) == count
+        assert recorded[-1] == (ask(count - 1)[:-1], [heard])
+    assert until(lambda: not processes_with(str(output)))
+
+
+def test_exit_code_is_the_servers(tmp_path: Path) -> None:
+    """Whether it ends because the client does or of its own accord, its code is ours."""
+    code = 3
+    at_the_end = spoken(recorder(tmp_path / "a.json", *LINES_SERVER, "--code", str(code)), ask(1))
+    of_itself = tmp_path / "b.json"
+    with piped(recorder(of_itself)) as pipe:
+        pipe.say(ask(1) + ask(2, exit=code))
+        answered = pipe.hear()
+        assert pipe.hear() == b""
+        assert pipe.process.wait(30) == code
+
+    assert at_the_end.returncode == code
+    assert answered
+    ends = {
+        exchange.request.body: exchange.response and exchange.response.end.value
+        for interaction in load_cassette(of_itself).interactions
+        for exchange in interaction.exchanges
+    }
+    assert ends[ask(1).rstrip()] == "complete"
+    assert ends[ask(2, exit=code).rstrip()] == "broken"
+
+
+def test_what_is_said_after_the_end_of_the_client_is_recorded_too(tmp_path: Path) -> None:
+    """The server may finish when its stdin has ended; the client gets that, and so do we."""
+    output = tmp_path / "c.json"
+
+    done = spoken(recorder(output, *LINES_SERVER, "--last", "bye"), ask(1))
+
+    assert done.stdout.endswith(b"}\nbye")
+    assert lines_of(load_cassette(output))[0] == (b"", [b"bye"])
+
+
+@pytest.mark.parametrize("how", ["closed and signal", "interrupt", "signal while adding"])
+def test_deaf_server_with_a_child_is_ended_in_time(tmp_path: Path, how: str) -> None:
+    """Signals end what ignores SIGTERM and the end of stdin, children included, and publish."""
+    output, mark = tmp_path / "c.json", f"--mark={tmp_path}"
+    options = ("--append",) if how == "signal while adding" else ()
+    if options:
+        said(recorder(output), call(1, a=1))
+    command = recorder(output, *LINES_SERVER, "--deaf", "--child", mark, options=options)
+    with piped(command) as pipe:
+        pipe.say(call(2, a=2))
+        assert pipe.hear()
+        if how == "closed and signal":
+            pipe.stdin.close()
+        pipe.signal(signal.SIGINT if how == "interrupt" else signal.SIGTERM)
+
+        assert pipe.process.wait(30) == 128 + signal.SIGKILL
+
+    assert len(load_cassette(output).interactions) == 1 + len(options)
+    assert until(lambda: not processes_with(mark))
+
+
+def test_killed_recorder_leaves_no_process(tmp_path: Path) -> None:
+    """Where this program is killed, a deaf server and its children end too."""
+    output = tmp_path / "c.json"
+    mark = f"--mark={output}"
+    with piped(recorder(output, *LINES_SERVER, "--deaf", "--child", mark)) as pipe:
+        pipe.say(ask(1))
+        assert pipe.hear()
+        pipe.signal(signal.SIGKILL)
+        pipe.process.wait()
+
+    assert until(lambda: not processes_with(f"{output}"))
+
+
+def test_server_that_cannot_be_started_is_named(tmp_path: Path) -> None:
+    """A command that does not exist is an error with a shell's exit code, and leaves nothing."""
+    done = spoken(recorder(tmp_path / "c.json", "no-such-server"), ask(1))
+
+    assert done.returncode == 127
+    assert b"error: can't run the server 'no-such-server': no such file" in done.stderr
+    assert done.stdout == b""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_server_that_answers_nothing_leaves_no_cassette(tmp_path: Path) -> None:
+    """A server that ends before it has answered is no recording; its code is ours."""
+    output = tmp_path / "c.json"
+
+    done = spoken(recorder(output), ask(1, exit=7))
+
+    assert done.returncode == 7
+    assert b"ended with 7 and answered nothing" in done.stderr
+    assert not output.exists()
+
+
+def test_client_that_starts_its_server_twice_has_one_cassette(tmp_path: Path) -> None:
+    """What the same client records with a further start of the server is added."""
+    output = tmp_path / "c.json"
+
+    assert spoken(recorder(output), ask(1)).returncode == 0
+    assert spoken(recorder(output), ask(2)).returncode == 0
+
+    cassette = load_cassette(output)
+    sessions = [session_of(each.exchanges[0].request) for each in cassette.interactions]
+    assert [json.loads(body)["id"] for body, _ in lines_of(cassette)] == [1, 2]
+    assert sessions == ["", "mrtr-session:1"]
+
+
+def test_client_need_not_wait_for_the_end_of_its_first_server(tmp_path: Path) -> None:
+    """A further start waits until the first recording is published, or publishes what it left."""
+    output = tmp_path / "c.json"
+    with piped(recorder(output, *LINES_SERVER, "--deaf")) as first:
+        first.say(ask(1))
+        assert first.hear()
+        first.stdin.close()
+        first.signal(signal.SIGTERM)
+        assert spoken(recorder(output), ask(2)).returncode == 0
+    with piped(recorder(output)) as killed:
+        killed.say(ask(3))
+        assert killed.hear()
+        killed.signal(signal.SIGKILL)
+        killed.process.wait()
+        assert spoken(recorder(output), ask(4)).returncode == 0
+
+    bodies = [json.loads(body)["id"] for body, _ in lines_of(load_cassette(output))]
+    assert bodies == [1, 2, 3, 4]
+
+
+def test_cassette_of_another_client_is_not_touched(tmp_path: Path) -> None:
+    """A second client's recorder on the same file is refused, whether the first one still runs."""
+    output = tmp_path / "c.json"
+    other = [
+        sys.executable,
+        "-c",
+        "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)",
+    ]
+
+    with piped([*other, *recorder(output)]) as pipe:
+        pipe.say(ask(1))
+        assert pipe.hear()
+        refused = spoken(recorder(output), ask(2))
+        assert refused.returncode == 3
+        assert b"another recorder is writing this recording" in refused.stderr
+        assert pipe.end() == (b"", 0)
+    before = output.read_bytes()
+    refused = spoken(recorder(output), ask(2))
+
+    assert refused.returncode == 3
+    assert b"the cassette exists" in refused.stderr
+    assert refused.stdout == b""
+    assert output.read_bytes() == before
+
+
+def test_line_that_is_too_long_passes_and_fails_the_run(tmp_path: Path) -> None:
+    """A line beyond the limit passes whole; the recording says that it lacks it."""
+    raw = ask(1) + ask(2, big=1_200_000)
+
+    done = spoken(recorder(tmp_path / "c.json", options=("--max-body", "1")), raw)
+
+    assert done.stdout == spoken(LINES_SERVER, raw).stdout
+    assert done.returncode == 3
+    assert b"a line has more than 1,048,576 bytes and is not recorded" in done.stderr
+
+
+def test_client_that_stops_listening_ends_the_server(tmp_path: Path) -> None:
+    """Where nobody takes what the server says, its stdin is closed, and all is published."""
+    output = tmp_path / "c.json"
+    with piped(recorder(output)) as pipe:
+        pipe.say(ask(1))
+        assert pipe.hear()
+        pipe.stdout.close()
+        pipe.say(ask(2))
+        pipe.stdin.close()
+        assert pipe.process.wait(30) == 0
+
+    assert len(load_cassette(output).interactions) == 2
+
+
+def test_descriptors_are_not_handed_on(tmp_path: Path) -> None:
+    """The server has stdin, stdout and stderr, and nothing else of this program."""
+    code = "import os; print(sorted(os.listdir('/proc/self/fd')), flush=True); input()"
+    with piped(recorder(tmp_path / "c.json", sys.executable, "-c", code)) as pipe:
+        assert pipe.hear() == b"['0', '1', '2', '3']\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--stdio",), "--stdio needs a command"),
+        (("--stdio", "--upstream", "http://x", "--", "server"), "--stdio needs a command"),
+        (("--stdio", "--port", "1", "--", "server"), "--port and --stdio don't go together"),
+        ((), "Missing option '--upstream'"),
+        (("--upstream", " "), "Missing option"),
+        (("--upstream", "a 'b"), '--upstream "a \'b": no closing quotation'),
+    ],
+)
+def test_what_does_not_go_together_is_refused(arguments: tuple[str, ...], reason: str) -> None:
+    """Options of HTTP on pipes, no server, or a command that a shell could not read."""
+    done = run([*PROGRAM, "record", *arguments])
+
+    assert done.code == 2
+    assert reason in done.stderr
+
+
+def test_unread_stderr_holds_nothing_up(tmp_path: Path) -> None:
+    """A client that never reads what this program logs gets its answers all the same."""
+    read, write = os.pipe()
+    try:
+        with piped(recorder(tmp_path / "c.json"), Path(f"/proc/self/fd/{write}")) as pipe:
+            for number in range(2_500):
+                pipe.say(ask(number))
+                assert pipe.hear()
+            assert pipe.end() == (b"", 0)
+    finally:
+        os.close(read)
+        os.close(write)
+
+    assert len(load_cassette(tmp_path / "c.json").interactions) == 2_500
+
+
+def test_what_the_server_says_by_itself_is_on_disk_before_the_client_has_it(tmp_path: Path) -> None:
+    """A killed recording has every line that belongs to no call, and each once."""
+    output = tmp_path / "c.json"
+    code = "for n in range(50): print(n, flush=True)\nimport sys; sys.stdin.read()"
+    with piped(recorder(output, sys.executable, "-c", code)) as pipe:
+        heard = [pipe.hear() for _ in range(50)]
+        pipe.signal(signal.SIGKILL)
+        pipe.process.wait()
+
+    assert run([*PROGRAM, "recover", str(output)]).code == 0
+    assert lines_of(load_cassette(output)) == [(b"", heard)]
+
+
+# Adding
+
+INITIALIZED = notification("notifications/initialized") + b"\n"
+
+
+STRICT_SERVER = """
+import json, sys
+opened = set()
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        opened.add(message["method"])
+        continue
+    if message["method"] == "initialize":
+        opened.add("initialize")
+    ready = len(opened) == 2 or message["method"] == "initialize"
+    outcome = {"result": message["params"]} if ready else {"error": {"code": -1, "message": "shut"}}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **outcome}), flush=True)
+"""
+
+
+def initialize(number: int = 0) -> bytes:
+    """Return a client's first line before 2026-07-28."""
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c"}}
+    return rpc("initialize", params, number) + b"\n"
+
+
+def said(command: list[str], *lines: bytes) -> list[Any]:
+    """Say lines one after the other, and return the answers to those that get one."""
+    answers = []
+    with piped(command) as pipe:
+        for line in lines:
+            pipe.say(line)
+            if b'"id"' in line:
+                answers.append(json.loads(pipe.hear()))
+        assert pipe.end() == (b"", 0)
+    return answers
+
+
+def test_what_is_missing_is_recorded_and_added(tmp_path: Path) -> None:
+    """The server answers what the cassette lacks; afterwards all of it plays."""
+    output = tmp_path / "c.json"
+    mark = f"--mark={output}"
+    said(recorder(output), call(1, a=1))
+
+    answers = said(
+        recorder(output, *LINES_SERVER, mark, options=("--append",)), call(7, a=1), call(8, a=2)
+    )
+
+    assert [each["id"] for each in answers] == [7, 8]
+    assert answers[1]["result"]["arguments"] == {"a": 2}
+    cassette = load_cassette(output)
+    assert [session_of(each.exchanges[0].request) for each in cassette.interactions] == [
+        "",
+        "mrtr-session:1",
+    ]
+    replayed = spoken(recorder(output, "no-such-server", options=("--append",)), call(1, a=2))
+    assert replayed.returncode == 0
+    assert not processes_with(mark)
+
+
+def test_server_that_wants_to_be_initialized_is(tmp_path: Path) -> None:
+    """Before 2026-07-28 a server gets the handshake that the client had from the cassette."""
+    output = tmp_path / "c.json"
+    server = (sys.executable, "-c", STRICT_SERVER)
+    said(recorder(output, *server), initialize(), INITIALIZED, call(1, a=1))
+
+    answers = said(
+        recorder(output, *server, options=("--append",)), initialize(3), INITIALIZED, call(4, a=2)
+    )
+
+    assert answers[1]["result"]["arguments"] == {"a": 2}
+    assert len(load_cassette(output).interactions) == 4
+    played = said(
+        recorder(output, "gone", options=("--append",)), initialize(), INITIALIZED, call(1, a=2)
+    )
+    assert played[1]["result"] == answers[1]["result"]
+
+
+# Replaying
+
+
+def replayer(cassette: Path, *options: str) -> list[str]:
+    """Return the command that is the server of a cassette."""
+    return [*PROGRAM, "replay", "--stdio", str(cassette), *options]
+
+
+def recorded(folder: Path, *lines: bytes) -> Path:
+    """Record what a client says line by line, waiting for each answer; return the cassette."""
+    output = folder / "c.json"
+    said(recorder(output), *lines)
+    return output
+
+
+def test_replay_says_what_the_server_said(tmp_path: Path) -> None:
+    """A client gets the recorded lines with its own ids, in any order of its calls."""
+    cassette = recorded(tmp_path, call(1, a=1), call(2, a=2))
+
+    with piped(replayer(cassette)) as pipe:
+        pipe.say(call(8, a=2))
+        assert json.loads(pipe.hear()) == {
+            "jsonrpc": "2.0",
+            "id": 8,
+            "result": {"name": "t", "arguments": {"a": 2}, "big": ""},
+        }
+        pipe.say(call(9, a=1))
+        assert json.loads(pipe.hear())["id"] == 9
+        assert pipe.end() == (b"", 0)
+
+
+def test_all_at_once_is_answered_before_the_end(tmp_path: Path) -> None:
+    """A client that closes its stdin at once gets all answers."""
+    cassette = recorded(tmp_path, *(call(number, a=number) for number in range(50)))
+
+    done = spoken(replayer(cassette), b"".join(call(number, a=number) for number in range(50)))
+
+    assert sorted(json.loads(line)["id"] for line in done.stdout.splitlines()) == list(range(50))
+    assert done.returncode == 0
+    assert b"played 50 of 50 interactions, no misses" in done.stderr
+
+
+def test_miss_is_an_error_to_the_request(tmp_path: Path) -> None:
+    """What was not recorded gets a JSON-RPC error, a report, and the exit code 1."""
+    cassette = recorded(tmp_path, call(1, a=1))
+    report = tmp_path / "report.json"
+
+    done = spoken(replayer(cassette, "--report", str(report)), call(7, a=3))
+
+    (line,) = done.stdout.splitlines()
+    assert json.loads(line)["id"] == 7
+    assert json.loads(line)["error"]["code"] == -32010
+    assert done.returncode == 1
+    assert b"1 miss" in done.stderr
+    assert len(json.loads(report.read_bytes())["misses"]) == 1
+
+
+def test_nothing_but_messages_is_written(tmp_path: Path) -> None:
+    """A miss that wants no response is told on stderr only."""
+    cassette = recorded(tmp_path, call(1))
+
+    done = spoken(replayer(cassette), b"no json\n\n" + rpc("x", number=None) + b"\n")
+
+    assert done.stdout == b""
+    assert done.returncode == 1
+
+
+def test_what_the_server_said_by_itself_is_said_again(tmp_path: Path) -> None:
+    """Noise before the first request comes at once, and what followed a notification after it."""
+    code = (
+        "import sys\nprint('ready', flush=True)\nsys.stdin.readline()\n"
+        "print('noted', flush=True)\nsys.stdin.read()"
+    )
+    output = tmp_path / "c.json"
+    initialized = notification("notifications/initialized") + b"\n"
+    with piped(recorder(output, sys.executable, "-c", code)) as pipe:
+        assert pipe.hear() == b"ready\n"
+        pipe.say(initialized)
+        assert pipe.hear() == b"noted\n"
+        pipe.end()
+
+    with piped(replayer(output)) as pipe:
+        assert pipe.hear() == b"ready\n"
+        pipe.say(initialized)
+        assert pipe.hear() == b"noted\n"
+        assert pipe.end() == (b"", 0)
+
+
+def test_server_that_died_dies_again(tmp_path: Path) -> None:
+    """Where the recorded server ended during a call, the replay ends there too."""
+    output = tmp_path / "c.json"
+    die = rpc("die", {"exit": 3}) + b"\n"
+    with piped(recorder(output)) as pipe:
+        pipe.say(call(1))
+        assert pipe.hear()
+        pipe.say(die)
+        assert pipe.hear() == b""
+        assert pipe.process.wait(30) == 3
+
+    with piped(replayer(output)) as pipe:
+        pipe.say(call(1))
+        assert pipe.hear()
+        pipe.say(die)
+        assert pipe.hear() == b""
+        assert pipe.process.wait(30) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_the_replay(tmp_path: Path, number: signal.Signals) -> None:
+    """SIGTERM and SIGINT end a replay whose client is still there, with its summary."""
+    errors = tmp_path / "errors"
+    with piped(replayer(recorded(tmp_path, call(1))), errors) as pipe:
+        pipe.say(call(1))
+        assert pipe.hear()
+        pipe.signal(number)
+
+        assert pipe.process.wait(30) == 0
+
+    assert "played 1 of 1 interactions" in errors.read_text()
+
+
+def test_cassette_of_http_that_pipes_cannot_play_is_refused() -> None:
+    """What only HTTP has is named at start, and nothing is played."""
+    done = spoken(replayer(CASSETTES / "by-header.json"), call(1))
+
+    assert done.returncode == 3
+    assert b"it can't be played over pipes" in done.stderr
+    assert done.stdout == b""
+
+
+def test_replay_starts_no_server(tmp_path: Path) -> None:
+    """A command may say in whose place the replay stands; it is not started."""
+    cassette = recorded(tmp_path, call(1))
+
+    done = spoken([*replayer(cassette), "--", "no-such-server", "--flag"], call(1))
+
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 1
