@@ -110,7 +110,8 @@ def check_spelling(path: Path) -> None:
 class _NoCassette:
     """Stands for the replay of a cassette that is missing: a test may skip before it needs it."""
 
-    misses = ()
+    is_recording = False
+    misses = unrecorded = ()
 
     def __init__(self, error: CassetteError, fail: Callable[[MrtrCassetteError], NoReturn]) -> None:
         self.error = error
