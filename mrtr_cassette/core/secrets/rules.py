@@ -360,8 +360,10 @@ class ActiveRules:
 
     def marks(self, raw: bytes) -> set[int]:
         """Return what a text may contain: rows of the table, and marks."""
-        rows, patterns = self._markers
-        marked = set(map(rows.__getitem__, patterns.Match(raw) or ()))
+        meanings, patterns, literals = self._markers
+        marked = set(map(meanings.__getitem__, patterns.Match(raw) or ()))
+        possible = literals.Match(raw, potential=True) or ()
+        marked.update(row for row in possible if not self.shapes[row].marker)
         if not self._has_ascii_keys:
             marked.add(Mark.NAME)
         return marked
@@ -401,8 +403,8 @@ class ActiveRules:
         return "|".join("[_-]?".join(map(_spelled, name)) for name in sorted(ends))
 
     @cached_property
-    def _markers(self) -> tuple[list[int], Any]:
-        """What the patterns of a set stand for, and the set, which is matched in one walk."""
+    def _markers(self) -> tuple[list[int], Any, Any]:
+        """What each of a set of patterns means, the set, and a filter by the literals of shapes."""
         named = rf"(?i)(?:{self._stems})(?:\\*[\"'])?(?:\s|\\+[nrt]|[:=,}}|;])"
         markers = [
             (named, Mark.NAME),
@@ -410,16 +412,19 @@ class ActiveRules:
             ("%[0-7][0-9A-Fa-f]", Mark.PERCENT),
             (PLACEHOLDER_MARKER, Mark.PLACEHOLDER),
             (_BASE64, Mark.BASE64),
+            *((rule.marker, row) for row, rule in enumerate(self.shapes) if rule.marker),
         ]
         if CREDENTIALS not in self.disabled:
             markers.append((CREDENTIALS_MARKER, Mark.CREDENTIALS))
-        for row, rule in enumerate(self.shapes):
-            markers += [(each, row) for each in rule.markers]
         patterns = re2.Set.SearchSet(quiet_options())
         for marker, _ in markers:
             patterns.Add(marker.encode())
         patterns.Compile()
-        return [row for _, row in markers], patterns
+        literals = re2.Filter()
+        for rule in self.shapes:
+            literals.Add(rule.pattern.encode(), quiet_options())
+        literals.Compile()
+        return [meaning for _, meaning in markers], patterns, literals
 
     def name(self, name: str) -> Name:
         """Return what a name tells about its value."""

@@ -59,12 +59,6 @@ _WINDOW = 1024
 """Bytes in which the next match of a user's pattern is looked for first."""
 _MARGIN = 64
 """Bytes before a window's end; a match that reaches so far may go on behind the window."""
-_BODY = r"[\w.+/%~\\-]"
-"""What the beginning of a token consists of, also where its slashes are escaped."""
-_BEFORE = r"(?:^|[^A-Za-z0-9]|\\[bfnrt]|\\u[0-9a-fA-F]{4})"
-"""What stands before a token in a body, where an escape such as `\\n` ends with a letter."""
-_LEAST = 20
-"""Characters that a token has at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +68,10 @@ class Rule:
     name: str
     pattern: str
     """For RE2; the secret is the group that took part, or all of the match."""
-    markers: tuple[str, ...]
-    """Every text with a match has a match of one of these too."""
-    needs: re.Pattern[bytes] | None = None
-    """What else a secret is, matched at its beginning."""
+    needs: bytes = b""
+    """A pattern for `re` that the beginning of a secret matches too."""
+    marker: str = ""
+    """What each text with a match contains, where the pattern has no literal to look for."""
     is_custom: bool = False
 
     def spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
@@ -90,7 +84,7 @@ class Rule:
                 # A group that took no part means that there is no secret here.
                 group = min(pattern.groups, 1)
             start, end = match.span(group)
-            if 0 <= start < end and (self.needs is None or self.needs.match(raw[start:end])):
+            if 0 <= start < end and re.match(self.needs, raw[start:end], re.DOTALL):
                 yield start, end
             # What ends one match may begin the next one, so only the secret itself is passed.
             at = max(match.end() if self.is_custom else max(end - 1, match.start() + 1), at + 1)
@@ -116,34 +110,13 @@ def _next_match(pattern: Any, raw: bytes, at: int, *, has_window: bool) -> Any:
 
 def custom_rule(number: int, pattern: str) -> Rule:
     """Return the row of a user's own pattern, whose group 1, if there is one, is the secret."""
-    return Rule(f"custom-{number}", pattern, (), is_custom=True)
+    return Rule(f"custom-{number}", pattern, is_custom=True)
 
 
-def _token(
-    name: str, beginnings: str, pattern: str, needs: bytes | None = None, *, ends: str = ""
-) -> Rule:
+def _token(name: str, pattern: str, needs: bytes = b"", *, ends: str = "") -> Rule:
     # After a letter or a digit it is the inside of a word: `task-…` contains no `sk-…`.
     bounded = rf"(?:^|[^A-Za-z0-9])({pattern})"
-    if ends:
-        bounded += rf"(?:[^{ends}]|$)"
-    markers = [
-        rf"{_BEFORE}{_literal(beginning)}{_BODY}{{{_LEAST - len(beginning)}}}"
-        for beginning in beginnings.split()
-    ]
-    return Rule(name, bounded, tuple(markers), needs=_check(needs))
-
-
-def _shape(name: str, markers: str, pattern: str, needs: bytes | None = None) -> Rule:
-    escaped = tuple(f"(?i){_literal(marker)}" for marker in markers.split(","))
-    return Rule(name, pattern, escaped, needs=_check(needs))
-
-
-def _literal(text: str) -> str:
-    return text.replace(".", r"\.")
-
-
-def _check(needs: bytes | None) -> re.Pattern[bytes] | None:
-    return None if needs is None else re.compile(needs, re.DOTALL)
+    return Rule(name, bounded + rf"(?:[^{ends}]|$)" if ends else bounded, needs)
 
 
 def _named(name: str, names: str) -> tuple[Rule, ...]:
@@ -157,14 +130,13 @@ def _named(name: str, names: str) -> tuple[Rule, ...]:
         rf"</{prefix}{names}\s*>"
     )
     lines = r"(?:[ \r]*\n[^\r\n]{1,200}){0,3}[ \r]*\n[ \r]*\n {0,4}((?:[^\r\n\\]|\\[^\r\n]){1,512})"
-    rows = (
-        (element, rf"<\\?/(?:[\w.-]*:)?{names}\s*>"),
-        (rf"(?:^|[\s;]){field}{lines}", field),
-        (rf"{tag}{field}\s(?:[^<>]*\s)?{value}", field),
-        (rf"{tag}{value}\\*[\"']\s(?:[^<>]*\s)?{field}[\s/>]", field),
+    patterns = (
+        element,
+        rf"(?:^|[\s;]){field}{lines}",
+        rf"{tag}{field}\s(?:[^<>]*\s)?{value}",
+        rf"{tag}{value}\\*[\"']\s(?:[^<>]*\s)?{field}[\s/>]",
     )
-    meant = re.compile(rb"\s*+(?![$%]?\{)\S")
-    return tuple(Rule(name, pattern, (marker,), needs=meant) for pattern, marker in rows)
+    return tuple(Rule(name, pattern, rb"\s*+(?![$%]?\{)\S") for pattern in patterns)
 
 
 def _option(name: str, names: str, needs: bytes) -> Rule:
@@ -172,8 +144,7 @@ def _option(name: str, names: str, needs: bytes) -> Rule:
         name,
         rf"(?:^|[\s\"'])--(?:\w{{1,32}}-)?(?:{names})[ \t]{{1,4}}"
         r"(?:\\{0,8}[\"'])?([^\s\"'<>$\\,:}\]-][^\s\"'<>\\]{2,255})",
-        (rf"--[\w-]{{0,40}}(?:{names})[ \t]",),
-        needs=re.compile(needs),
+        needs,
     )
 
 
@@ -181,9 +152,8 @@ _NO_TEMPLATE = rb"(?![$%]?\{|\$|<|[?:%*]|\W*$)"
 
 
 def _argument(name: str, command: str, option: str, needs: bytes = _NO_TEMPLATE) -> Rule:
-    return _shape(
+    return Rule(
         name,
-        command.partition(" ")[0].strip("(?:)").partition("|")[0],
         rf"(?:^|[^\w-])(?i:{command})\b(?:[^\r\n;|&<>]{{0,256}}?)[ \t]{option}"
         r"(?:\\{0,8}[\"']([^\s\"'\\,:}\]][^\"'\r\n\\]{2,255})|([^\s\"'<>$|;&\\,:}\]-][^\s\"'<>\\;|&]{2,255}))",
         needs,
@@ -198,202 +168,150 @@ _ANY = r"[\w.-]{0,64}?"
 _UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 
 RULES: Final[tuple[Rule, ...]] = (
-    _shape(
+    Rule(
         "private-key",
-        "private",
         # The words alone are prose. A key that is cut off has no end, but lines of base64.
         r"(?s)-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
         r"(?:(?:-{0,4}[^-]){32,}-----END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
         r"|[A-Za-z0-9+/=\s\\]{48,})",
     ),
-    _token("private-key", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
+    _token("private-key", r"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
     _token(
         "jwt",
-        "eyJ",
         # Three parts, or five when encrypted (RFC 7516); then the second may be empty.
         r"eyJ[\w-]{10,}\.(?:[\w-]{10,}\.[\w-]{10,}|[\w-]*\.[\w-]+\.[\w-]+\.[\w-]{10,})",
     ),
-    _token("aws", "AKIA ASIA ABIA", r"A[KSB]IA[A-Z0-9]{16}", ends=_WORD),
-    _token("aws", "ABSK", r"ABSK[A-Za-z0-9+/]{60,}={0,2}"),
-    _shape(
+    _token("aws", r"A[KSB]IA[A-Z0-9]{16}", ends=_WORD),
+    _token("aws", r"ABSK[A-Za-z0-9+/]{60,}={0,2}"),
+    Rule(
         "aws",
-        "secret[ _-]?(?:access[ _-]?)?key",
         # Forty hexadecimal digits are a commit.
         r"(?i:secret[ _-]?(?:access[ _-]?)?key)\\{0,8}[\"']?\s{0,3}(?:=>|[:=])\s{0,3}"
         r"(?:\\{0,8}[\"'])?"
         r"([A-Za-z0-9/+]{40})(?:[^A-Za-z0-9/+=]|$)",
         rb"[0-9a-f]*+[^0-9a-f]",
     ),
-    _token("google", "AIza", r"AIza[\w-]{35,}"),
-    _token("google", "1//0", r"1//0[\w-]{40,}"),
-    _token("google", "ya29. GOCSPX- AQ.Ab", r"(?:ya29\.|GOCSPX-|AQ\.Ab)[\w.-]{20,}"),
-    _shape("azure", "accountkey,sharedaccesskey", r"(?:Account|SharedAccess)Key=([\w+/%-]{40,}=*)"),
-    _shape(
-        "aws",
-        "signedheaders",
-        r"SignedHeaders=[\w;-]{1,512}[,&]\s{0,3}(?:X-Amz-)?Signature=([0-9a-f]{64})",
-    ),
-    _shape("azure", "sig=,sig%3d", r"(?:^|[^A-Za-z0-9])sig=([\w+/%-]{30,}=*)"),
-    _shape("azure", "q~", r"(?:^|[^\w~.-])([\w~.-]{3}\dQ~[\w~.-]{31,34})(?:[^\w~.-]|$)"),
-    _token(
-        "github",
-        "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_",
-        r"gh[oprsu]_[A-Za-z0-9_]{30,}|github_pat_\w{30,}",
-    ),
-    _token(
-        "gitlab",
-        "glpat- gldt- glrt- glcbt- glptt- glft- glsoat- glimt- glagent- gloas-",
-        r"gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent|oas)-[\w.-]{20,}",
-    ),
-    _token(
-        "slack",
-        "xoxa- xoxb- xoxc- xoxd- xoxe- xoxe. xoxp- xoxr- xoxs- xapp-",
-        r"(?:xox[a-eprs][.-]|xapp-)[\w%.-]{16,}",
-        _DIGIT,
-    ),
-    _shape(
-        "webhook",
-        "hook",
-        r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/+-]{20,})",
-    ),
-    _shape("webhook", "hook", r"discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d+/([\w-]{20,})"),
-    _shape("webhook", "hook", r"\.webhook\.office\.com/webhookb2/([\w@/-]{20,})"),
-    _shape("webhook", "hook", r"hooks\.zapier\.com/hooks/catch/([\w/]{10,})"),
-    _token(
-        "stripe",
-        "sk_live_ sk_test_ sk_org_ rk_live_ rk_test_",
-        r"[rs]k_(?:org_)?(?:live|test)_[A-Za-z0-9]{12,}",
-    ),
-    _shape("webhook-secret", "whsec", r"(?:^|[^A-Za-z0-9])(whsec_[A-Za-z0-9+/]{24,}=*)"),
-    _token("anthropic", "sk-ant-", r"sk-ant-[\w-]{20,}"),
-    _token("openrouter", "sk-or-", r"sk-or-[\w-]{20,}"),
-    _token("langfuse", "sk-lf-", r"sk-lf-[0-9a-f-]{30,}"),
+    _token("google", r"AIza[\w-]{35,}"),
+    _token("google", r"1//0[\w-]{40,}"),
+    _token("google", r"(?:ya29\.|GOCSPX-|AQ\.Ab)[\w.-]{20,}"),
+    Rule("azure", r"(?:Account|SharedAccess)Key=([\w+/%-]{40,}=*)"),
+    Rule("aws", r"SignedHeaders=[\w;-]{1,512}[,&]\s{0,3}(?:X-Amz-)?Signature=([0-9a-f]{64})"),
+    Rule("azure", r"(?:^|[^A-Za-z0-9])sig=([\w+/%-]{30,}=*)"),
+    Rule("azure", r"(?:^|[^\w~.-])([\w~.-]{3}\dQ~[\w~.-]{31,34})(?:[^\w~.-]|$)"),
+    _token("github", r"gh[oprsu]_[A-Za-z0-9_]{30,}|github_pat_\w{30,}"),
+    _token("gitlab", r"gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent|oas)-[\w.-]{20,}"),
+    _token("slack", r"(?:xox[a-eprs][.-]|xapp-)[\w%.-]{16,}", _DIGIT),
+    Rule("webhook", r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/+-]{20,})"),
+    Rule("webhook", r"discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d+/([\w-]{20,})"),
+    Rule("webhook", r"\.webhook\.office\.com/webhookb2/([\w@/-]{20,})"),
+    Rule("webhook", r"hooks\.zapier\.com/hooks/catch/([\w/]{10,})"),
+    _token("stripe", r"[rs]k_(?:org_)?(?:live|test)_[A-Za-z0-9]{12,}"),
+    Rule("webhook-secret", r"(?:^|[^A-Za-z0-9])(whsec_[A-Za-z0-9+/]{24,}=*)"),
+    _token("anthropic", r"sk-ant-[\w-]{20,}"),
+    _token("openrouter", r"sk-or-[\w-]{20,}"),
+    _token("langfuse", r"sk-lf-[0-9a-f-]{30,}"),
+    _token("openai", r"sk-(?:proj|svcacct|admin|None)-[\w-]{20,}"),
+    # Also the spelling of many who serve models under OpenAI's API.
     _token(
         "openai",
-        "sk- sess-",
-        # Also the spelling of many who serve models under OpenAI's API.
-        r"sk-(?:proj|svcacct|admin|None)-[\w-]{20,}|sk-[A-Za-z0-9]{20,}|sess-[A-Za-z0-9]{40}",
-        rb"sess-.*[0-9]|sk-(?:[a-zA-Z]+-|[A-Za-z]*+\d|(?=[A-Za-z]{40})[A-Za-z]*?[a-z][A-Z])",
+        r"sk-[A-Za-z0-9]{20,}",
+        rb"sk-(?:[A-Za-z]*+\d|(?=[A-Za-z]{40})[A-Za-z]*?[a-z][A-Z])",
     ),
-    _token(
-        "hugging-face",
-        "hf_ api_org_",
-        r"(?:hf|api_org)_[A-Za-z0-9]{30,}",
-        rb"(?:hf|api_org)_[a-z]*+[A-Z0-9]",
-    ),
-    _token("groq", "gsk_", r"gsk_[A-Za-z0-9]{40,}"),
-    _token("xai", "xai-", r"xai-[A-Za-z0-9]{60,}"),
-    _token("perplexity", "pplx-", r"pplx-[A-Za-z0-9]{40,}"),
-    _token("replicate", "r8_", r"r8_[A-Za-z0-9]{36,}"),
-    _token("nvidia", "nvapi-", r"nvapi-[\w-]{50,}"),
-    _token("cerebras", "csk-", r"csk-[a-z0-9]{40,}"),
-    _token("together", "tgp_v1_", r"tgp_v1_[\w-]{40,}"),
-    _token("elevenlabs", "sk_", r"sk_[0-9a-f]{40,}"),
-    _token("pinecone", "pcsk_", r"pcsk_\w{40,}"),
-    _token("langsmith", "lsv2_", r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
-    _token("tavily", "tvly-", r"tvly-[\w-]{20,}", rb"[A-Za-z-]*+[0-9]"),
-    _token("firecrawl", "fc-", r"fc-[0-9a-f]{32}", ends=_WORD),
-    _token("apify", "apify_api_", r"apify_api_[A-Za-z0-9]{30,}"),
-    _token("databricks", "dapi", r"dapi[0-9a-f]{32}(?:-\d)?", ends=_WORD),
-    _token("alibaba", "LTAI", r"LTAI[A-Za-z0-9]{16,26}", ends=_WORD),
-    _token("tencent", "AKID", r"AKID[A-Za-z0-9]{32}", ends=_WORD),
-    _token("digitalocean", "dop_v1_ doo_v1_ dor_v1_", r"do[opr]_v1_[0-9a-f]{40,}"),
-    _token("heroku", "HRKU-", r"HRKU-[\w-]{36,}"),
-    _token("fly", "fo1_ fm1_ fm2_", r"fo1_[\w-]{40,}|fm[12]_[A-Za-z0-9+/]{40,}=*"),
-    _token("supabase", "sbp_ sb_secret_", r"sbp_[0-9a-f]{40,}|sb_secret_[\w-]{20,}"),
-    _token("netlify", "nfp_", r"nfp_[A-Za-z0-9]{36,}"),
-    _token("neon", "napi_", r"napi_[a-z0-9]{40,}"),
-    _token("planetscale", "pscale_", r"pscale_(?:tkn|pw|oauth|otkn)_[\w.-]{32,}"),
-    _token("shopify", "shpat_ shpca_ shppa_ shpss_", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32,}"),
-    _token("square", "sq0atp- sq0csp-", r"sq0(?:atp|csp)-[\w-]{22,}"),
-    _token("square", "EAAA", r"EAAA[\w-]{60}", _DIGIT, ends=r"\w+/=-"),
-    _token("sendgrid", "SG.", r"SG\.[\w-]{16,}\.[\w-]{16,}"),
-    _token("mailgun", "key-", r"key-[0-9a-f]{32}", ends=_WORD),
-    _token("resend", "re_", r"re_[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}"),
-    _shape("twilio", "twilio", r"(?i:twilio)[\w .:=\"'-]{0,39}?[_ .:=\"'-](SK[0-9a-f]{32})"),
-    _shape("telegram", ":aa,%3aaa", r"(?:^|\D)(\d{8,10}:AA[\w-]{33})(?:[^\w-]|$)"),
-    _shape("telegram", "/bot", r"/bot(\d{6,12}:[\w-]{30,})"),
+    _token("openai", r"sess-[A-Za-z0-9]{40}", rb"sess-.*[0-9]"),
+    _token("hugging-face", r"(?:hf|api_org)_[A-Za-z0-9]{30,}", rb"(?:hf|api_org)_[a-z]*+[A-Z0-9]"),
+    _token("groq", r"gsk_[A-Za-z0-9]{40,}"),
+    _token("xai", r"xai-[A-Za-z0-9]{60,}"),
+    _token("perplexity", r"pplx-[A-Za-z0-9]{40,}"),
+    _token("replicate", r"r8_[A-Za-z0-9]{36,}"),
+    _token("nvidia", r"nvapi-[\w-]{50,}"),
+    _token("cerebras", r"csk-[a-z0-9]{40,}"),
+    _token("together", r"tgp_v1_[\w-]{40,}"),
+    _token("elevenlabs", r"sk_[0-9a-f]{40,}"),
+    _token("pinecone", r"pcsk_\w{40,}"),
+    _token("langsmith", r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
+    _token("tavily", r"tvly-[\w-]{20,}", rb"[A-Za-z-]*+[0-9]"),
+    _token("firecrawl", r"fc-[0-9a-f]{32}", ends=_WORD),
+    _token("apify", r"apify_api_[A-Za-z0-9]{30,}"),
+    _token("databricks", r"dapi[0-9a-f]{32}(?:-\d)?", ends=_WORD),
+    _token("alibaba", r"LTAI[A-Za-z0-9]{16,26}", ends=_WORD),
+    _token("tencent", r"AKID[A-Za-z0-9]{32}", ends=_WORD),
+    _token("digitalocean", r"do[opr]_v1_[0-9a-f]{40,}"),
+    _token("heroku", r"HRKU-[\w-]{36,}"),
+    _token("fly", r"fo1_[\w-]{40,}|fm[12]_[A-Za-z0-9+/]{40,}=*"),
+    _token("supabase", r"sbp_[0-9a-f]{40,}"),
+    _token("supabase", r"sb_secret_[\w-]{20,}"),
+    _token("netlify", r"nfp_[A-Za-z0-9]{36,}"),
+    _token("neon", r"napi_[a-z0-9]{40,}"),
+    _token("planetscale", r"pscale_(?:tkn|pw|oauth|otkn)_[\w.-]{32,}"),
+    _token("shopify", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32,}"),
+    _token("square", r"sq0(?:atp|csp)-[\w-]{22,}"),
+    _token("square", r"EAAA[\w-]{60}", _DIGIT, ends=r"\w+/=-"),
+    _token("sendgrid", r"SG\.[\w-]{16,}\.[\w-]{16,}"),
+    _token("mailgun", r"key-[0-9a-f]{32}", ends=_WORD),
+    _token("resend", r"re_[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}"),
+    Rule("twilio", r"(?i:twilio)[\w .:=\"'-]{0,39}?[_ .:=\"'-](SK[0-9a-f]{32})"),
+    Rule("telegram", r"(?:^|\D)(\d{8,10}:AA[\w-]{33})(?:[^\w-]|$)"),
+    Rule("telegram", r"/bot(\d{6,12}:[\w-]{30,})"),
     Rule(
         "discord",
         r"(?:^|[^A-Za-z0-9])([MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,40})(?:[^\w.-]|$)",
-        (r"\.[\w-]{6}\.[\w-]{27}",),
-        needs=re.compile(rb"[\w-]*[0-9]"),
+        needs=rb"[\w-]*[0-9]",
+        marker=r"\.[\w-]{6}\.[\w-]{27}",
     ),
-    _token("notion", "ntn_", r"ntn_[A-Za-z0-9]{40,}"),
-    _token("notion", "secret_", r"secret_[A-Za-z0-9]{43}", ends=r"\w"),
-    _token("linear", "lin_api_ lin_oauth_", r"lin_(?:api|oauth)_[A-Za-z0-9]{32,}"),
-    _token("figma", "figd_", r"figd_[\w-]{36,}"),
-    _token("atlassian", "ATATT3 ATCTT3", r"AT[AC]TT3[\w-]{60,}=?[0-9A-F]*"),
-    Rule(
-        "airtable",
-        r"(?:^|[^A-Za-z0-9])(pat[A-Za-z0-9]{14}\.[0-9a-f]{60,})",
-        (r"pat[A-Za-z0-9]{14}\.[0-9a-f]{20}",),
-    ),
-    _token("postman", "PMAK-", r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
-    _token("doppler", "dp.", r"dp\.(?:pt|st|ct|sa|scim|audit)\.[\w.-]{40,}"),
-    _token("vault", "hvs. hvb. hvr.", r"hv[bsr]\.[\w-]{24,}", _DIGIT),
-    _token("grafana", "glsa_", r"glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}"),
-    _shape("grafana", "glc", r"(?:^|[^A-Za-z0-9])(glc_eyJ[A-Za-z0-9+/]{32,}=*)"),
-    _token("new-relic", "NRAK-", r"NRAK-[A-Z0-9]{27}"),
-    _shape("sentry", "sntry", r"(?:^|[^A-Za-z0-9])(sntry[su]_[\w+/=-]{40,})"),
-    _token("docker", "dckr_pat_ dckr_oat_", r"dckr_[po]at_[\w-]{24,}"),
-    _token("npm", "npm_", r"npm_[A-Za-z0-9]{36}", rb"npm_[a-z]*+[A-Z0-9]", ends=r"\w"),
-    _token("pypi", "pypi-AgE", r"pypi-AgE[\w-]{40,}"),
-    _token("rubygems", "rubygems_", r"rubygems_[0-9a-f]{40,}"),
-    Rule(
-        "azure",
-        r"(?:^|[^A-Za-z0-9])([A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4})(?:[^A-Za-z0-9]|$)",
-        ("AZDO[A-Za-z0-9]{4}",),
-    ),
-    Rule(
-        "terraform",
-        r"(?:^|[^A-Za-z0-9])([A-Za-z0-9]{14}\.atlasv1\.[\w-]{60,})",
-        (r"\.atlasv1\.",),
-    ),
+    _token("notion", r"ntn_[A-Za-z0-9]{40,}"),
+    _token("notion", r"secret_[A-Za-z0-9]{43}", ends=r"\w"),
+    _token("linear", r"lin_(?:api|oauth)_[A-Za-z0-9]{32,}"),
+    _token("figma", r"figd_[\w-]{36,}"),
+    _token("atlassian", r"AT[AC]TT3[\w-]{60,}=?[0-9A-F]*"),
+    Rule("airtable", r"(?:^|[^A-Za-z0-9])(pat[A-Za-z0-9]{14}\.[0-9a-f]{60,})"),
+    _token("postman", r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
+    _token("doppler", r"dp\.(?:pt|st|ct|sa|scim|audit)\.[\w.-]{40,}"),
+    _token("vault", r"hv[bsr]\.[\w-]{24,}", _DIGIT),
+    _token("grafana", r"glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}"),
+    Rule("grafana", r"(?:^|[^A-Za-z0-9])(glc_eyJ[A-Za-z0-9+/]{32,}=*)"),
+    _token("new-relic", r"NRAK-[A-Z0-9]{27}"),
+    Rule("sentry", r"(?:^|[^A-Za-z0-9])(sntry[su]_[\w+/=-]{40,})"),
+    _token("docker", r"dckr_[po]at_[\w-]{24,}"),
+    _token("npm", r"npm_[A-Za-z0-9]{36}", rb"npm_[a-z]*+[A-Z0-9]", ends=r"\w"),
+    _token("pypi", r"pypi-AgE[\w-]{40,}"),
+    _token("rubygems", r"rubygems_[0-9a-f]{40,}"),
+    Rule("azure", r"(?:^|[^A-Za-z0-9])([A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4})(?:[^A-Za-z0-9]|$)"),
+    Rule("terraform", r"(?:^|[^A-Za-z0-9])([A-Za-z0-9]{14}\.atlasv1\.[\w-]{60,})"),
     Rule(
         "asana",
         r"(?:^|[^\w/])([0-2]/\d{13,}(?:/\d{13,})?:[0-9a-f]{32})(?:\W|$)",
-        (r"\d{13}:[0-9a-f]{32}",),
+        marker=r"\d{13}:[0-9a-f]{32}",
     ),
-    _token("vercel", "vcp_ vci_ vca_ vcr_ vck_", r"vc[piark]_[\w-]{24,}", _DIGIT),
-    _token("hubspot", "pat-na pat-eu pat-ap", rf"pat-(?:na|eu|ap)\d-{_UUID}", ends=_WORD),
-    _token("contentful", "CFPAT-", r"CFPAT-[\w-]{40,}"),
+    _token("vercel", r"vc[piark]_[\w-]{24,}", _DIGIT),
+    _token("hubspot", rf"pat-(?:na|eu|ap)\d-{_UUID}", ends=_WORD),
+    _token("contentful", r"CFPAT-[\w-]{40,}"),
     # Other data in base64 has other characters too, or begins with many of this letter.
-    _token("facebook", "EAA", r"EAA[A-Za-z0-9]{60,}", rb"(?!.{0,12}AAAA).*[0-9]", ends=r"\w+/=-"),
+    _token("facebook", r"EAA[A-Za-z0-9]{60,}", rb"(?!.{0,12}AAAA).*[0-9]", ends=r"\w+/=-"),
     # An app's identifier and its secret.
     Rule(
         "facebook",
         r"(?:^|[^\w|])([0-9]{14,17}(?:\||%7[cC])[A-Za-z0-9_-]{27,40})(?:[^\w|-]|$)",
-        (r"[0-9]{14}(?:\||%7[cC])[A-Za-z0-9_-]{27}",),
-        needs=re.compile(rb".*[|%].*[a-z]"),
+        needs=rb".*[|%].*[a-z]",
+        marker=r"[0-9]{14}(?:\||%7[cC])[A-Za-z0-9_-]{27}",
     ),
-    _token("dropbox", "sl.", r"sl\.[\w.=-]{100,}", _DIGIT),
-    Rule(
-        "dropbox",
-        r"(?:^|[^\w+/=-])([A-Za-z0-9]{11}A{10}[\w-]{43})(?:[^\w+/=-]|$)",
-        (r"A{10}[\w-]{43}",),
-        needs=re.compile(_DIGIT),
-    ),
-    _token("fireworks", "fw_", r"fw_[A-Za-z0-9]{22,}", _DIGIT),
-    _token("mapbox", "sk.eyJ tk.eyJ", r"[st]k\.eyJ[\w-]{40,}\.[\w-]{20,}"),
-    _token("launchdarkly", "sdk- api-", rf"(?:sdk|api)-{_UUID}", ends=_WORD),
-    _token("bitbucket", "ATBB", r"ATBB[A-Za-z0-9]{32}", _DIGIT, ends=_WORD),
-    _token("brevo", "xkeysib-", r"xkeysib-[0-9a-f]{64}-[A-Za-z0-9]{16}"),
-    _token("brave", "BSA", r"BSA[A-Za-z0-9_-]{27}", _DIGIT, ends=r"\w-"),
-    _token("crates", "cio", r"cio[A-Za-z0-9]{32}", _DIGIT, ends=_WORD),
-    _token("e2b", "e2b_", r"e2b_[0-9a-f]{40}", ends=_WORD),
-    _token("jina", "jina_", r"jina_[A-Za-z0-9]{60}", ends=_WORD),
-    Rule(
-        "mailchimp",
-        r"(?:^|[^A-Za-z0-9])([0-9a-f]{32}-us\d{1,2})(?:[^A-Za-z0-9-]|$)",
-        (r"[0-9a-f]{32}-us\d",),
-    ),
-    _token("posthog", "phx_", r"phx_[A-Za-z0-9]{40,}"),
-    _token("pulumi", "pul-", r"pul-[0-9a-f]{40}", ends=_WORD),
-    _token("render", "rnd_", r"rnd_[A-Za-z0-9]{28,}", _DIGIT),
-    _token("sourcegraph", "sgp_", r"sgp_(?:[0-9a-f]{16}_|local_)?[0-9a-f]{40}", ends=_WORD),
-    _token("jfrog", "AKCp", r"AKCp[A-Za-z0-9]{60,}"),
-    _token("1password", "ops_eyJ", r"ops_eyJ[\w+/-]{60,}=*"),
+    _token("dropbox", r"sl\.[\w.=-]{100,}", _DIGIT),
+    Rule("dropbox", r"(?:^|[^\w+/=-])([A-Za-z0-9]{11}A{10}[\w-]{43})(?:[^\w+/=-]|$)", needs=_DIGIT),
+    _token("fireworks", r"fw_[A-Za-z0-9]{22,}", _DIGIT),
+    _token("mapbox", r"[st]k\.eyJ[\w-]{40,}\.[\w-]{20,}"),
+    _token("launchdarkly", rf"(?:sdk|api)-{_UUID}", ends=_WORD),
+    _token("bitbucket", r"ATBB[A-Za-z0-9]{32}", _DIGIT, ends=_WORD),
+    _token("brevo", r"xkeysib-[0-9a-f]{64}-[A-Za-z0-9]{16}"),
+    _token("brave", r"BSA[A-Za-z0-9_-]{27}", _DIGIT, ends=r"\w-"),
+    _token("crates", r"cio[A-Za-z0-9]{32}", _DIGIT, ends=_WORD),
+    _token("e2b", r"e2b_[0-9a-f]{40}", ends=_WORD),
+    _token("jina", r"jina_[A-Za-z0-9]{60}", ends=_WORD),
+    Rule("mailchimp", r"(?:^|[^A-Za-z0-9])([0-9a-f]{32}-us\d{1,2})(?:[^A-Za-z0-9-]|$)"),
+    _token("posthog", r"phx_[A-Za-z0-9]{40,}"),
+    _token("pulumi", r"pul-[0-9a-f]{40}", ends=_WORD),
+    _token("render", r"rnd_[A-Za-z0-9]{28,}", _DIGIT),
+    _token("sourcegraph", r"sgp_(?:[0-9a-f]{16}_|local_)?[0-9a-f]{40}", ends=_WORD),
+    _token("jfrog", r"AKCp[A-Za-z0-9]{60,}"),
+    _token("1password", r"ops_eyJ[\w+/-]{60,}=*"),
     # Words after an option are prose about it.
     _option("password", "password|passwd|passphrase", rb"[a-z]*+[^a-z.,:;)]"),
     _option("token", "token", _LONG_AND_MIXED),
@@ -403,12 +321,10 @@ RULES: Final[tuple[Rule, ...]] = (
         "password",
         # As in a netrc file, on one line or several.
         r"(?:^|\s)login\s{1,8}\S{1,128}\s{1,16}password\s{1,8}([^\s\"'<$][^\s\"'\\]{1,255})",
-        (r"login\s+\S+\s+password\s",),
-        needs=re.compile(rb"[a-z]*+[^a-z.,:;)]"),
+        needs=rb"[a-z]*+[^a-z.,:;)]",
     ),
-    _shape(
+    Rule(
         "password",
-        "curl ",
         r"(?i:curl)(?:[ \t](?:[^\r\n]{0,128}\\\r?\n){0,4}[^\r\n<>]{0,400}?)??"
         r"[ \t](?:-u|--user)[ \t=]{0,2}"
         r"(?:\\{0,8}[\"'])?[^\s:\"'<>]{0,128}:([^\s\"'<>\\\[{][^\s\"'<>\\]{0,254})",
@@ -420,18 +336,15 @@ RULES: Final[tuple[Rule, ...]] = (
     _argument("password", r"(?:docker|podman|helm registry) login", r"-p[ \t]{1,4}"),
     _argument("cookie", "curl", r"(?:-b|--cookie)[ \t]{0,4}", rb"[^=\s]+=.*[0-9A-Z]"),
     _argument(
-        "secret",
-        "aws configure set",
-        r"(?:aws_secret_access_key|aws_session_token)[ \t]{1,4}",
+        "secret", "aws configure set", r"(?:aws_secret_access_key|aws_session_token)[ \t]{1,4}"
     ),
-    _shape(
+    Rule(
         "password",
-        "identified by,password '",
         r"(?i:identified(?: with \w{1,32})? by|\bwith (?:encrypted )?password|\bset password ?=)"
         r"\s{1,8}'([^'\\\r\n]{3,256})'",
         _NO_TEMPLATE,
     ),
-    _shape("authorization", "ssws ", r"(?:^|[^\w-])(?i:ssws) {1,4}([\w-]{20,})"),
+    Rule("authorization", r"(?:^|[^\w-])(?i:ssws) {1,4}([\w-]{20,})"),
     *_named("password", rf"{_ANY}(?:password|passwd|passphrase)|pwd"),
     *_named("secret", rf"secret|{_ANY}(?:client|app|consumer)[_-]?secret"),
     *_named("api-key", rf"{_ANY}api[_-]?key"),
@@ -440,25 +353,22 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"{_ANY}(?:access|refresh|auth|csrf|xsrf|authenticity)[_-]?token|id[_-]?token"
         "|csrfmiddlewaretoken|samlresponse",
     ),
-    _shape(
-        "basic",
+    Rule(
         "basic",
         # Base64 of a text with a colon, which has three spellings; so "Basic authentication" stays.
         r"(?:^|[^\w-])(?i:basic)[ \t]{1,4}([A-Za-z0-9+/]{7,}={0,2})(?:[^\w+/=-]|$)",
         rb"(?:[A-Za-z0-9+/]{4})*?"
         rb"(?:O[g-v]|[A-Za-z0-9+/][DTjz][o-r]|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]6)",
     ),
-    _shape(
-        "bearer",
+    Rule(
         "bearer",
         # A challenge goes on with parameters (`Bearer resource_metadata="…"`), prose with words.
         r"(?:^|[^\w-])(?i:bearer)[ \t]{1,4}(?:([\w.~+/-]{16,}={1,2})"
         r"(?:[^\w/\"']|[\"'](?:[^\w/]|$)|$)|([\w.~+/-]{16,})(?:[^\w.~+/=-]|$))",
         rb"[^=]*?[0-9]|(?=[^=]{24})[^=]*?[a-z][A-Z]",
     ),
-    _shape(
+    Rule(
         "bearer",
-        "authorization",
         # After the header's name anything but a plain word is a credential.
         r"(?i:authorization)\\{0,8}[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\{0,8}[\"']?"
         r"(?i:bearer|token|apikey|api-key|key)[ \t]{1,4}"
