@@ -6,9 +6,9 @@ import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from mrtr_cassette.core.secrets.decode import (
@@ -44,64 +44,36 @@ _URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
 
 
 class _Spelling(NamedTuple):
-    """What is looked for: a text, or what base64 of a longer text contains of it."""
+    """How a text may be written: as it is, or within base64 of a longer text."""
 
     raw: bytes
     probe: bytes
-
-    @property
-    def is_plain(self) -> bool:
-        return len(self.raw) == len(self.probe)
+    """The longest part that no escape changes."""
 
 
-class KnownText:
-    """A text that is known, and what is looked for to find it in other text."""
-
-    def __init__(self, text: str, shown: str, *, is_searched: bool = True) -> None:
-        self.text = text
-        self.shown = shown
-        self.is_searched = is_searched
-        raw = text.encode("utf-8", "surrogatepass")
-        self.spellings = [_spelling(raw), *_in_base64(raw)] if is_searched else []
+class _Known(NamedTuple):
+    shown: str
+    is_kept: bool
+    spellings: tuple[_Spelling, ...]
 
     def spellings_in(self, raw: bytes) -> list[_Spelling]:
-        """Return in which spellings another text may contain this one."""
         return [each for each in self.spellings if each.probe in raw]
 
 
 def _spelling(raw: bytes) -> _Spelling:
-    if not raw.translate(None, _PLAIN):
-        return _Spelling(raw, raw)
     return _Spelling(raw, max(_PLAIN_RUN.findall(raw), key=len, default=b""))
 
 
-def _in_base64(raw: bytes) -> Iterator[_Spelling]:
-    if len(raw) > _LONGEST_IN_BASE64:
-        return
-    for before in range(3):
-        # What shares a character with other bytes is left out.
+def _spellings_of(text: str) -> Iterator[_Spelling]:
+    raw = text.encode("utf-8", "surrogatepass")
+    yield _spelling(raw)
+    for before in range(3) if len(raw) <= _LONGEST_IN_BASE64 else ():
+        # A character that also encodes bytes of the surrounding text is left out.
         first, last = -(-8 * before // 6), 8 * (before + len(raw)) // 6
         encoded = b64encode(bytes(before) + raw)[first:last]
         yield _spelling(encoded)
         if b"+" in encoded or b"/" in encoded:
             yield _spelling(encoded.translate(_URL_ALPHABET))
-
-
-def _replaced(raw: bytes, texts: Iterable[KnownText]) -> bytes:
-    likely = [(spelling, known.shown) for known in texts for spelling in known.spellings_in(raw)]
-    if not likely:
-        return raw
-    layers = _Layers(raw)
-    taken: list[tuple[int, int]] = []
-    replacements: list[tuple[Span, bytes]] = []
-    for spelling, shown in sorted(likely, key=_by_length):
-        spelled = spelling.raw.decode("latin-1")
-        for layer in layers.of(spelling):
-            new = spell_in_url(shown).replace(":", "%3A") if layer.is_in_url else shown
-            for start, end in layer.places_of(spelled, taken):
-                insort(taken, (start, end))
-                replacements.append((Span(start, end), new.encode()))
-    return splice(raw, replacements)
 
 
 class _Layer(NamedTuple):
@@ -126,23 +98,6 @@ class _Layer(NamedTuple):
             at = self.text.find(text, at)
 
 
-class _Layers:
-    """A text with its escapes undone: of JSON, of JSON in JSON, of a URL, and of HTML."""
-
-    def __init__(self, raw: bytes) -> None:
-        self._plain = _Layer(raw.decode("latin-1"))
-
-    def of(self, spelling: _Spelling) -> Sequence[_Layer]:
-        return (self._plain,) if spelling.is_plain else self._all
-
-    @cached_property
-    def _all(self) -> tuple[_Layer, ...]:
-        in_json = [*_undone(self._plain, "json")]
-        in_url = (*_undone(self._plain, "url"), *_undone(self._plain, "form"))
-        in_html = [layer for outer in (*in_json, self._plain) for layer in _undone(outer, "html")]
-        return (*in_html, *reversed(in_json), self._plain, *in_url)
-
-
 _UNDO: dict[str, tuple[str, Callable[[str], Decoded]]] = {
     "json": ("\\", without_json_escapes),
     "url": ("%", without_percent),
@@ -161,15 +116,42 @@ def _undone(layer: _Layer, kind: str) -> Iterator[_Layer]:
         yield layer
 
 
-class KnownTexts:
-    """The last texts that became known; all that passes is searched for them."""
+def _layers(plain: _Layer) -> list[_Layer]:
+    """Return a text without escapes of JSON, of JSON in JSON, of HTML in either, and of a URL."""
+    in_json = [*_undone(plain, "json")]
+    in_html = [layer for outer in (*in_json, plain) for layer in _undone(outer, "html")]
+    in_url = [*_undone(plain, "url"), *_undone(plain, "form")]
+    return [*in_html, *reversed(in_json), plain, *in_url]
 
-    def __init__(self, most: int = 256, *, shortest: int = 1) -> None:
+
+def _replaced(raw: bytes, texts: Iterable[_Known]) -> bytes:
+    likely = [(spelling, known.shown) for known in texts for spelling in known.spellings_in(raw)]
+    if not likely:
+        return raw
+    layers = [_Layer(raw.decode("latin-1"))]
+    if any(spelling.raw != spelling.probe for spelling, _ in likely):
+        layers = _layers(layers[0])
+    taken: list[tuple[int, int]] = []
+    replacements: list[tuple[Span, bytes]] = []
+    # The longest first: it may contain others.
+    for spelling, shown in sorted(likely, key=lambda each: -len(each[0].raw)):
+        spelled = spelling.raw.decode("latin-1")
+        for layer in layers:
+            new = spell_in_url(shown).replace(":", "%3A") if layer.is_in_url else shown
+            for start, end in layer.places_of(spelled, taken):
+                insort(taken, (start, end))
+                replacements.append((Span(start, end), new.encode()))
+    return splice(raw, replacements)
+
+
+class KnownTexts:
+    """The last texts that became known, which are replaced wherever they are repeated."""
+
+    def __init__(self, most: int = 256) -> None:
         self._most = most
-        self._shortest = shortest
-        self._known: dict[str, KnownText] = {}
-        self._by_gram: dict[bytes, dict[KnownText, None]] = {}
-        self._short: dict[KnownText, list[bytes]] = {}
+        self._known: dict[str, _Known] = {}
+        self._by_gram: dict[bytes, dict[str, None]] = {}
+        self._short: dict[str, list[bytes]] = {}
 
     def __contains__(self, text: str) -> bool:
         """Tell whether a text is known."""
@@ -179,34 +161,29 @@ class KnownTexts:
         """Return how many there are."""
         return len(self._known)
 
-    def __iter__(self) -> Iterator[str]:
-        """Yield the texts, the one that has been known longest first."""
-        return iter(self._known)
-
-    def texts(self) -> list[KnownText]:
-        """Return them, the one that has been known longest first."""
-        return list(self._known.values())
-
-    def add(self, known: KnownText) -> bool:
-        """Search for a text from now on."""
-        if known.text in self._known:
-            return False
-        is_full = len(self._known) == self._most
-        if is_full:
-            self._forget(next(iter(self._known.values())))
-        self._known[known.text] = known
-        for _, probe in known.spellings:
+    def add(
+        self, text: str, shown: str, *, is_searched: bool = True, is_kept: bool = False
+    ) -> None:
+        """Replace a text from now on; the oldest one that is not kept is forgotten for it."""
+        if text in self._known:
+            return
+        if len(self._known) >= self._most:
+            oldest = (each for each, known in self._known.items() if not known.is_kept)
+            self._forget(next(oldest, text))
+        spellings = tuple(_spellings_of(text)) if is_searched else ()
+        self._known[text] = _Known(shown, is_kept, spellings)
+        for _, probe in spellings:
             if len(probe) < _LONG_RUN:
-                self._short.setdefault(known, []).append(probe)
+                self._short.setdefault(text, []).append(probe)
             for gram in _grams_of(probe):
-                self._by_gram.setdefault(gram, {})[known] = None
-        return is_full
+                self._by_gram.setdefault(gram, {})[text] = None
 
-    def _forget(self, known: KnownText) -> None:
-        del self._known[known.text]
-        self._short.pop(known, None)
-        for gram in {gram for _, probe in known.spellings for gram in _grams_of(probe)}:
-            del self._by_gram[gram][known]
+    def _forget(self, text: str) -> None:
+        known = self._known.pop(text, None)
+        self._short.pop(text, None)
+        spellings = () if known is None else known.spellings
+        for gram in {gram for _, probe in spellings for gram in _grams_of(probe)}:
+            del self._by_gram[gram][text]
             if not self._by_gram[gram]:
                 del self._by_gram[gram]
 
@@ -215,13 +192,13 @@ class KnownTexts:
         return any(known.spellings_in(raw) for known in self._likely(raw))
 
     def seal(self, raw: bytes) -> bytes:
-        """Replace the texts wherever they stand, except those so short that they may be words."""
+        """Replace the texts wherever they stand."""
         return _replaced(raw, self._likely(raw))
 
-    def _likely(self, raw: bytes) -> Collection[KnownText]:
+    def _likely(self, raw: bytes) -> list[_Known]:
         likely = {
-            known: None
-            for known, probes in self._short.items()
+            text: None
+            for text, probes in self._short.items()
             if any(probe in raw for probe in probes)
         }
         grams = {
@@ -232,11 +209,11 @@ class KnownTexts:
         }
         for gram in sorted(grams):
             likely.update(self._by_gram[gram])
-        return likely
+        return [self._known[text] for text in likely]
 
     def seal_text(self, text: str) -> str:
         """Replace the texts in a text as `seal` does in bytes."""
-        if len(text) < self._shortest or not self._known:
+        if not self._known:
             return text
         raw = text.encode("utf-8", "surrogatepass")
         sealed = self.seal(raw)
@@ -251,21 +228,13 @@ def _grams_of(probe: bytes) -> Iterable[bytes]:
     return map(probe[-_LONG_RUN:].__getitem__, _GRAMS) if len(probe) >= _LONG_RUN else ()
 
 
-def _by_length(likely: tuple[_Spelling, str]) -> int:
-    return -len(likely[0].raw)
-
-
 class KnownStates(KnownTexts):
-    """The last states that were issued or echoed; all that passes is searched for them."""
-
-    def __init__(self, most: int = 256) -> None:
-        super().__init__(most, shortest=SHORTEST_SEARCHED)
+    """The last states that were issued or echoed."""
 
     def remember(self, state: str, shown_as: str | None = None) -> None:
-        """Search for a state from now on."""
-        if state not in self:
-            shown = sealed_hash(state if shown_as is None else shown_as)
-            self.add(KnownText(state, shown, is_searched=len(state) >= SHORTEST_SEARCHED))
+        """Replace a state from now on, unless it is so short that it may be a word."""
+        shown = sealed_hash(state if shown_as is None else shown_as)
+        self.add(state, shown, is_searched=len(state) >= SHORTEST_SEARCHED)
 
 
 SHORTEST_CREDENTIAL: Final = 8
@@ -310,20 +279,17 @@ class Credentials:
     def __init__(self, redactor: Redactor, *, seals_sessions: bool = True) -> None:
         self._redactor = redactor
         self._seals_sessions = seals_sessions
-        self.known = KnownTexts(shortest=SHORTEST_CREDENTIAL)
-        self._given: list[KnownText] = []
-        self._seen: set[tuple[tuple[str, str], bool]] = set()
-        # Of most calls nothing is new, so what is known of a header or a text holds.
+        self.known = KnownTexts()
+        # Most calls bring the same headers again, and no credential that is new.
+        self._credentials_in = lru_cache(maxsize=_REPEATED)(self._read)
         self.sealed_text = lru_cache(maxsize=_REPEATED)(self.known.seal_text)
         self.sealed_headers = lru_cache(maxsize=_REPEATED)(self._sealed_headers)
 
     def was_given(self, given: Given) -> None:
         """Look for the credentials in what the user gives for the server, and never forget them."""
-        before = set(self.known)
-        self.seen(given.headers, ours=True)
-        self.seen(given.query)
         settings = [pair for pair in given.environment if not _WORDS.fullmatch(pair[1])]
-        self.seen(tuple(settings))
+        self._see(given.headers, ours=True, is_kept=True)
+        self._see((*given.query, *settings), is_kept=True)
         find = self._redactor.secrets_in
         found = [*find(given.target, is_target=True), *find(given.command)]
         found += find("\n".join("=".join(pair) for pair in settings))
@@ -331,15 +297,23 @@ class Credentials:
             # What is base64 may have others in it.
             for each in ((rule, secret), *find(as_text(decoded_base64(secret)))):
                 if not _WORDS.fullmatch(each[1]):
-                    self._know(each[1], self._redactor.placeholder(*each))
-        self._given += [known for known in self.known.texts() if known.text not in before]
+                    self._know(each[1], self._redactor.placeholder(*each), is_kept=True)
 
     def seen(self, headers: Headers, *, ours: bool = False) -> None:
         """Look for the credentials in headers from now on."""
-        for header in headers:
-            # A client sends the same headers with all of its calls.
-            if (header, ours) not in self._seen:
-                self._see(header, ours=ours)
+        self._see(headers, ours=ours)
+
+    def _see(self, headers: Headers, *, ours: bool = False, is_kept: bool = False) -> None:
+        for name, value in headers:
+            for secret, shown in self._credentials_in(name, value, ours=ours):
+                self._know(secret, shown, is_kept=is_kept)
+
+    def _read(self, name: str, value: str, *, ours: bool) -> list[tuple[str, str]]:
+        rule = self._rule_of(name, ours=ours)
+        return [
+            (secret, self._redactor.placeholder(rule, secret) if rule else sealed_hash(secret))
+            for secret in (_secrets_in(name, value) if rule is not None else ())
+        ]
 
     def _rule_of(self, name: str, *, ours: bool) -> str | None:
         if name.lower() == SESSION_HEADER:
@@ -349,28 +323,11 @@ class Credentials:
             rule = self._redactor.rule_of("credentials")
         return rule or None
 
-    def _see(self, header: tuple[str, str], *, ours: bool) -> None:
-        rule = self._rule_of(header[0], ours=ours)
-        for secret in _secrets_in(*header) if rule is not None else ():
-            if secret not in self.known:
-                self._know(
-                    secret,
-                    self._redactor.placeholder(rule, secret) if rule else sealed_hash(secret),
-                )
-        if len(self._seen) >= _REPEATED:
-            self._seen.clear()
-        self._seen.add((header, ours))
-
-    def _know(self, secret: str, shown: str) -> None:
-        if len(secret) < SHORTEST_CREDENTIAL:
-            return
-        if self.known.add(KnownText(secret, shown)):
-            # What is forgotten is known again when it comes again; what the user gave doesn't.
-            self._seen.clear()
-            for known in self._given:
-                self.known.add(known)
-        self.sealed_text.cache_clear()
-        self.sealed_headers.cache_clear()
+    def _know(self, secret: str, shown: str, *, is_kept: bool) -> None:
+        if len(secret) >= SHORTEST_CREDENTIAL and secret not in self.known:
+            self.known.add(secret, shown, is_kept=is_kept)
+            self.sealed_text.cache_clear()
+            self.sealed_headers.cache_clear()
 
     def sealed(self, raw: bytes) -> bytes:
         """Replace the credentials in a body, or in any piece of one."""

@@ -23,6 +23,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
     Span,
     canonical,
     find_spans,
+    item_spans,
     parse,
     splice,
 )
@@ -220,38 +221,28 @@ def seal_answers(body: bytes, is_sealed: _IsSealed = looks_sealed) -> bytes:
     try:
         tree = parse(body)
         if isinstance(tree, list):
-            sealed = [_with_sealed_answers(message, is_sealed) for message in tree]
-            return canonical(sealed).encode()
-        answers_at = _answers_at(tree)
-        spans = find_spans(body, answers_at) if answers_at else {}
-        return splice(
-            body,
-            [
-                (span, canonical(_sealed(path, parse(body[slice(*span)]), is_sealed)).encode())
-                for path, places in spans.items()
-                for span in places
-            ],
-        )
+            places = zip(item_spans(body, Span(body.index(b"["), len(body))), tree, strict=True)
+        else:
+            places = zip([Span(0, len(body))], [tree], strict=True)
+        sealed = [each for place in places for each in _sealed_in(body, *place, is_sealed)]
     except NotJsonError:
         text = body.decode("latin-1")
         return body if is_sealed(text) else _answer_hash(text).encode()
+    return splice(body, sealed)
 
 
-def _answers_at(message: Any) -> tuple[MemberPath, ...]:
+def _sealed_in(
+    body: bytes, at: Span, message: Any, is_sealed: _IsSealed
+) -> Iterator[tuple[Span, bytes]]:
     if not isinstance(message, dict):
-        return ()
+        return
     is_response = "jsonrpc" in message and "method" not in message
-    return (ANSWERS_PATH, _RESULT) if is_response else (ANSWERS_PATH,)
-
-
-def _with_sealed_answers(message: Any, is_sealed: _IsSealed) -> Any:
-    for path in _answers_at(message):
-        *outer, name = path
-        members = message.get(outer[0]) if outer else message
-        if isinstance(members, dict) and name in members:
-            members = {**members, name: _sealed(path, members[name], is_sealed)}
-            message = {**message, outer[0]: members} if outer else members
-    return message
+    raw = body[at.start : at.end]
+    paths = (ANSWERS_PATH, _RESULT) if is_response else (ANSWERS_PATH,)
+    for path, spans in find_spans(raw, paths).items():
+        for start, end in spans:
+            answers = _sealed(path, parse(raw[start:end]), is_sealed)
+            yield Span(at.start + start, at.start + end), canonical(answers).encode()
 
 
 def _sealed(path: MemberPath, answers: Any, is_sealed: _IsSealed) -> Any:

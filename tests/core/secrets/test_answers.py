@@ -115,7 +115,7 @@ def test_no_answer_is_kept(body: bytes) -> None:
     sealed = seal_answers(body)
 
     assert b"1234" not in sealed
-    assert sealed.count(b"mrtr-answer:") == (not body.startswith(b"["))
+    assert sealed.count(b"mrtr-answer:") == 1
     assert seal_answers(sealed) == sealed
 
 
@@ -138,7 +138,7 @@ def test_answers_in_a_batch_are_sealed() -> None:
     sealed = seal_answers(batch)
 
     assert b"1234" not in sealed
-    assert json.loads(sealed)[2:] == [json.loads(DEPLOY), 5]
+    assert sealed.endswith(b", %s, 5.0]" % DEPLOY)
     assert json.loads(sealed)[1]["params"]["requestState"] == "S"
     assert seal_answers(sealed) == sealed
     assert key(sealed) != key(seal_answers(batch.replace(b"1234", b"4321")))

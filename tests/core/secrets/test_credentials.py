@@ -95,13 +95,6 @@ def test_credential_is_replaced_in_all_parts_of_a_request() -> None:
     )
 
 
-def test_request_without_credentials_is_the_same_one() -> None:
-    """Nothing is made anew where nothing is known."""
-    request = Request("POST", "/mcp", (), b"{}")
-
-    assert credentials().sealed_request(request) is request
-
-
 def test_session_ids_of_a_replay_stay() -> None:
     """A replay gives surrogates out, which are no credentials."""
     known = Credentials(Redactor(RedactionRules(), lambda *_: "1"), seals_sessions=False)
@@ -140,17 +133,8 @@ def test_forgotten_credential_is_known_again_when_it_comes_again() -> None:
     for number in range(256):
         known.seen((("Authorization", f"Bearer credential-{number:04}"),))
     assert known.sealed_text("first-credential") == "first-credential"
-    for number in range(2000):
-        known.seen((("X-Api-Key", f"{number}"),))
 
     known.seen(first)
 
     assert known.sealed_text("first-credential") == "<authorization:1>"
     assert known.sealed_text("credential-0255") == "<authorization:1>"
-
-
-def test_basic_credential_that_cannot_be_decoded_is_one_all_the_same() -> None:
-    """Whatever follows the scheme counts."""
-    known = credentials(("Authorization", "Basic abcdefghi"))
-
-    assert known.sealed_text("abcdefghi") == "<authorization:1>"

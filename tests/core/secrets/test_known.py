@@ -10,10 +10,11 @@ from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.secrets.credentials import KnownText, KnownTexts
+from mrtr_cassette.core.secrets.credentials import KnownStates, KnownTexts
+from mrtr_cassette.core.secrets.sealed import sealed_hash
 
 SHOWN = "<token:1>"
 PLAIN = "kQ7-state.of_a-conversation"
@@ -24,7 +25,7 @@ def known(*texts: str, most: int = 256) -> KnownTexts:
     """Return texts that are known."""
     made = KnownTexts(most)
     for text in texts:
-        made.add(KnownText(text, SHOWN))
+        made.add(text, SHOWN)
     return made
 
 
@@ -83,7 +84,7 @@ def test_one_of_many_texts_is_found_within_base64(text: str, before: bytes, afte
     raw = b64encode(before + text.encode() + after)
 
     assert SHOWN.encode() in texts.seal(raw)
-    texts.add(KnownText(f"later-{text}", SHOWN))
+    texts.add(f"later-{text}", SHOWN)
     assert SHOWN.encode() in texts.seal(b64encode(before + b"later-" + text.encode() + after))
 
 
@@ -94,33 +95,98 @@ def test_escape_that_stands_for_nothing_stays() -> None:
     )
 
 
-def test_forgotten_text_is_not_found_in_any_form() -> None:
-    """The oldest text is forgotten with what was looked for to find it."""
-    texts = known(*(f"text-number-{number}-of-many" for number in range(50)), most=20)
-    raw = b64encode(b"text-number-1-of-many")
+def test_only_the_last_texts_are_known() -> None:
+    """The oldest text is forgotten in every spelling; one that comes again stays as old as it is."""
+    words = [f"text-number-{number}-of-many" for number in range(50)]
+    texts = known("first-text", words[0], '"' * 30, most=20)
+    for word in (words[0], *words):
+        texts.add(word, SHOWN)
+    oldest = words[29].encode()
+    forgotten = b'"' * 30 + oldest + b64encode(oldest)
 
-    assert texts.seal(raw) == raw
-    assert texts.seal(b"text-number-49-of-many") == SHOWN.encode()
-    assert len(texts) == 20
+    assert texts.seal(forgotten) == forgotten
+    assert texts.seal(words[30].encode()) == texts.seal(words[49].encode()) == SHOWN.encode()
+    assert (len(texts), words[30] in texts, words[29] in texts) == (20, True, False)
 
 
-def test_texts_are_told_in_the_order_in_which_they_came() -> None:
-    """A text that comes again stays where it is, and one that is not searched for stays."""
-    texts = known("first-text", "second-text", "first-text")
-    assert not texts.add(KnownText("word", SHOWN, is_searched=False))
+def test_text_that_is_kept_is_never_forgotten() -> None:
+    """However many texts become known after it, also such as are kept."""
+    texts = KnownTexts(most=2)
+    for number in range(4):
+        texts.add(f"kept-{number}", SHOWN, is_kept=True)
+        texts.add(f"other-{number}", SHOWN)
 
-    assert list(texts) == ["first-text", "second-text", "word"]
-    assert "word" in texts
-    assert texts.seal(b"word") == b"word"
+    assert texts.seal_text("kept-0 kept-3 other-0 other-3") == f"{SHOWN} {SHOWN} other-0 {SHOWN}"
 
 
 def test_texts_are_replaced_in_text_as_in_bytes() -> None:
-    """What is no Unicode stays beside them, and a text without any is returned as it is."""
-    texts = KnownTexts(shortest=8)
-    plain = "nothing of a state"
-    assert texts.seal_text(plain) is plain
-    texts.add(KnownText(ODD, SHOWN))
+    """What is no Unicode stays beside them."""
+    assert known(ODD).seal_text(f"\ud800 {ODD} é") == f"\ud800 {SHOWN} é"
+    assert KnownTexts().seal_text("nothing is known") == "nothing is known"
 
-    assert texts.seal_text(f"\ud800 {ODD} é") == f"\ud800 {SHOWN} é"
-    assert texts.seal_text(plain) is plain
-    assert texts.seal_text("short") == "short"
+
+# States
+
+STATES = st.text('aZ9"\\/é🔑\n +=%{', min_size=24, max_size=30).map(lambda text: f"begin{text}")
+
+
+def sealed(raw: bytes, *states: str, most: int = 256) -> bytes:
+    """Replace states that are known."""
+    texts = KnownStates(most)
+    for state in states:
+        texts.remember(state)
+    return texts.seal(raw)
+
+
+@pytest.mark.parametrize(("state", "shown"), [("c" * 23, None), ("c" * 24, sealed_hash("c" * 24))])
+def test_state_that_may_be_a_word_is_left(state: str, shown: str | None) -> None:
+    """A state of 24 characters and more is replaced in other text, a shorter one is not."""
+    assert sealed(f'"is {state}"'.encode(), state) == f'"is {shown or state}"'.encode()
+
+
+@example(f"begin{'9' * 24}\\", 0, False, "", "0")
+@given(STATES, st.integers(0, 2), st.booleans(), st.text(max_size=4), st.text(max_size=4))
+def test_known_state_is_found_in_every_layer(
+    state: str,
+    layers: int,
+    ensure_ascii: bool,  # noqa: FBT001
+    before: str,
+    after: str,
+) -> None:
+    """However deep in strings of JSON a state is repeated, it is replaced and the rest stays."""
+    text, expected = before + state + after, before + sealed_hash(state) + after
+    for _ in range(layers):
+        text = json.dumps(text, ensure_ascii=ensure_ascii)
+        expected = json.dumps(expected, ensure_ascii=ensure_ascii)
+
+    raw = text.encode("utf-8", "surrogatepass")
+    assert sealed(raw, state) == expected.encode("utf-8", "surrogatepass")
+
+
+_RUN = st.text(alphabet="ab", min_size=5, max_size=20)
+_STATES = st.lists(
+    st.lists(_RUN, min_size=1, max_size=4).map("+".join), min_size=1, max_size=8, unique=True
+)
+
+
+@given(states=_STATES, most=st.integers(1, 8), data=st.data())
+def test_states_are_found_as_if_each_were_looked_for(
+    states: list[str], most: int, data: st.DataObject
+) -> None:
+    """Whatever stands around and between them, the longest is replaced first."""
+    parts = st.sampled_from(states) | st.text(alphabet="ab. ", max_size=20)
+    raw = "".join(data.draw(st.lists(parts, max_size=8))).encode()
+    expected = raw
+    for state in sorted(states[-most:], key=len, reverse=True):
+        expected = sealed(expected, state)
+    assert sealed(raw, *states, most=most) == expected
+
+
+def test_state_of_a_live_server_is_replaced_as_the_recorded_one() -> None:
+    """A state that a live server issued again gets the sealed hash of the recorded one."""
+    texts = KnownStates()
+    texts.remember("issued-by-the-live-server", "recorded-before")
+
+    assert texts.seal(b"is issued-by-the-live-server") == (
+        b"is " + sealed_hash("recorded-before").encode()
+    )
