@@ -165,6 +165,8 @@ OF_BODIES: dict[str, tuple[str, ByLength]] = {
         lambda length: b'{"blob":"%s"}' % base64.b64encode(b"password=a " * (length // 16)),
     ),
     "blobs in blobs": ("application/json", _blobs),
+    "placeholders": ("text/plain", _filled("", "<password:x>", "password=")),
+    "ids": ("application/json", _filled("{", '"id":"é",', '"password":"x"}')),
     "percent twice": ("text/plain", repeated("%2570assword%253Dx ")),
     "percent of percent": ("text/plain", repeated("%25252525")),
     "encoded URLs": ("text/plain", repeated("http%253A%252F%252Fa%253Ab%2540c ")),

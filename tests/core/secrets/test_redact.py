@@ -23,7 +23,6 @@ from core.secrets.planted import (
 )
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from patience import seconds
 
 from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
 from mrtr_cassette.core.secrets.rules import (
@@ -333,33 +332,6 @@ def test_target_stays_a_target() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        "eyJ" * 30_000,
-        "bearer " * 15_000,
-        "password=" * 10_000,
-        '"password":"' * 8_000,
-        "-----BEGIN PRIVATE KEY-----" * 4_000,
-        "a://b:" * 15_000,
-        "sk-" * 30_000,
-        "<password:x>" * 8_000 + "password=",
-        'secret key = "' * 6_000,
-        "x" * 100_000 + "://secret:",
-        '{"id":"é",' * 5_000 + '"password":"x"',
-        "{" + '"id":"é",' * 10_000 + f'"a":"{GITHUB}"' + "}",
-        f'{{"id":1,"a":"{GITHUB}"}}\n' * 1_500,
-        f"data: {GITHUB}\n" * 1_500,
-    ],
-    ids=range(14),
-)
-@pytest.mark.timeout(seconds(60))
-def test_cost_grows_with_the_length_only(raw: str) -> None:
-    """No text of 100 KB takes long."""
-    for content_type in (JSON, FORM, STREAM):
-        REDACTOR.body(raw.encode(), content_type)
-
-
 # Rules of the user's own
 
 
@@ -518,36 +490,26 @@ spellers: st.SearchStrategy[Callable[[Any], bytes]] = st.sampled_from(
 )
 
 
-@settings(max_examples=40)
-@given(st.dictionaries(names, trees(secrets_in_text()), min_size=1, max_size=3), spellers)
-def test_no_shape_survives(value: Any, spell: Callable[[Any], bytes]) -> None:
-    """Wherever a secret with a shape stands in JSON, it is gone, and the JSON has its shape."""
+named_secrets = st.tuples(
+    st.sampled_from(NAMED), st.text('äöü🔑"\\/\n', min_size=1, max_size=9)
+).map(lambda pair: {pair[0]: f"made-up{pair[1]}"})
+
+
+@settings(max_examples=60)
+@given(
+    st.dictionaries(names, trees(secrets_in_text() | named_secrets), min_size=1, max_size=3),
+    spellers,
+)
+def test_no_secret_survives(value: Any, spell: Callable[[Any], bytes]) -> None:
+    """Wherever a shape or a name tells a secret in JSON, it is gone, and the JSON has its shape."""
     raw = spell({"params": {"arguments": value}})
 
     redacted = REDACTOR.body(raw, JSON)
 
     for text in spellings(redacted.decode("utf-8", "surrogatepass"), 6):
-        assert not any(secret in text for secret in PLAIN_SECRETS)
+        assert not any(secret in text for secret in (*PLAIN_SECRETS, "made-up"))
     assert same_shape(json.loads(raw), json.loads(redacted))
     assert REDACTOR.body(redacted, JSON) == redacted
-
-
-@given(
-    trees(
-        st.tuples(st.sampled_from(NAMED), st.text('äöü🔑"\\/\n', min_size=1, max_size=9)).map(
-            lambda pair: {pair[0]: f"made-up{pair[1]}"}
-        )
-    ),
-    spellers,
-)
-def test_no_named_secret_survives(value: Any, spell: Callable[[Any], bytes]) -> None:
-    """Wherever a name stands in JSON, also in a JSON text, its value is gone."""
-    raw = spell({"params": {"arguments": value}})
-
-    redacted = REDACTOR.body(raw, JSON)
-
-    assert b"made" not in redacted
-    assert same_shape(json.loads(raw), json.loads(redacted))
 
 
 @example(
