@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from standin import (
 
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions
-from mrtr_cassette.shell.files.cassettes import publish_journal
 from mrtr_cassette.shell.runs.recording import recording
 
 NOT_LED = -32012
@@ -159,20 +157,6 @@ async def test_abandoned_conversation_is_continued(tmp_path: Path) -> None:
 
 
 @looped
-async def test_killed_run_is_recovered_as_it_would_have_been_published(tmp_path: Path) -> None:
-    """The journal of a led retry and the earlier cassette are all that `recover` needs."""
-    path = await recorded(tmp_path / "c.json")
-    left = tmp_path / "left"
-    left.mkdir()
-    async with taping(path, server("second"), existing="append") as tape:
-        await decline_first(tape.url)
-        for name in ("c.json", "c.json.journal"):
-            shutil.copy(tmp_path / name, left)
-    publish_journal(left / "c.json")
-    assert (left / "c.json").read_bytes() == path.read_bytes()
-
-
-@looped
 async def test_changed_question_is_an_error_and_nothing_is_recorded(tmp_path: Path) -> None:
     """Where the live server asks something else, client and run are told what, and where."""
     path = await recorded(tmp_path / "c.json")
@@ -194,39 +178,6 @@ async def test_changed_question_is_an_error_and_nothing_is_recorded(tmp_path: Pa
     assert error["message"] in tape.log
     assert len(tape.session.unrecorded) == 1
     assert path.read_bytes() == before
-
-
-@looped
-async def test_retry_without_a_state_is_played_only_for_a_recorded_question(tmp_path: Path) -> None:
-    """Nothing goes before one that is not recorded; where a question was live, the server is asked."""
-    path = tmp_path / "c.json"
-    calls = 0
-
-    async def script(visit: Visit) -> None:
-        nonlocal calls
-        body = visit.request.json
-        answers = body["params"].get("inputResponses")
-        if answers:
-            reply = result({"was": answers["confirm"]["action"], "by": calls}, id=body["id"])
-        else:
-            calls += 1
-            form = {"method": "elicitation/create", "params": {"message": f"The {calls}th?"}}
-            reply = input_required(id=body["id"], inputRequests={"confirm": form})
-        await visit.send(json_response(reply))
-
-    async with taping(path, script) as tape:
-        asked = (await post(tape.url, tool_call("wipe", id=1))).json
-        await post(tape.url, retry(asked, yes("confirm")))
-    async with taping(path, script, existing="append") as tape:
-        assert outcome_of((await decline_first(tape.url))[-1]) == ("decline", 1)
-        assert tape.server.only.json == tool_call("wipe", id=2, inputResponses={"confirm": NO})
-        live = (await post(tape.url, tool_call("wipe", id=1))).json
-        accepted = [(await post(tape.url, retry(live, yes("confirm")))).json for _ in range(2)]
-    assert "The 2th?" in json.dumps(live)
-    assert [outcome_of(each) for each in accepted] == [("accept", 2), ("accept", 1)]
-    assert {"of": 1, "turn": 1} in [each.get("branch") for each in read(path)["interactions"]]
-    async with playing(path) as replay:
-        assert outcome_of((await decline_first(replay.url))[-1]) == ("decline", 1)
 
 
 @looped

@@ -85,25 +85,22 @@ def test_pipes_have_no_url_and_http_no_command(cassette: Path, tmp_path: Path) -
         _ = recording.url
 
 
-def test_nobody_watches_what_clients_start(tmp_path: Path) -> None:
-    """Each start is a process of its client's, and has no port."""
-    refused = pytest.raises(UsageError, match="admin_port and stdio=True don't go together")
-    with refused:
-        mrtr_cassette.record(LINES_SERVER, tmp_path / "c.json", stdio=True, admin_port=0)
-    with refused:
-        mrtr_cassette.replay(tmp_path / "c.json", stdio=True, admin_port=0)
-
-
 @pytest.mark.parametrize(
     ("upstream", "options", "reason"),
-    [("http://localhost/mcp", {"stdio": True}, "is no command"), (["server"], {}, "is a command")],
+    [
+        ("http://localhost/mcp", {"stdio": True}, "is no command"),
+        (["server"], {}, "is a command"),
+        (["server"], {"stdio": True, "admin_port": 0}, "admin_port and stdio=True don't go"),
+    ],
 )
 def test_upstream_is_a_url_or_a_command(
-    tmp_path: Path, upstream: Any, options: dict[str, bool], reason: str
+    tmp_path: Path, upstream: Any, options: dict[str, Any], reason: str
 ) -> None:
-    """A URL on pipes, or a command over HTTP, is an error that says which it should be."""
+    """A URL on pipes, a command over HTTP, and what clients start on a port are refused."""
     with pytest.raises(UsageError, match=reason):
         mrtr_cassette.record(upstream, tmp_path / "c.json", **options)
+    with pytest.raises(UsageError, match="admin_port and stdio=True don't go"):
+        mrtr_cassette.replay(tmp_path / "c.json", stdio=True, admin_port=0)
 
 
 def test_cassette_that_exists_is_told_before_anything_is_started(cassette: Path) -> None:

@@ -55,21 +55,12 @@ def two(tmp_path: Path) -> list[Path]:
     ]
 
 
-def test_rounds_of_two_recorders_are_one_call(two: list[Path], tmp_path: Path) -> None:
-    """The files stay, and the library says what to know."""
-    before = [path.read_bytes() for path in two]
-    output = tmp_path / "whole.json"
-
-    assert mrtr_cassette.merge(two, output) == ()
-
-    (interaction,) = load(output.read_bytes(), "whole.json").interactions
-    assert len(interaction.exchanges) == 2
-    assert not interaction.is_orphan
-    assert [path.read_bytes() for path in two] == before
-
-
 def test_files_of_a_store_are_merged_alike(two: list[Path], tmp_path: Path) -> None:
-    """Journals and cassettes are fetched, the cassette is put, and what is wrong has its URL."""
+    """Journals and cassettes are fetched, the cassette is put, and what is wrong has its URL.
+
+    The files stay, and rounds of two recorders are one call.
+    """
+    before = [path.read_bytes() for path in two]
     store = fsspec.filesystem("memory")
     urls = [f"memory://merged/{path.name}" for path in two]
     for path, url in zip(two, urls, strict=True):
@@ -80,7 +71,9 @@ def test_files_of_a_store_are_merged_alike(two: list[Path], tmp_path: Path) -> N
     assert store.cat_file(url) == output.read_bytes()
     (note,) = mrtr_cassette.merge([url, *urls], url, existing="replace")
     assert note.startswith(f"{url} adds nothing")
-    assert len(load(store.cat_file(url), url).interactions) == 1
+    (interaction,) = load(store.cat_file(url), url).interactions
+    assert (len(interaction.exchanges), interaction.is_orphan) == (2, False)
+    assert [path.read_bytes() for path in two] == before
     with pytest.raises(CassetteError, match=f"^{url}: the cassette exists"):
         mrtr_cassette.merge(urls, url)
     store.pipe_file(urls[0], b'{"journal":99}\n')
@@ -98,6 +91,8 @@ def test_output_is_replaced_only_when_asked(two: list[Path], tmp_path: Path) -> 
     assert output.read_bytes() == b"mine"
     mrtr_cassette.merge(two, output, existing="replace")
     assert load(output.read_bytes(), "whole.json").interactions
+    with pytest.raises(UsageError, match="nothing to merge"):
+        merge_files([], output)
     with pytest.raises(UsageError, match="'append', and not one of keep, replace"):
         mrtr_cassette.merge(two, output, existing="append")
     # Also where it is one of the files itself.
@@ -147,9 +142,3 @@ def test_what_cannot_be_merged_is_an_error(
     with pytest.raises(CassetteError, match=message):
         merge_files([path], tmp_path / "c.json")
     assert not (tmp_path / "c.json").exists()
-
-
-def test_nothing_is_no_recording(tmp_path: Path) -> None:
-    """There has to be a file."""
-    with pytest.raises(UsageError, match="nothing to merge"):
-        merge_files([], tmp_path / "c.json")

@@ -337,8 +337,12 @@ async def test_traffic_that_is_no_rpc_passes_and_plays(tmp_path: Path, method: s
         assert (await http(method, replay.url, target="/token?a=2", body=body)).body == b"two"
         assert (await http(method, replay.url, target="/token?a=1", body=body)).body == b"one"
         missed = await http(method, replay.url, target="/token?a=3", body=body)
-    assert missed.status == 404
+    assert (missed.status, missed.head.values("content-type")) == (
+        404,
+        ["text/plain; charset=utf-8"],
+    )
     assert missed.body.startswith(b"miss: unknown-method: ")
+    assert f"{method} /token?a=3".encode() in missed.body
 
 
 PREFLIGHT = ("Origin: http://localhost:3000", "Access-Control-Request-Method: POST")

@@ -80,25 +80,6 @@ async def test_harmless_requests_get_what_any_server_answers(tmp_path: Path) -> 
     assert [event["event"] for event in events] == ["harmless"] * 4
 
 
-@pytest.mark.parametrize(
-    ("method", "body"), [("GET", None), ("POST", b"a=1"), ("DELETE", None), ("POST", b"")]
-)
-@looped
-async def test_other_traffic_that_was_not_recorded_is_a_404(
-    tmp_path: Path, method: str, body: bytes | None
-) -> None:
-    """What is no JSON-RPC and was not recorded gets a 404 whose text is the miss."""
-    await taped(tmp_path / "c.json", (message("ping"), json_response(result({}))))
-    log: list[str] = []
-    async with playing(tmp_path / "c.json", log=log.append) as replay:
-        answer = await http(method, replay.url, target="/elsewhere?a=1", body=body)
-        assert len(replay.player.misses) == 1
-    assert answer.status == 404
-    assert answer.head.values("content-type") == ["text/plain; charset=utf-8"]
-    assert answer.body.decode() == log[0] + "\n"
-    assert f"{method} /elsewhere?a=1" in log[0]
-
-
 @looped
 async def test_a_cassette_that_is_missing_or_damaged_serves_nothing(tmp_path: Path) -> None:
     """A replay without a readable cassette doesn't begin."""

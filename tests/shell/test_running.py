@@ -1,16 +1,24 @@
-"""Facts about running until a signal or a command's end."""
+"""Facts about running until a signal or a command's end, and in threads."""
 
 import asyncio
 import os
 import signal
 import sys
+import threading
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from harness import looped
 from standin import Visit, response, upstream
 
-from mrtr_cassette.shell.runs.running import URL_VARIABLE, run, run_command, stop_signals
+from mrtr_cassette.shell.runs.running import (
+    URL_VARIABLE,
+    in_thread,
+    run,
+    run_command,
+    stop_signals,
+)
 
 
 async def code_of(*command: str, url: str = "http://x/", said: list[str] | None = None) -> int:
@@ -19,11 +27,19 @@ async def code_of(*command: str, url: str = "http://x/", said: list[str] | None 
     return (await run_command(command, url, asyncio.Queue(), say)).code
 
 
-@pytest.mark.parametrize("code", [0, 7])
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        ("raise SystemExit(0)", 0),
+        ("raise SystemExit(7)", 7),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", 128 + signal.SIGTERM),
+    ],
+)
 @looped
-async def test_the_code_is_the_commands(code: int) -> None:
-    """A command's exit code is passed on."""
-    assert await code_of(sys.executable, "-c", f"raise SystemExit({code})") == code
+async def test_the_code_is_the_commands(program: str, code: int) -> None:
+    """A command's exit code is passed on; where a signal ends it, it is 128 and the number."""
+    assert await code_of(sys.executable, "-c", program) == code
 
 
 @looped
@@ -44,14 +60,6 @@ async def test_the_command_finds_the_url_beside_its_environment(
         program = f"import os; raise SystemExit(not {there}.items() <= os.environ.items())"
         assert await code_of(sys.executable, "-c", program, url="http://u:80/") == 0
     assert URL_VARIABLE not in os.environ
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-@looped
-async def test_a_command_that_a_signal_ends_has_the_shells_code(number: signal.Signals) -> None:
-    """The code of a command that a signal ended is 128 plus the signal's number."""
-    program = f"import os; os.kill(os.getpid(), {number})"
-    assert await code_of(sys.executable, "-c", program) == 128 + number
 
 
 @looped
@@ -164,3 +172,62 @@ def test_run_works_with_and_without_uvloop(monkeypatch: pytest.MonkeyPatch) -> N
     assert run(_loop_and(6)) == ("asyncio.unix_events", 6)
     if module != "asyncio.unix_events":
         assert module.startswith("uvloop")
+
+
+# In a thread
+
+
+def test_a_value_is_given_and_the_thread_has_ended_afterwards():
+    """Both ends of the manager run in one thread, which is not the caller's."""
+    threads = []
+
+    @asynccontextmanager
+    async def manager():
+        threads.append(threading.current_thread())
+        yield "value"
+        threads.append(threading.current_thread())
+
+    with in_thread(manager()) as value:
+        assert value == "value"
+    first, last = threads
+    assert first is last
+    assert first is not threading.current_thread()
+    first.join()
+
+
+@pytest.mark.parametrize("when", ["entering", "leaving"])
+def test_errors_arrive_in_the_caller(when):
+    """What goes wrong on either end is raised where the block stands."""
+
+    @asynccontextmanager
+    async def manager():
+        if when == "entering":
+            raise LookupError(when)
+        yield
+        raise LookupError(when)
+
+    with pytest.raises(LookupError, match=when), in_thread(manager()):
+        pass
+
+
+def test_an_interrupted_start_is_undone():
+    """Ctrl-C while the manager is being entered leaves it as soon as it has been."""
+    gate, left = threading.Event(), threading.Event()
+
+    @asynccontextmanager
+    async def manager():
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.to_thread(gate.wait)
+        yield
+        left.set()
+
+    # Whoever started us may have it ignored, as a shell does for what runs in the background.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), in_thread(manager()):
+            pass
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not left.is_set()
+    gate.set()
+    assert left.wait(60)
