@@ -49,8 +49,8 @@ class LiveServer:
     response_s: float | None = None
     clock: Clock = CLOCK
     _under_way: list[_UnderWay] = field(default_factory=list, init=False)
-    _listening: list[asyncio.Task[None]] = field(default_factory=list, init=False)
-    _posting: list[asyncio.Task[None]] = field(default_factory=list, init=False)
+    _beside: list[asyncio.Task[None]] = field(default_factory=list, init=False)
+    """What reads listening streams, and the responses to posted answers."""
     _answering: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def follow(self, steps: Requests, supply: Supply | None = None) -> None:
@@ -81,7 +81,7 @@ class LiveServer:
             return None
         begun = asyncio.Event()
         reading = self._begin(observation, steps, supply, begun)
-        self._listening.append(reading)
+        self._beside.append(reading)
         waiting = asyncio.ensure_future(begun.wait())
         await asyncio.wait({reading, waiting}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
@@ -89,12 +89,10 @@ class LiveServer:
 
     async def close(self) -> None:
         """Leave the listening streams, and whatever else is under way."""
-        reading = [*self._listening, *self._posting]
-        for each in reading:
+        for each in self._beside:
             each.cancel()
-        await asyncio.gather(*reading, return_exceptions=True)
-        self._listening.clear()
-        self._posting.clear()
+        await asyncio.gather(*self._beside, return_exceptions=True)
+        self._beside.clear()
 
     async def _exchange(
         self, observation: Observation, steps: Requests, supply: Supply | None
@@ -167,7 +165,7 @@ class LiveServer:
                 posted = await self._supplied()
             if posted is not None:
                 # Beside the stream, on which the server may wait for this answer.
-                self._posting.append(asyncio.ensure_future(self._read(posted, steps)))
+                self._beside.append(asyncio.ensure_future(self._read(posted, steps)))
         for each in self._under_way:
             if each.steps.is_over:
                 each.reading.cancel()

@@ -10,7 +10,7 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import mkdtemp
@@ -165,16 +165,19 @@ def _publish(
     path, existing = Path(facts[0].path), facts[0].existing
     sharers = list(dict.fromkeys(test for each in facts for test in each.sharers))
     tests = list(dict.fromkeys([*sharers, *sorted(test for each in facts for test in each.users)]))
-    for test, reason, what in _objections(tests, outcomes):
-        warning = f"{path} was not written: {test} shares it, and {what}"
-        return Published(f"discarded ({reason})", warning=warning)
+    for test in tests:
+        if outcomes.get(test, "failed") == "failed":
+            happened = "failed" if test in outcomes else "did not run"
+            warning = f"{path} was not written: {test} shares it, and it {happened}"
+            return Published(f"discarded (test {happened})", warning=warning)
     order = {test: place for place, test in enumerate(tests)}
     try:
         parts = [
             RunPart(load_cassette(home / path.name), each.places(order))
             for home, each in zip(homes, facts, strict=True)
         ]
-        partial = narrowed or _not_whole(tests, outcomes)
+        left_out = (test for test in tests if outcomes[test] in ("skipped", "xfailed"))
+        partial = narrowed or next((f"{each} was {outcomes[each]}" for each in left_out), None)
         if existing == "replace" and partial is not None and path.exists():
             lost = _lost(load_cassette(path), [part.cassette for part in parts])
             if lost:
@@ -184,25 +187,6 @@ def _publish(
     except MrtrCassetteError as error:
         return Published("discarded (not written)", problem=error.in_terms(terms))
     return Published("recorded" if earlier is None else "added to")
-
-
-def _objections(
-    tests: Iterable[str], outcomes: Mapping[str, TestOutcome]
-) -> Iterator[tuple[str, str, str]]:
-    """Tell which tests speak against publishing: a skip and an expected failure do not."""
-    for test in tests:
-        if outcomes.get(test) == "failed":
-            yield test, "test failed", "it failed"
-    for test in tests:
-        if test not in outcomes:
-            yield test, "test did not run", "it did not run"
-
-
-def _not_whole(tests: Iterable[str], outcomes: Mapping[str, TestOutcome]) -> str | None:
-    for test in tests:
-        if outcomes[test] in ("skipped", "xfailed"):
-            return f"{test} was {outcomes[test]}"
-    return None
 
 
 def _refused(path: Path, lost: Sequence[str], partial: str, *, fails: bool) -> Published:
