@@ -10,13 +10,13 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from messages import compact
+from messages import JsonObject, compact, result
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -285,3 +285,75 @@ def event_stream(*values: Any) -> bytes:
     """Spell a whole response that is a stream of these messages."""
     chunks = (chunk(event(value)) for value in values)
     return stream_head() + b"".join(chunks) + chunk(b"")
+
+
+class PushingServer:
+    """A server of the 2025 era that asks a question during each call, and ends it when answered.
+
+    Attributes:
+        posted: the answers that came.
+        ended: the sessions that clients have ended.
+    """
+
+    def __init__(
+        self,
+        question: JsonObject,
+        done: Callable[[JsonObject], Any],
+        *,
+        session: str = "session-1",
+        on_session: bool = False,
+        greeting: JsonObject | None = None,
+        tools: Sequence[Any] = (),
+    ) -> None:
+        """Prepare it.
+
+        Args:
+            done: returns the result of a call, by the answer.
+            on_session: it asks on the stream of the session, and not on the call's.
+            greeting: what it pushes as soon as a client listens.
+        """
+        self.posted: list[Any] = []
+        self.ended: list[str] = []
+        self._question, self._done, self._session = question, done, session
+        self._on_session, self._greeting, self._tools = on_session, greeting, tools
+        self._answers: asyncio.Queue[JsonObject] = asyncio.Queue()
+        self._listener: Visit | None = None
+
+    async def __call__(self, visit: Visit) -> None:
+        """Answer one request."""
+        method = visit.request.head.line.partition(" ")[0]
+        if method == "DELETE":
+            self.ended += visit.request.head.values("mcp-session-id")
+            await visit.send(response(b"", status="204 Gone"))
+        elif method == "GET":
+            self._listener = visit
+            greeting = () if self._greeting is None else (chunk(event(self._greeting)),)
+            await visit.send(stream_head(), *greeting)
+            await visit.left()
+        else:
+            await self._post(visit, visit.request.json)
+
+    async def _post(self, visit: Visit, body: JsonObject) -> None:
+        match body.get("method"):
+            case "server/discover":
+                await visit.send(json_response({"error": "no session"}, status="400 Bad Request"))
+            case "initialize":
+                opened = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {}}
+                session = f"Mcp-Session-Id: {self._session}"
+                await visit.send(json_response(result(opened, id=body["id"]), session))
+            case "tools/list":
+                await visit.send(json_response(result({"tools": self._tools}, id=body["id"])))
+            case "tools/call":
+                asking = self._listener if self._on_session else visit
+                assert asking is not None
+                await visit.send(stream_head())
+                await asking.send(chunk(event(self._question)))
+                while (answer := await self._answers.get())["id"] != self._question["id"]:
+                    pass
+                done = result(self._done(answer), id=body["id"])
+                await visit.send(chunk(event(done)), chunk(b""))
+            case _:
+                if "method" not in body:
+                    self.posted.append(body)
+                    self._answers.put_nowait(body)
+                await visit.send(response(b"", status="202 Accepted"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,13 +12,11 @@ from harness import connected, http, looped, playing, post, read, taping
 from messages import NO, JsonObject, compact, input_required, message, result, tool_call, yes
 from standin import (
     JSON,
+    PushingServer,
     Visit,
     answering,
-    chunk,
-    event,
     json_response,
     response,
-    stream_head,
     upstream,
 )
 
@@ -266,25 +263,11 @@ async def test_recorded_session_is_opened_with_the_live_server(tmp_path: Path) -
 
 def pushing_server(run: str) -> Script:
     """Be a server of the 2025 era that asks on the stream of each call, with the same id."""
-    answers: asyncio.Queue[JsonObject] = asyncio.Queue()
-
-    async def script(visit: Visit) -> None:
-        body = visit.request.json
-        if body.get("method") == "initialize":
-            reply = result({"protocolVersion": "2025-11-25"}, id=body["id"])
-            await visit.send(json_response(reply, f"Mcp-Session-Id: raw-{run}"))
-        elif body.get("method") == "tools/call":
-            pushed = message("elicitation/create", {"message": "Sure?"}, id=0)
-            await visit.send(stream_head(), chunk(event(pushed)))
-            given = await answers.get()
-            done = result({"by": run, "action": given["action"]}, id=body["id"])
-            await visit.send(chunk(event(done)), chunk(b""))
-        else:
-            await visit.send(response(b"", status="202 Accepted"))
-            if "result" in body:
-                await answers.put(body["result"])
-
-    return script
+    return PushingServer(
+        message("elicitation/create", {"message": "Sure?"}, id=0),
+        lambda answer: {"by": run, "action": answer["result"]["action"]},
+        session=f"raw-{run}",
+    )
 
 
 async def asked_in_session(url: str, name: str, action: str) -> list[JsonObject]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,13 @@ from typing import Any
 import pytest
 from harness import looped
 from messages import form, message, result
-from standin import Visit, chunk, event, json_response, response, stream_head, upstream
+from standin import (
+    PushingServer,
+    Visit,
+    json_response,
+    response,
+    upstream,
+)
 
 from mrtr_cassette.core.answers.fulfilment import Sources
 from mrtr_cassette.core.answers.written import (
@@ -214,58 +219,21 @@ async def test_recorded_call_goes_through_the_proxy(tmp_path: Path) -> None:
     assert "connection refused" in (gone.problem or "")
 
 
-class Earlier:
-    """A server of the 2025 era that pushes its question during the call, and asks for roots."""
-
-    def __init__(self) -> None:
-        """Begin."""
-        self.answered: asyncio.Queue[Any] = asyncio.Queue()
-        self.listener: asyncio.Queue[Visit] = asyncio.Queue()
-        self.posted: list[Any] = []
-        self.ended: list[str] = []
-
-    async def __call__(self, visit: Visit) -> None:
-        """Answer one request."""
-        method = visit.request.head.line.partition(" ")[0]
-        if method == "DELETE":
-            self.ended += visit.request.head.values("mcp-session-id")
-            await visit.send(response(b"", status="204 Gone"))
-        elif method == "GET":
-            await visit.send(stream_head())
-            await visit.send(chunk(event(message("roots/list", id="push-0"))))
-            await visit.left()
-        else:
-            await self._post(visit, visit.request.json)
-
-    async def _post(self, visit: Visit, body: Any) -> None:
-        match body.get("method"):
-            case "server/discover":
-                await visit.send(json_response({"error": "no session"}, status="400 Bad Request"))
-            case "initialize":
-                opened = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {}}
-                reply = result(opened, id=body["id"])
-                await visit.send(json_response(reply, "Mcp-Session-Id: session-1"))
-            case "tools/list":
-                await visit.send(json_response(result({"tools": TOOLS}, id=body["id"])))
-            case "tools/call":
-                await visit.send(stream_head())
-                push = message("elicitation/create", form()["params"], id="push-1")
-                await visit.send(chunk(event(push)))
-                while (await self.answered.get())["id"] != "push-1":
-                    pass
-                await visit.send(chunk(event(result(DONE, id=body["id"]))), chunk(b""))
-            case _:
-                if "method" not in body:
-                    self.posted.append(body)
-                    self.answered.put_nowait(body)
-                await visit.send(response(b"", status="202 Accepted"))
+def earlier() -> PushingServer:
+    """Return a server of the 2025 era that asks for roots, too."""
+    return PushingServer(
+        message("elicitation/create", form()["params"], id="push-1"),
+        lambda _: DONE,
+        greeting=message("roots/list", id="push-0"),
+        tools=TOOLS,
+    )
 
 
 @looped
 async def test_pushed_questions_are_answered_by_the_same_sources(tmp_path: Path) -> None:
     """On the call's stream or outside of it; the session is opened and ended."""
     for cassette in (None, tmp_path / "cassette.json"):
-        server = Earlier()
+        server = earlier()
         rules = {"rule": [{"message": "Are you sure?", "action": "cancel"}]}
         ended = await called(server, rules=rules, cassette=cassette)
         assert ended.text == "done"
@@ -280,7 +248,7 @@ async def test_pushed_questions_are_answered_by_the_same_sources(tmp_path: Path)
 @looped
 async def test_pushed_question_that_nobody_answers_ends_the_call() -> None:
     """The call is cancelled, and the question shown."""
-    server = Earlier()
+    server = earlier()
     ended = await called(server)
     assert ended.exit_code == 5
     assert ended.unanswered is not None

@@ -14,14 +14,12 @@ from builders import FixedScript, get, post, tool
 from harness import looped
 from messages import input_required, message, result
 from standin import (
+    PushingServer,
     Script,
     Upstream,
     Visit,
-    chunk,
-    event,
     json_response,
     response,
-    stream_head,
     upstream,
 )
 from yarl import URL
@@ -63,43 +61,12 @@ async def live(script: Script, **options: Any) -> AsyncIterator[tuple[LiveServer
         await live_server.close()
 
 
-class Pushing:
-    """A server that pushes a question during its call, on the call's stream or the session's."""
-
-    def __init__(self, *, on_session: bool = False, waits: bool = True) -> None:
-        self.on_session = on_session
-        self.waits = waits
-        self.listener: Visit | None = None
-        self.answered = asyncio.Event()
-        self.posted: list[Any] = []
-
-    async def __call__(self, visit: Visit) -> None:
-        if visit.request.head.line.startswith("GET"):
-            self.listener = visit
-            await visit.send(stream_head())
-            await visit.left()
-            return
-        body = visit.request.json
-        if body.get("method") != "tools/call":
-            self.posted.append(body)
-            self.answered.set()
-            await visit.send(response(b"", status="202 Accepted"))
-            return
-        asking = self.listener if self.on_session else visit
-        assert asking is not None
-        await visit.send(stream_head())
-        await asking.send(chunk(event(QUESTION)))
-        if self.waits:
-            await self.answered.wait()
-        await visit.send(chunk(event(result({"done": 1}, id=body["id"]))), chunk(b""))
-
-
 @looped
 async def test_pushed_question_is_answered_on_whatever_stream_it_stands() -> None:
     """The answer is posted in the session, and the call goes on to its result."""
     for on_session in (False, True):
         server, script = (
-            Pushing(on_session=on_session),
+            PushingServer(QUESTION, lambda _: {"done": 1}, on_session=on_session),
             FixedScript(Answered(b'{"action":"accept"}')),
         )
         own = session()
@@ -133,10 +100,10 @@ async def test_whoever_supplies_answers_may_take_their_time() -> None:
         reply = input_required("a", id=body["id"]) if again else result({}, id=body["id"])
         await visit.send(json_response(reply))
 
-    for server in (Pushing, lambda: rounds):
+    for server in (PushingServer(QUESTION, lambda _: {}), rounds):
         conversations = []
         for supplied in (supply, None):
-            async with live(server()) as (live_server, _):
+            async with live(server) as (live_server, _):
                 conversation = Conversation(post(CALL), FixedScript(NeedsAnswers), session())
                 await live_server.follow(conversation, supplied)
                 conversations.append(conversation)
