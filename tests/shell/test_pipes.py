@@ -7,12 +7,14 @@ import os
 import random
 import signal
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from pipes import LINES_SERVER, call, piped, processes_with, recorder, spoken, until
 from typing import Any
 
 import pytest
 from builders import notification, rpc
+from patience import seconds
 from processes import CASSETTES, PROGRAM, run
 
 from mrtr_cassette.core.cassette.recorded import Cassette
@@ -148,6 +150,27 @@ def test_deaf_server_with_a_child_is_ended_in_time(tmp_path: Path, how: str) -> 
 
     assert len(load_cassette(output).interactions) == 1 + len(options)
     assert until(lambda: not processes_with(mark))
+
+
+def test_server_that_is_deaf_to_the_end_of_its_client_is_ended_in_8_seconds(tmp_path: Path) -> None:
+    """With its child, whether it is recorded alone or added from; what it said is published."""
+    said(recorder(tmp_path / "added.json"), call(1, a=1))
+    with ExitStack() as running:
+        pipes = []
+        for name, options in (("new.json", ()), ("added.json", ("--append",))):
+            server = (*LINES_SERVER, "--deaf", "--child", f"--mark={tmp_path}")
+            command = recorder(tmp_path / name, *server, options=options)
+            pipes.append(running.enter_context(piped(command)))
+            pipes[-1].say(call(2, a=2))
+            assert pipes[-1].hear()
+        for pipe in pipes:
+            pipe.stdin.close()
+        assert [pipe.process.wait(seconds(8)) for pipe in pipes] == [128 + signal.SIGKILL] * 2
+    assert not processes_with(f"--mark={tmp_path}")
+    counts = [
+        len(load_cassette(tmp_path / f"{name}.json").interactions) for name in ("new", "added")
+    ]
+    assert counts == [1, 2]
 
 
 def test_killed_recorder_leaves_no_process(tmp_path: Path) -> None:
@@ -527,7 +550,7 @@ def test_cassette_of_http_that_pipes_cannot_play_is_refused() -> None:
     done = spoken(replayer(CASSETTES / "by-header.json"), call(1))
 
     assert done.returncode == 3
-    assert b"it can't be played over pipes" in done.stderr
+    assert b"it can't be played over pipes: the header Mcp-Param-Region decides" in done.stderr
     assert done.stdout == b""
 
 

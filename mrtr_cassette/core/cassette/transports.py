@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from itertools import combinations
+from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
@@ -16,10 +17,12 @@ from mrtr_cassette.core.wire.http import (
     POST_HEADERS,
     SESSION_HEADER,
     End,
+    Headers,
     Piece,
     Request,
     Response,
 )
+from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.lines import line_request, opens_channel
 from mrtr_cassette.core.wire.sse import read_event
 from mrtr_cassette.errors import CassetteError, printable
@@ -31,6 +34,10 @@ FIRST_SESSION: Final = "mrtr-session:0"
 
 _STREAM: Final = (("Content-Type", EVENT_STREAM),)
 _HEADER_MISMATCH: Final = -32020
+_ABOUT_BODIES: Final = frozenset({"accept", "content-type"})
+"""Headers that say how a body is written, and not what it says."""
+_OF_MCP: Final = "io.modelcontextprotocol/"
+"""Begins the metadata of a request that a server may answer to."""
 
 _Changed = tuple[Request, Response | None, list[int]]
 """An exchange over the other transport, and for each old piece of the response its index there."""
@@ -52,7 +59,52 @@ def over_pipes(cassette: Cassette) -> Cassette:
     if len(targets) > 1:
         reason = f"it has {len(targets)} endpoints, and a server on pipes has one"
         raise _unsayable(cassette, reason)
+    _check_headers_decide_nothing(cassette)
     return _changed(cassette, _as_lines)
+
+
+def _check_headers_decide_nothing(cassette: Cassette) -> None:
+    """Make sure that no request had other responses with another header.
+
+    Equal requests with equal headers may have had several responses, so a header decides only where
+    they share none.
+    """
+    found: dict[str, dict[Headers, tuple[int, set[str]]]] = {}
+    for interaction in cassette.interactions:
+        for each in interaction.own:
+            message, response = each.call.message, each.rpc_members
+            if message is None or message.kind is not Kind.REQUEST or not response:
+                continue
+            headers = tuple(
+                (name, value)
+                for name, value in each.request.headers
+                if name.lower() not in _ABOUT_BODIES
+            )
+            by_headers = found.setdefault(_asked(message), {})
+            _, responses = by_headers.setdefault(headers, (interaction.number, set()))
+            responses.add(_answered(response))
+    for by_headers in found.values():
+        for (one, (first, said)), (other, (second, said_too)) in combinations(
+            by_headers.items(), 2
+        ):
+            if said.isdisjoint(said_too):
+                names = ", ".join(sorted({name for name, _ in {*one} ^ {*other}}))
+                reason = f"the header {names} decides between interactions {first} and {second}"
+                raise _unsayable(cassette, reason)
+
+
+def _asked(message: Message) -> str:
+    """Return what a request asks for, as any client may ask it."""
+    meta = {name: value for name, value in message.meta.items() if name.startswith(_OF_MCP)}
+    return canonical([message.method, {**message.params, "_meta": meta}])
+
+
+def _answered(response: Mapping[str, Any]) -> str:
+    """Return what a response says, but for its state."""
+    result = response.get("result")
+    if isinstance(result, dict):
+        result = {**result, "requestState": None, "_meta": None}
+    return canonical([result, response.get("error")])
 
 
 def over_http(cassette: Cassette) -> Cassette:
@@ -107,7 +159,9 @@ def _as_lines(exchange: RecordedExchange) -> _Changed:
     said = list(_said_over_http(response))
     messages = [classify(raw) for raw, _ in said if raw]
     if _is_about_headers(messages):
-        raise _UnsayableError("its headers decided the response, and pipes have none")
+        named = exchange.call.contradiction.partition(":")[0]
+        which = f"the header {named}" if named else "its headers"
+        raise _UnsayableError(f"{which} decided the response, and pipes have none")
     if response.status >= 300 and not any(messages):
         raise _UnsayableError(f"its response is HTTP {response.status}, which is no message")
     message = exchange.call.message

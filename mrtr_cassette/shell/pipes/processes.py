@@ -100,7 +100,7 @@ class Grace:
     TypeScript SDK ends the server that it probes by both at once, and by SIGKILL after a second.
     """
 
-    closed: float = 10.0
+    closed: float = 5.0
     """From the end of the client until SIGTERM; a server may have much to finish."""
     terminated: float = 2.0
     """From that SIGTERM until SIGKILL."""

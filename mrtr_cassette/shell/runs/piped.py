@@ -48,7 +48,7 @@ _PREDECESSOR_S: Final = 5.0
 """Seconds to wait for the end of a recorder that the same client started before."""
 _LOOK_S: Final = 0.02
 """Seconds between two looks whether it has ended."""
-_LAST_S: Final = 10.0
+_LAST_S: Final = 4.0
 """Seconds after the client's end for what a server that is added from is still to say."""
 
 

@@ -98,6 +98,16 @@ def test_each_message_is_a_line(
         (post(ADD, ("Mcp-Session-Id", "x")), DONE, "interaction 2: it is part of an HTTP session"),
         (ADD, Answer((b"<html>",), (), 502), "interaction 2: its response is HTTP 502"),
         (ADD, Answer((refusal(ADD, -32020),), JSON_HEADERS, 400), "2: its headers decided"),
+        (
+            post(tool("x"), ("Mcp-Name", "y")),
+            Answer((refusal(tool("x"), -32020),), JSON_HEADERS, 400),
+            "2: the header Mcp-Name decided",
+        ),
+        (
+            post(ADD, ("Mcp-Param-Tenant", "a")),
+            answer(ADD, {"content": [1]}),
+            "the header Mcp-Param-Tenant decides between interactions 1 and 2",
+        ),
         (ADD, stream(b"no json"), "interaction 2: an event is no message"),
         (post(ADD, target="/other"), DONE, "it has 2 endpoints"),
     ],
@@ -110,6 +120,20 @@ def test_what_only_http_has_is_named(
         over_pipes(loaded(cassette_of((ADD, DONE), (request_, response))))
 
     assert str(caught.value).endswith("record it over pipes")
+
+
+def test_header_that_decides_nothing_is_no_matter() -> None:
+    """Where responses are equal or differ without it too, or another client asks, pipes do."""
+    other, elsewhere = answer(ADD, {"content": [1]}), post(ADD, ("Mcp-Param-Tenant", "a"))
+    newer = tool("add", a=1).replace(
+        b'"params":{', b'"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"x"},'
+    )
+    for talk in (
+        [(ADD, DONE), (elsewhere, DONE)],
+        [(ADD, DONE), (ADD, other), (elsewhere, other)],
+        [(ADD, DONE), (post(newer, ("MCP-Protocol-Version", "x")), other)],
+    ):
+        over_pipes(loaded(cassette_of(*talk)))
 
 
 def test_line_is_a_json_response() -> None:
