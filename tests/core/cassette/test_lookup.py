@@ -88,21 +88,6 @@ def test_shape_of_answers_counts(answers: Json, other: Json) -> None:
 SPELLED = b'{"jsonrpc":"2.0","id":%b,"method":"tools/call","params":{"name":"a","_meta":{%b}}}'
 
 
-@pytest.mark.parametrize("identity", [b"7", b"-1", b'"call-1"', b'""'])
-def test_own_values_are_cut_out(identity: bytes) -> None:
-    """Requests that differ in id and progress token only have the same rest."""
-    one, other = (
-        SPELLED % (each, b'"progressToken":%b' % token)
-        for each, token in ((identity, b"7"), (b"99", b'"t"'))
-    )
-    cut, other_cut = cut_body(one), cut_body(other)
-
-    assert cut is not None
-    assert other_cut is not None
-    assert cut.digest == other_cut.digest
-    assert cut.values == CallerValues(identity, b"7") == caller_values(classify(one))
-
-
 @pytest.mark.parametrize(
     "body",
     [

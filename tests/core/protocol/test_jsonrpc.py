@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import notification, progress, rpc, with_token
+from builders import notification, rpc, with_token
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from messages import SUBSCRIPTION_KEY, compact
@@ -98,31 +98,6 @@ def result(identity: object, **members: object) -> bytes:
 def of(subscription: object) -> dict[str, object]:
     """Return the `_meta` of what a subscription sends."""
     return {SUBSCRIPTION_KEY: subscription}
-
-
-@pytest.mark.parametrize(
-    ("sent", "ids", "tokens"),
-    [
-        (result(5), [b"5"], []),
-        (b'{"id":5.0,"jsonrpc":"2.0","id":5,"error":{"id":5}}', [b"5.0", b"5"], []),
-        (result("5"), [], []),
-        (compact({"jsonrpc": "2.0", "id": None, "error": {}}), [], []),
-        (result(5, _meta=of(5)), [b"5", b"5"], []),
-        (compact({"jsonrpc": "2.0", "id": 5, "method": "elicitation/create"}), [], []),
-        (progress("t"), [], [b'"t"']),
-        (progress(5), [], []),
-        (notification("n", _meta=of(5)), [b"5"], []),
-        (notification("n", _meta=of("6")), [], []),
-        (notification("n", _meta=of([5])), [], []),
-        (result(5, progressToken="t"), [b"5"], []),
-    ],
-)
-def test_echoes_are_the_callers_own(sent: bytes, ids: list[bytes], tokens: list[bytes]) -> None:
-    """Ids of responses, tokens and subscription ids echo the request's; ids of requests don't."""
-    found = echoes(message(sent), message(ASKED))
-
-    assert [sent[span.start : span.end] for span in found.id] == ids
-    assert [sent[span.start : span.end] for span in found.progress_token] == tokens
 
 
 @pytest.mark.parametrize(

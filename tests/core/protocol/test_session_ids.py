@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from builders import get, post, rpc
+from builders import post
 
 from mrtr_cassette.core.protocol.calls import (
     ids_given_in,
-    read_call,
     session_in,
     session_of,
     without_session,
@@ -49,19 +48,6 @@ def test_urls_differ_in_everything_but_the_session() -> None:
     assert {without_session(url) for url in urls} == {"/m?session_id=mrtr-session"}
     assert without_session("/m?session_id=4711") == "/m?session_id=4711"
     assert without_session(f"/blobs/sha256:{HASH}") == f"/blobs/sha256:{HASH}"
-
-
-def test_session_is_a_trait_and_no_part_of_the_key() -> None:
-    """The same call in two sessions has one key, wherever the session id stands."""
-    calls = [
-        read_call(post(rpc("ping"), target=f"/m?sessionId=mrtr-session%3A{number}"))
-        for number in (1, 2)
-    ]
-
-    assert calls[0].key() == calls[1].key()
-    assert [call.traits.session for call in calls] == ["mrtr-session:1", "mrtr-session:2"]
-    assert calls[0].caller != calls[1].caller
-    assert read_call(get("/m?x=1")).key() != read_call(get("/m?x=2")).key()
 
 
 @pytest.mark.parametrize(
