@@ -1,7 +1,7 @@
 """What one client sees of one server: directly, while it is recorded, and of the recording.
 
 Rule: one process of a client runs the scenarios one after the other. They share a proxy and a
-cassette, as the sessions of one program do, or have one each, so that none stands in another's way.
+cassette, as the sessions of one program do; on pipes each has its own.
 """
 
 from __future__ import annotations
@@ -132,12 +132,11 @@ class Pair:
         *,
         patience: float = PATIENCE_S,
         is_piped: bool = False,
-        is_apart: bool = False,
     ) -> None:
         self.server, self.client = server, client
         self._patience = patience
         self._is_piped = is_piped
-        self._cassettes = {name: name if is_apart or is_piped else WHOLE for name in scenarios}
+        self._cassettes = {name: name if is_piped else WHOLE for name in scenarios}
         name = f"{server.name} on pipes" if is_piped else server.name
         named = dict.fromkeys([*scenarios, *self._cassettes.values()])
         self.outcomes = {each: Outcome(name, client.name, each) for each in named}

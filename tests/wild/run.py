@@ -27,11 +27,11 @@ def scenarios_of(server: Server, client: Client, over: str, only: Sequence[str])
     return [name for name in offered if not only or name in only]
 
 
-def run_pair(pair: Pair, others: Sequence[Client]) -> list[Outcome]:
+def run_pair(pair: Pair) -> list[Outcome]:
     """Run a pair in a directory of its own, and tell what came of it."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="wild-") as directory:
-        outcomes = pair.run(Path(directory), others)
+        outcomes = pair.run(Path(directory), [CLIENTS[pair.client.other]])
     took = f"{time.monotonic() - started:.0f} s"
     faults = [f"  {each.scenario}: {fault}" for each in outcomes for fault in each.faults]
     print(" | ".join([*row(outcomes), took]), *faults, sep="\n", flush=True)
@@ -40,20 +40,11 @@ def run_pair(pair: Pair, others: Sequence[Client]) -> list[Outcome]:
 
 def row(outcomes: Sequence[Outcome]) -> list[str]:
     """Return what is told of a pair: its names, and sums."""
-    sums = [
-        sum(figures)
-        for figures in zip(
-            *(
-                (each.calls, each.questions, each.turns, each.misses, each.differing)
-                for each in outcomes
-            ),
-            strict=True,
-        )
-    ]
     scenarios = [each for each in outcomes if each.scenario != WHOLE]
     good = sum(not each.problems for each in scenarios)
-    names = [outcomes[0].server, outcomes[0].client]
-    return [*names, f"{good} of {len(scenarios)}", *map(str, sums)]
+    figures = ("calls", "questions", "turns", "misses", "differing")
+    sums = [str(sum(getattr(each, name) for each in outcomes)) for name in figures]
+    return [outcomes[0].server, outcomes[0].client, f"{good} of {len(scenarios)}", *sums]
 
 
 def pairs_of(options: argparse.Namespace) -> list[Pair]:
@@ -65,7 +56,6 @@ def pairs_of(options: argparse.Namespace) -> list[Pair]:
             scenarios,
             patience=options.patience,
             is_piped=over == "pipes",
-            is_apart=options.apart,
         )
         for over in options.over or ["sockets", "pipes"]
         for server in SERVERS
@@ -85,26 +75,19 @@ def main() -> int:
     add("--client", choices=list(CLIENTS), metavar="NAME")
     add("--scenario", metavar="NAME")
     add("--over", choices=["sockets", "pipes"])
-    parser.add_argument("--apart", action="store_true", help="a cassette for each scenario")
-    parser.add_argument("--no-others", action="store_true")
     parser.add_argument("--patience", type=float, default=PATIENCE_S)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--table", type=Path, help="write the rows as Markdown")
     options = parser.parse_args()
     pairs = pairs_of(options)
-    others = [[] if options.no_others else [CLIENTS[pair.client.other]] for pair in pairs]
-    peers = {pair.server for pair in pairs} | {pair.client for pair in pairs}
-    peers |= {other for each in others for other in each}
+    clients = {pair.client for pair in pairs}
+    peers = {pair.server for pair in pairs} | clients | {CLIENTS[each.other] for each in clients}
     try:
         install(*sorted({peer.environment for peer in peers}))
     except ProcessError as error:
         print(error, file=sys.stderr)
         return 2
     with ThreadPoolExecutor(options.jobs) as pool:
-        results = list(pool.map(run_pair, pairs, others))
-    if options.table is not None:
-        rows = ["| " + " | ".join(row(outcomes)) + " |" for outcomes in results]
-        options.table.write_text("\n".join([*rows, ""]), encoding="utf-8")
+        results = list(pool.map(run_pair, pairs))
     failed = sum(bool(each.faults) for outcomes in results for each in outcomes)
     print(f"{sum(map(len, results)) - failed} passed, {failed} failed")
     return 1 if failed else 0
