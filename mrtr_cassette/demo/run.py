@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import aiohttp
 import orjson
 
-from mrtr_cassette.core.protocol.calls import NAMED_BY
 from mrtr_cassette.core.protocol.dialect import recognise
+from mrtr_cassette.core.protocol.methods import method_of
 from mrtr_cassette.demo.server import create_app
 from mrtr_cassette.errors import MrtrCassetteError
 from mrtr_cassette.shell.runs.recording import recording
@@ -123,7 +123,7 @@ class DemoClient:
 
     async def _send(self, call: DemoCall, retry: Mapping[str, Any]) -> Received:
         self._id += 1
-        params: dict[str, Any] = {NAMED_BY[call.method]: call.name}
+        params: dict[str, Any] = {method_of(call.method).named_by: call.name}
         if call.arguments:
             params["arguments"] = call.arguments
         params |= retry

@@ -25,15 +25,23 @@ from mrtr_cassette.core.answers.checking import (
     value_schema,
 )
 from mrtr_cassette.core.cassette.recorded import Cassette, PushedTurn, RecordedInteraction
-from mrtr_cassette.core.protocol.calls import NAMED_BY
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.messages import Via
+from mrtr_cassette.core.protocol.methods import (
+    CALL_TOOL,
+    GET_PROMPT,
+    INITIALIZE,
+    LISTEN,
+    METHODS,
+    READ_RESOURCE,
+    method_of,
+)
 from mrtr_cassette.core.secrets.sealed import SEALED_ANSWER, without_numbers
 from mrtr_cassette.core.secrets.shapes import refusal_of, searches
 from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
 from mrtr_cassette.errors import NotJsonError, UsageError, printable
 
-_METHOD_OF: Final = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
+_METHOD_OF: Final = {"tool": CALL_TOOL, "prompt": GET_PROMPT, "resource": READ_RESOURCE}
 """The method of the calls that each member of a rule names."""
 _ANSWERED_BY: Final = {"action": ELICITATIONS, "result": RESULTS, "value": VALUES}
 """The kinds of requests that each member of a rule can answer."""
@@ -330,18 +338,11 @@ def _toml_character(char: str) -> str:
 # What is called, and the answers that a call brings
 
 _METHODS: Final = frozenset(
-    {
-        *NAMED_BY,
-        "completion/complete",
-        "logging/setLevel",
-        "ping",
-        "prompts/list",
-        "resources/list",
-        "resources/templates/list",
-        "server/discover",
-        "tools/list",
-    }
+    name
+    for name, method in METHODS.items()
+    if (method.reads or method.named_by) and name not in (INITIALIZE, LISTEN)
 )
+"""What can be called by itself."""
 
 
 class WrittenPair(NamedTuple):
@@ -407,7 +408,7 @@ class Wanted:
         values = {pair.name: pair.read_as(fields.get(pair.name)) for pair in self.pairs}
         if not self.name:
             return values
-        params: dict[str, Any] = {NAMED_BY[self.method]: self.name}
+        params: dict[str, Any] = {method_of(self.method).named_by: self.name}
         return params | {"arguments": values} if values else params
 
 
@@ -421,13 +422,13 @@ def wanted_of(words: Sequence[str]) -> Wanted:
         raise UsageError("there is nothing to call", hint="name a tool, or a method")
     first, *rest = words
     if first not in _METHODS:
-        return Wanted("tools/call", first, read_pairs(rest, "argument"))
-    if first not in NAMED_BY:
+        return Wanted(CALL_TOOL, first, read_pairs(rest, "argument"))
+    if not method_of(first).named_by:
         return Wanted(first, "", read_pairs(rest, "argument"))
     if not rest:
         raise UsageError(f"{first} needs what it names", hint=f"write {first} NAME")
     pairs = read_pairs(rest[1:], "argument")
-    if first == "resources/read" and pairs:
+    if first == READ_RESOURCE and pairs:
         raise UsageError("resources/read takes no arguments")
     return Wanted(first, rest[0], pairs)
 

@@ -17,6 +17,7 @@ from mrtr_cassette.core.protocol.calls import (
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import completed_by
+from mrtr_cassette.core.protocol.methods import LISTEN
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Request, Response, header_value
 from mrtr_cassette.core.wire.lines import opens_channel
 from mrtr_cassette.core.wire.sse import event_id, read_event
@@ -52,7 +53,7 @@ def listens(call: Call, response: Response | None) -> bool:
     if call.message is None:
         is_stream = response is not None and response.is_event_stream
         return (call.request.method == "GET" and is_stream) or opens_channel(call.request)
-    return call.message.kind is Kind.REQUEST and call.method == "subscriptions/listen"
+    return call.message.kind is Kind.REQUEST and call.method == LISTEN
 
 
 def event_ids(response: Response | None) -> Iterator[tuple[int, str]]:

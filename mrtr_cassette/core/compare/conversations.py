@@ -38,8 +38,9 @@ from mrtr_cassette.core.compare.values import (
     value_changes,
     without_ignored,
 )
-from mrtr_cassette.core.protocol.calls import TRAITS_OF_INITIALIZE, Call, CallKey
+from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, answers_text
+from mrtr_cassette.core.protocol.methods import INITIALIZE, method_of
 from mrtr_cassette.core.wire.http import (
     ANSWERED_BY_HEADER,
     CREDENTIAL_HEADERS,
@@ -315,7 +316,7 @@ def _said_beside(call: Call) -> dict[str, Any]:
     }
     message = call.message if call.is_rpc else None
     meta, params = ({}, {}) if message is None else (message.meta, message.params)
-    told = TRAITS_OF_INITIALIZE if call.method == "initialize" else ()
+    told = method_of(INITIALIZE).not_in_key if call.method == INITIALIZE else ()
     return {
         "_meta": pinned(meta, _VOLATILE_OF_REQUESTS),
         "headers": headers,

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import PushedTurn, RecordedExchange
 from mrtr_cassette.core.compare.values import (
-    ANY,
     Change,
     Pair,
     by_place,
@@ -22,6 +21,7 @@ from mrtr_cassette.core.compare.values import (
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, REQUEST_STATE, RESULT_TYPE
 from mrtr_cassette.core.protocol.jsonrpc import SUBSCRIPTION_ID, Kind, Message
 from mrtr_cassette.core.protocol.messages import messages_in
+from mrtr_cassette.core.protocol.methods import TASK_VALUES, method_of
 from mrtr_cassette.core.secrets.sealed import reveal_in_json, without_numbers
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
@@ -31,7 +31,7 @@ from mrtr_cassette.core.wire.http import (
     kept_response_headers,
 )
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
-from mrtr_cassette.core.wire.pointers import ABSENT, pointer_path, value_at
+from mrtr_cassette.core.wire.pointers import ABSENT, ANY, pointer_path, value_at
 from mrtr_cassette.errors import NotJsonError
 
 ASKS: Final = f"/{INPUT_REQUESTS}"
@@ -45,16 +45,6 @@ _SURROGATE = re.compile(
     rb"|(mrtr-session|mrtr-event|mrtr-elicitation)(?:(?::|%3A)[0-9]{1,9}){1,2}"
 )
 """A surrogate; which interaction, session and event it is of depends on what else was recorded."""
-_ANNOTATED: Final[tuple[MemberPath, ...]] = (
-    ("content", ANY),
-    ("content", ANY, "resource"),
-    ("contents", ANY),
-    ("messages", ANY, "content"),
-    ("messages", ANY, "content", "resource"),
-    ("resourceTemplates", ANY),
-    ("resources", ANY),
-)
-_TASK_VALUES: Final = ("createdAt", "lastUpdatedAt", "taskId")
 _VOLATILE: Final[frozenset[MemberPath]] = frozenset(
     {
         ("ttlMs",),
@@ -63,20 +53,15 @@ _VOLATILE: Final[frozenset[MemberPath]] = frozenset(
         ("_meta", SUBSCRIPTION_ID),
         ("_meta", "io.modelcontextprotocol/related-task", "taskId"),
         *(("_meta", name) for name in TRACE_MEMBERS),
-        *((*place, "annotations", "lastModified") for place in _ANNOTATED),
-        *(("task", name) for name in _TASK_VALUES),
     }
 )
-"""Places in a result whose values nobody fixes."""
-_VOLATILE_OF_TASKS: Final = _VOLATILE | {
-    path for name in _TASK_VALUES for path in ((name,), ("tasks", ANY, name))
-}
+"""Places in any result whose values nobody fixes."""
 _VOLATILE_OF_MESSAGES: Final[frozenset[MemberPath]] = frozenset(
     {
         ("params", "elicitationId"),
         ("params", "requestId"),
         *(("params", "_meta", name) for name in (SUBSCRIPTION_ID, "progressToken", *TRACE_MEMBERS)),
-        *(("params", name) for name in _TASK_VALUES),
+        *(("params", name) for name in TASK_VALUES),
     }
 )
 _VOLATILE_OF_ASKS: Final[frozenset[MemberPath]] = frozenset(
@@ -126,7 +111,7 @@ def response_changes(
         common = min(len(before["#messages"]), len(after["#messages"]))
         for tree in (before, after):
             tree["#messages"] = tree["#messages"][:common]
-    pair_items = _by_name if recorded.call.method in _SURFACES else by_place
+    pair_items = _by_name if method_of(recorded.call.method).describes_server else by_place
     return [
         _judged(change, after, is_surface=pair_items is _by_name)
         for change in value_changes(before, after, "", pair_items)
@@ -248,8 +233,7 @@ def _read(
             said["#body"] = comparable_tree(response.body, states)
         except NotJsonError:
             said["#body"] = _comparable(response.body, states).decode("utf-8", "replace")
-    is_task = exchange.call.method.startswith("tasks/")
-    result = pinned(result, _VOLATILE_OF_TASKS if is_task else _VOLATILE)
+    result = pinned(result, _VOLATILE | method_of(exchange.call.method).volatile)
     if exchange.ask is not None:
         result[INPUT_REQUESTS] = pinned_question(result.get(INPUT_REQUESTS))
     return {**said, **result}
@@ -310,16 +294,6 @@ def _judged(change: Change, received: Any, *, is_surface: bool) -> Change:
 # What a server says that it can do: what is added or optional is information; what is gone, newly
 # required or says something else is not. The order of a list means nothing.
 
-_SURFACES: Final = frozenset(
-    {
-        "initialize",
-        "prompts/list",
-        "resources/list",
-        "resources/templates/list",
-        "server/discover",
-        "tools/list",
-    }
-)
 _NAMES: Final = ("uri", "uriTemplate", "name")
 """Members by which an item of a list is the same one in another list; the first counts."""
 _SERVER_INFO: Final = frozenset({"serverInfo", "io.modelcontextprotocol/serverInfo"})

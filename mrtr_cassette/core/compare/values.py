@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 from mrtr_cassette.core.wire.pointers import (
     ABSENT,
+    ANY,
     Difference,
     ValuesAt,
     differences,
@@ -51,8 +52,6 @@ TEXT_STEP: Final = "#json"
 """In a pointer, the step from a text to the JSON that it is: `/content/0/text#json/total`."""
 ORDER: Final = "#order"
 """At the end of a pointer to a list: the order of its items."""
-ANY: Final = "*"
-"""In a path, every member or item."""
 
 _PINNED: Final = "..."
 _KINDS: Final = {'"': "text", "{": "object", "[": "array", "t": "bool", "f": "bool", "n": "null"}

@@ -26,6 +26,7 @@ from mrtr_cassette.core.drive.verification import RecordedScript
 from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, InputRequired
 from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.player import Player
@@ -85,11 +86,11 @@ class Sessions:
 
     def played(self, request: Request, method: str, response: Response | None) -> None:
         """Take a request that was played with a response, as it may have opened a session."""
-        if method == "initialize" and response is not None:
+        if method == INITIALIZE and response is not None:
             headers = request.headers if request.is_line else response.headers
             if session := header_value(headers, SESSION_HEADER):
                 self._opening[session] = [request]
-        elif method == "notifications/initialized":
+        elif method == INITIALIZED:
             self._opening.get(request.header(SESSION_HEADER), []).append(request)
 
     def opening_for(self, call: Call) -> SessionOpening | Unrecorded | None:
@@ -97,7 +98,7 @@ class Sessions:
         session = call.request.header(SESSION_HEADER)
         if not SESSION_SURROGATE.fullmatch(session) or session in self._live:
             return None
-        if call.request.is_line and (session not in self._opening or call.method == "initialize"):
+        if call.request.is_line and (session not in self._opening or call.method == INITIALIZE):
             # What the client says to it opens it, or it needs no opening (from 2026-07-28 on).
             self._live[session] = session
             return None

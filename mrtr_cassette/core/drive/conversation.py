@@ -14,9 +14,16 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 from mrtr_cassette.core.cassette.lookup import caller_values
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.compare.values import Change
-from mrtr_cassette.core.protocol.calls import NAMED_BY, Call, read_call
+from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import write_retry
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, classify
+from mrtr_cassette.core.protocol.methods import (
+    DISCOVER,
+    INITIALIZE,
+    INITIALIZED,
+    LIST_TOOLS,
+    method_of,
+)
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.wire.http import (
@@ -124,7 +131,7 @@ class ServerSession:
         A session has the id that comes with the result of `initialize`; servers name one in errors
         too, which they forget at once.
         """
-        if observation.call.method == "initialize" and observation.status == 200:
+        if observation.call.method == INITIALIZE and observation.status == 200:
             self.id = observation.session or self.id
         self._owners.pop(observation.number, None)
 
@@ -336,9 +343,9 @@ def listing_beside(call: Request) -> Request:
     """Return the request that lists the tools, with the headers and `_meta` of a call."""
     meta = parse(call.body).get("params", {}).get("_meta")
     params = {} if meta is None else {"_meta": meta}
-    listing = {"jsonrpc": "2.0", "id": 0, "method": "tools/list", "params": params}
+    listing = {"jsonrpc": "2.0", "id": 0, "method": LIST_TOOLS, "params": params}
     headers = tuple(
-        (name, "tools/list" if name.lower() == "mcp-method" else value)
+        (name, LIST_TOOLS if name.lower() == "mcp-method" else value)
         for name, value in call.headers
         if not name.lower().startswith(_OF_CALL)
     )
@@ -545,7 +552,7 @@ class OwnClient:
 
     def discover(self) -> Request:
         """Return the request by which the newer revision is tried."""
-        return self.call("server/discover", {})
+        return self.call(DISCOVER, {})
 
     def discovered(self, exchange: RecordedExchange) -> None:
         """Take the response to it."""
@@ -562,7 +569,7 @@ class OwnClient:
             "capabilities": self._capabilities,
             "clientInfo": self._about,
         }
-        return self._post("initialize", params, ())
+        return self._post(INITIALIZE, params, ())
 
     def initialized(self, exchange: RecordedExchange) -> Request | None:
         """Take the response to `initialize`; return the next request, or None if there is none."""
@@ -571,7 +578,7 @@ class OwnClient:
             return None
         version = result.get("protocolVersion")
         self._version = version if isinstance(version, str) else self._version
-        return self._post("notifications/initialized", None, self._headers("", None, {}))
+        return self._post(INITIALIZED, None, self._headers("", None, {}))
 
     def listening(self) -> Request:
         """Return the request for the stream on which a server of an earlier revision asks too."""
@@ -603,7 +610,7 @@ class OwnClient:
         if self.era == "legacy":
             return tuple(headers)
         headers.append(("Mcp-Method", method))
-        name = params.get(NAMED_BY.get(method, ""))
+        name = params.get(method_of(method).named_by)
         if isinstance(name, str):
             headers.append(("Mcp-Name", _header_value(name)))
         return (*headers, *_argument_headers(input_schema or {}, params.get("arguments")))

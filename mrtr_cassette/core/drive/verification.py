@@ -51,9 +51,16 @@ from mrtr_cassette.core.drive.conversation import (
     with_body,
     with_ids,
 )
-from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, is_read_only, session_of
+from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.dialect import answers_text
 from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.protocol.methods import (
+    CALL_TOOL,
+    CANCELLED,
+    INITIALIZE,
+    INITIALIZED,
+    is_read_only,
+)
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.credentials import Credentials, Given
 from mrtr_cassette.core.secrets.decode import as_text, undo_percent
@@ -274,7 +281,7 @@ class Planned:
     @property
     def is_tool(self) -> bool:
         """Whether it calls a tool, of which the server says whether it destroys something."""
-        return self.call.method == "tools/call"
+        return self.call.method == CALL_TOOL
 
 
 def planned(
@@ -298,7 +305,7 @@ def planned(
             skipped = "it stands for the beginning of a pipe"
         else:
             skipped = next(_objections(interaction, call, part, endpoint), None)
-        opens = opened_session(first.response) if call.method == "initialize" else NO_SESSION
+        opens = opened_session(first.response) if call.method == INITIALIZE else NO_SESSION
         names = (call.method, call.name, f"{call.method} {call.name}", f"{interaction.number}")
         wanted = any(fnmatchcase(name, pattern) for pattern in only for name in names)
         plan.append(Planned(interaction, call, part, session, opens, skipped, wanted or not only))
@@ -331,7 +338,7 @@ def _part_of(exchange: RecordedExchange, call: Call) -> Part:
         return "listening"
     if call.message is None:
         return "opening" if call.request.method == "DELETE" else "other"
-    if call.method in ("initialize", "notifications/initialized"):
+    if call.method in (INITIALIZE, INITIALIZED):
         return "opening"
     return "call" if call.message.kind is Kind.REQUEST else "notice"
 
@@ -340,7 +347,7 @@ def _objections(
     interaction: RecordedInteraction, call: Call, part: Part, endpoint: str
 ) -> Iterator[str]:
     first, last = interaction.exchanges[0], interaction.exchanges[-1]
-    if part == "notice" and call.method == "notifications/cancelled":
+    if part == "notice" and call.method == CANCELLED:
         yield "it cancels a call that is not pending now"
     if part == "notice" and call.message is not None and call.message.kind is Kind.RESPONSE:
         yield "it answers what a server pushed in the recorded run"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import lru_cache
 from sys import intern
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, REQUEST_STATE, Answers, answers_in
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
+from mrtr_cassette.core.protocol.methods import INITIALIZE, method_of
 from mrtr_cassette.core.wire.http import (
     LAST_EVENT_ID_HEADER,
     SESSION_HEADER,
@@ -68,27 +69,7 @@ def without_session(target: str) -> str:
     return _IN_URL.sub("mrtr-session", target)
 
 
-NAMED_BY: Final[Mapping[str, str]] = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-}
-"""The methods that name what they call, and under which member."""
-_READ_ONLY = frozenset(
-    {
-        "completion/complete",
-        "initialize",
-        "logging/setLevel",
-        "ping",
-        "prompts/get",
-        "resources/read",
-        "server/discover",
-        "subscriptions/listen",
-    }
-)
 _NEVER_IN_KEY = frozenset({"_meta", INPUT_RESPONSES, REQUEST_STATE})
-TRAITS_OF_INITIALIZE: Final = ("capabilities", "clientInfo", "protocolVersion")
-"""Params of `initialize` that are no part of its key."""
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 _PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -96,11 +77,6 @@ _FURTHER_HEADERS = ("mcp-method", "mcp-name", "mcp-param-", "access-control-requ
 _NOT_OF_CALLER = frozenset(
     {"progressToken", "traceparent", "tracestate", _CAPABILITIES, _PROTOCOL_VERSION}
 )
-
-
-def is_read_only(method: str) -> bool:
-    """Tell whether a JSON-RPC method changes nothing, so that its response may be played again."""
-    return method in _READ_ONLY or method.endswith("/list")
 
 
 def resumed_event(request: Request) -> str:
@@ -187,27 +163,22 @@ class Call(NamedTuple):
         if not isinstance(params, dict):
             return params
         kept = params.copy()
-        for member in _NEVER_IN_KEY:
+        method = method_of(self.message.method)
+        for member in (*_NEVER_IN_KEY, *method.not_in_key):
             kept.pop(member, None)
-        if self.message.method == "notifications/cancelled":
-            kept.pop("requestId", None)
-        if self.message.method == "initialize":
-            for member in TRAITS_OF_INITIALIZE:
-                kept.pop(member, None)
-        named_by = NAMED_BY.get(self.message.method)
-        if named_by:
-            if isinstance(kept.get(named_by), str):
-                del kept[named_by]
+        if method.named_by:
+            if isinstance(kept.get(method.named_by), str):
+                del kept[method.named_by]
             if kept.get("arguments") in (None, {}):
                 kept.pop("arguments", None)
         return kept
 
     @property
     def name(self) -> str:
-        """The tool's or prompt's name, or the resource's URI."""
+        """What names the call: a tool's or prompt's name, a resource's URI, a task's id."""
         if self.message is None:
             return ""
-        name = self.message.params.get(NAMED_BY.get(self.message.method, ""))
+        name = self.message.params.get(method_of(self.message.method).named_by)
         return name if isinstance(name, str) else ""
 
     @property
@@ -266,7 +237,7 @@ class Call(NamedTuple):
         headers = traits_of_headers(self.request.headers)
         if headers.mcp_method not in ("", self.method):
             return f"Mcp-Method: {headers.mcp_method}"
-        if headers.mcp_name and self.method in NAMED_BY:
+        if headers.mcp_name and method_of(self.method).named_by:
             name = decoded_header(headers.mcp_name)
             if (headers.mcp_name if name is None else name) != self.name:
                 return f"Mcp-Name: {headers.mcp_name}"
@@ -277,7 +248,7 @@ class Call(NamedTuple):
         """What breaks ties among recorded requests with the same key."""
         message = self.message
         capabilities = version = None
-        if message is not None and message.method == "initialize":
+        if message is not None and message.method == INITIALIZE:
             capabilities = message.params.get("capabilities")
             version = message.params.get("protocolVersion")
         elif message is not None:
@@ -306,8 +277,8 @@ class Call(NamedTuple):
 
     @property
     def _empty_members(self) -> str:
-        named_by = NAMED_BY.get(self.method)
-        if named_by is None or self.message is None:
+        named_by = method_of(self.method).named_by
+        if not named_by or self.message is None:
             return ""
         params = self.message.params
         empty = {
@@ -328,7 +299,7 @@ class Call(NamedTuple):
         """Who sends the request, as far as it tells: its session and the rest of its `_meta`."""
         meta = self.message.meta if self.message is not None else {}
         identity = {key: value for key, value in meta.items() if key not in _NOT_OF_CALLER}
-        if self.message is not None and self.message.method == "initialize":
+        if self.message is not None and self.message.method == INITIALIZE:
             identity["clientInfo"] = self.message.params.get("clientInfo")
         session = traits_of_headers(self.request.headers).session or session_in(self.request.target)
         return f"{session} {canonical(identity) if identity else '{}'}"

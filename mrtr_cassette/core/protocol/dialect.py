@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NamedTuple
 
+from mrtr_cassette.core.protocol.methods import CALL_TOOL, ELICITATION, METHODS, method_of
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, find_spans, replace_members
 
-INPUT_REQUESTS: Final = "inputRequests"
+INPUT_REQUESTS: Final = method_of(CALL_TOOL).asks_by
 INPUT_RESPONSES: Final = "inputResponses"
 REQUEST_STATE: Final = "requestState"
 RESULT_TYPE: Final = "resultType"
@@ -57,16 +58,13 @@ class Dialect(NamedTuple):
     write_responses: Callable[[Mapping[str, bytes]], bytes]
 
 
-_KINDS = {"sampling/createMessage": "sampling", "roots/list": "roots"}
-_METHODS = {"form": "elicitation/create", "url": "elicitation/create"} | {
-    kind: method for method, kind in _KINDS.items()
-}
+_METHODS = {method.asks_for: name for name, method in METHODS.items() if method.asks_for}
 
 
 def input_request(method: str, params: Mapping[str, Any]) -> InputRequest:
     """Read a request for input: one of an ask, or one that a server pushes."""
-    kind = _KINDS.get(method, method)
-    if method == "elicitation/create":
+    kind = method_of(method).asks_for or method
+    if kind == ELICITATION:
         kind = "url" if params.get("mode") == "url" else "form"
     message = params.get("message")
     return InputRequest(kind, message if isinstance(message, str) else "", params)
@@ -76,8 +74,12 @@ def spelled_requests(requests: Mapping[str, InputRequest]) -> Any:
     """Return requests for input as their server spelled them: a map, or in one dialect an array."""
     if any(request.takes_value for request in requests.values()):
         return [request.definition for request in requests.values()]
+    kinds = {
+        key: ELICITATION if request.kind in ("form", "url") else request.kind
+        for key, request in requests.items()
+    }
     return {
-        key: {"method": _METHODS.get(request.kind, request.kind), "params": request.definition}
+        key: {"method": _METHODS.get(kinds[key], kinds[key]), "params": request.definition}
         for key, request in requests.items()
     }
 

@@ -1,59 +1,147 @@
-"""The methods that MCP 2025-11-25 and 2026-07-28 name, for whoever counts by method."""
+"""The methods of MCP and of its extensions: one table that says what each of them is like."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from mrtr_cassette.errors import printable
+from mrtr_cassette.core.wire.jsonbytes import MemberPath
+from mrtr_cassette.core.wire.pointers import ANY
 
-OTHER: Final = "other"
-"""Stands for a method that MCP does not name, and for what is no call."""
-METHODS: Final = (
-    "completion/complete",
-    "elicitation/create",
-    "initialize",
-    "logging/setLevel",
-    "notifications/cancelled",
-    "notifications/elicitation/complete",
-    "notifications/initialized",
-    "notifications/message",
-    "notifications/progress",
-    "notifications/prompts/list_changed",
-    "notifications/resources/list_changed",
-    "notifications/resources/updated",
-    "notifications/roots/list_changed",
-    "notifications/subscriptions/acknowledged",
-    "notifications/tasks/status",
-    "notifications/tools/list_changed",
-    "ping",
-    "prompts/get",
-    "prompts/list",
-    "resources/list",
-    "resources/read",
-    "resources/subscribe",
-    "resources/templates/list",
-    "resources/unsubscribe",
-    "roots/list",
-    "sampling/createMessage",
-    "server/discover",
-    "subscriptions/listen",
-    "tasks/cancel",
-    "tasks/get",
-    "tasks/list",
-    "tasks/result",
-    "tools/call",
-    "tools/list",
-    OTHER,
+INITIALIZE: Final = "initialize"
+INITIALIZED: Final = "notifications/initialized"
+CANCELLED: Final = "notifications/cancelled"
+PING: Final = "ping"
+DISCOVER: Final = "server/discover"
+LISTEN: Final = "subscriptions/listen"
+CALL_TOOL: Final = "tools/call"
+LIST_TOOLS: Final = "tools/list"
+GET_PROMPT: Final = "prompts/get"
+READ_RESOURCE: Final = "resources/read"
+ELICITATION: Final = "elicitation"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """What a method is like; one that is in no table changes something and is named by nothing.
+
+    Attributes:
+        named_by: the member of its params that names what is called, as the header `Mcp-Name` does.
+        reads: whether it changes nothing, so that its response may be played again.
+        asks_by: the member of its result in which the server asks for input.
+        answered_by: the method that takes the answers; often the same one, sent again.
+        volatile: the places in its result that differ in each recording.
+        describes_server: whether its result says what the server offers.
+        not_in_key: the members of its params by which equal calls may differ.
+        asks_for: what a server asks its client for by it.
+    """
+
+    name: str
+    named_by: str = ""
+    reads: bool = False
+    asks_by: str = ""
+    answered_by: str = ""
+    volatile: frozenset[MemberPath] = frozenset()
+    describes_server: bool = False
+    not_in_key: tuple[str, ...] = ()
+    asks_for: str = ""
+
+
+def _modified(*places: MemberPath) -> frozenset[MemberPath]:
+    """Return where annotations at some places say when something was modified."""
+    return frozenset((*place, "annotations", "lastModified") for place in places)
+
+
+def _of_task(*place: str) -> frozenset[MemberPath]:
+    """Return what differs in each task that stands at a place."""
+    return frozenset((*place, name) for name in TASK_VALUES)
+
+
+TASK_VALUES: Final = ("createdAt", "lastUpdatedAt", "taskId")
+"""Members of a task that differ in each recording."""
+_CALLED: Final = _of_task("task") | _modified(("content", ANY), ("content", ANY, "resource"))
+_PROMPT: Final = _modified(("messages", ANY, "content"), ("messages", ANY, "content", "resource"))
+_RESOURCES: Final = _modified(("resources", ANY))
+_CLIENT: Final = ("capabilities", "clientInfo", "protocolVersion")
+_ASKS: Final = "inputRequests"
+
+_TABLE: Final = (
+    # Opening, ending and watching
+    Method(INITIALIZE, reads=True, describes_server=True, not_in_key=_CLIENT),
+    Method(DISCOVER, reads=True, describes_server=True),
+    Method(LISTEN, reads=True),
+    Method(PING, reads=True),
+    Method("logging/setLevel", reads=True),
+    Method(INITIALIZED),
+    Method(CANCELLED, not_in_key=("requestId",)),
+    Method("notifications/message"),
+    Method("notifications/progress"),
+    Method("notifications/subscriptions/acknowledged"),
+    # Tools and prompts
+    Method(CALL_TOOL, "name", asks_by=_ASKS, answered_by=CALL_TOOL, volatile=_CALLED),
+    Method(LIST_TOOLS, reads=True, describes_server=True),
+    Method("notifications/tools/list_changed"),
+    Method(GET_PROMPT, "name", reads=True, asks_by=_ASKS, answered_by=GET_PROMPT, volatile=_PROMPT),
+    Method("prompts/list", reads=True, describes_server=True),
+    Method("notifications/prompts/list_changed"),
+    Method("completion/complete", reads=True),
+    # Resources, of which the `ui://` ones are those of the extension Apps
+    Method(
+        READ_RESOURCE,
+        "uri",
+        reads=True,
+        asks_by=_ASKS,
+        answered_by=READ_RESOURCE,
+        volatile=_modified(("contents", ANY)),
+    ),
+    Method("resources/list", reads=True, describes_server=True, volatile=_RESOURCES),
+    Method(
+        "resources/templates/list",
+        reads=True,
+        describes_server=True,
+        volatile=_modified(("resourceTemplates", ANY)),
+    ),
+    Method("resources/subscribe", "uri"),
+    Method("resources/unsubscribe", "uri"),
+    Method("notifications/resources/list_changed"),
+    Method("notifications/resources/updated"),
+    # What a server asks its client for
+    Method("elicitation/create", asks_for=ELICITATION),
+    Method("roots/list", asks_for="roots"),
+    Method("sampling/createMessage", asks_for="sampling"),
+    Method("notifications/elicitation/complete"),
+    Method("notifications/roots/list_changed"),
+    # Tasks
+    Method(
+        "tasks/get",
+        "taskId",
+        reads=True,
+        asks_by=_ASKS,
+        answered_by="tasks/update",
+        volatile=_of_task() | frozenset(("result", *place) for place in _CALLED),
+    ),
+    Method("tasks/update", "taskId"),
+    Method("tasks/cancel", "taskId", volatile=_of_task()),
+    Method("tasks/result", "taskId", reads=True, volatile=_CALLED),
+    Method("tasks/list", reads=True, volatile=_of_task("tasks", ANY)),
+    Method("notifications/tasks"),
+    Method("notifications/tasks/status"),
+    # Skills
+    Method("skills/list", reads=True, describes_server=True),
+    Method("skills/get", "uri", reads=True),
+    Method("resources/directory/read", "uri", reads=True, volatile=_RESOURCES),
 )
-_KNOWN: Final = frozenset(METHODS)
-_WITH_TARGET: Final = frozenset({"tools/call", "prompts/get"})
+METHODS: Final[Mapping[str, Method]] = {method.name: method for method in _TABLE}
+OTHER: Final = Method("other")
+"""Stands for a method that is not in the table, and for what is no call."""
 
 
-def known_method(method: str) -> str:
-    """Return a method, or what stands for those that MCP does not name."""
-    return method if method in _KNOWN else OTHER
+def method_of(name: str) -> Method:
+    """Return what is known of a method."""
+    return METHODS.get(name, OTHER)
 
 
-def target_of(method: str, name: str) -> str:
-    """Return the tool or the prompt that a call names, printable; a resource's URI is none."""
-    return printable(name) if method in _WITH_TARGET else ""
+def is_read_only(name: str) -> bool:
+    """Tell whether a method changes nothing, so that its response may be played again."""
+    return method_of(name).reads

@@ -15,6 +15,7 @@ from typing import Generic, NamedTuple, TypeVar
 from mrtr_cassette.core.cassette.sessions import listens
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import SUBSCRIPTION_ID, Kind, Message, classify
+from mrtr_cassette.core.protocol.methods import CANCELLED
 from mrtr_cassette.core.wire.http import End, Request
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.lines import channel_request, line_request
@@ -66,7 +67,7 @@ class Channel(Generic[E]):
         exchange = self._begin(request)
         message = call.message
         if message is None or message.kind is not Kind.REQUEST or message.id is None:
-            if message is not None and message.method == "notifications/cancelled":
+            if message is not None and message.method == CANCELLED:
                 self._cancelled(message)
             return Placed(exchange, is_over=True)
         pending = _Unanswered(exchange, message.id, message.progress_token)

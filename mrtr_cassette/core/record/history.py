@@ -19,6 +19,7 @@ from mrtr_cassette.core.cassette.sessions import ends_session, is_answered, list
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import ask_in, completed_by
+from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.secrets.sealed import SEALED_HASH, renumber, sha256_of
 from mrtr_cassette.core.wire.http import EVENT_STREAM, End, Piece, Response
 from mrtr_cassette.core.wire.lines import opens_channel
@@ -60,7 +61,7 @@ class Rank(IntEnum):
 
 
 _LISTENING = (Rank.OPENING_STREAM, Rank.LISTENING)
-_RANKS = {"initialize": Rank.INITIALIZE, "notifications/initialized": Rank.INITIALIZED}
+_RANKS = {INITIALIZE: Rank.INITIALIZE, INITIALIZED: Rank.INITIALIZED}
 
 
 @dataclass(frozen=True, slots=True)

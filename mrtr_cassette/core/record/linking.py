@@ -19,6 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Message
+from mrtr_cassette.core.protocol.methods import method_of
 from mrtr_cassette.core.record.history import ExchangeFacts, Moment
 
 P = TypeVar("P")
@@ -155,11 +156,6 @@ def _asks_of(earlier: Iterable[LinkedInteraction], facts: Mapping[int, ExchangeF
 
 # Pushed requests and posted answers
 
-_KINDS = {
-    "elicitation/create": "elicitation",
-    "sampling/createMessage": "sampling",
-    "roots/list": "roots",
-}
 _PLAIN_NAME = re.compile("[A-Za-z0-9_-]{1,64}")
 
 
@@ -176,8 +172,8 @@ class PushTurn(Generic[P]):
 
     def key_for(self, method: str) -> str:
         """Return the key of one more request."""
-        kind = _KINDS.get(method)
-        if kind is None:
+        kind = method_of(method).asks_for
+        if not kind:
             name = method.rpartition("/")[2]
             kind = name if _PLAIN_NAME.fullmatch(name) else "request"
         self._counts[kind] += 1

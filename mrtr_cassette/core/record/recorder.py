@@ -20,6 +20,7 @@ from mrtr_cassette.core.protocol.calls import (
 )
 from mrtr_cassette.core.protocol.dialect import InputRequired, input_request
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
+from mrtr_cassette.core.protocol.methods import LISTEN
 from mrtr_cassette.core.record.linking import OpenPush, PushTurns
 from mrtr_cassette.core.record.sealing import Sealer, kept_of_response
 from mrtr_cassette.core.secrets.credentials import Given
@@ -159,7 +160,7 @@ class Observation:
         self._is_call = False
         if message is None:
             return
-        if message.kind is Kind.REQUEST and message.method != "subscriptions/listen":
+        if message.kind is Kind.REQUEST and message.method != LISTEN:
             self._is_call = True
             recorder.pushes.begun(self._channel, number, message.id, call)
         elif message.kind is Kind.RESPONSE:

@@ -12,6 +12,7 @@ from mrtr_cassette.core.cassette.recorded import posted_answer
 from mrtr_cassette.core.protocol.calls import Call, resumed_event, session_of
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
+from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE, PING
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.wire.http import EVENT_STREAM, JSON_HEADERS, SESSION_HEADER, Headers
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
@@ -293,7 +294,7 @@ def answer_of_any_server(call: Call, entries: Iterable[ReplayEntry]) -> Harmless
     if message is not None:
         if endpoint not in endpoints:
             return None
-        return _answer_to_message(call, message, initializes=(endpoint, "initialize") in keys)
+        return _answer_to_message(call, message, initializes=(endpoint, INITIALIZE) in keys)
     http_method, _, path = endpoint.partition(" ")
     if http_method == "GET" and "/.well-known/" in path.partition("?")[0]:
         return Harmless(call, 404, (), b"", "404")
@@ -310,9 +311,9 @@ def answer_of_any_server(call: Call, entries: Iterable[ReplayEntry]) -> Harmless
 def _answer_to_message(call: Call, message: Message, *, initializes: bool) -> Harmless | None:
     if message.kind is Kind.NOTIFICATION and message.method.startswith("notifications/"):
         return Harmless(call, 202, (), b"", "202")
-    if message.kind is Kind.REQUEST and message.method == "ping":
+    if message.kind is Kind.REQUEST and message.method == PING:
         outcome, answer = b'"result":{}', "{}"
-    elif message.kind is Kind.REQUEST and message.method == "server/discover" and initializes:
+    elif message.kind is Kind.REQUEST and message.method == DISCOVER and initializes:
         outcome, answer = _NO_METHOD, "Method not found"
     else:
         return None

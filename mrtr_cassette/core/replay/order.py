@@ -16,8 +16,9 @@ from itertools import starmap
 from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import CallerValues, LookupKey
-from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits, is_read_only, session_of
+from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED, is_read_only
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.equivalence import ResponseClasses
 from mrtr_cassette.core.replay.matching import (
@@ -264,7 +265,7 @@ class PlayOrder:
         session, lookup = entry.session, entry.lookup
         if session:
             self._recorded.setdefault(session, set()).add(entry.lookup_number)
-            if entry.key.method == "notifications/initialized":
+            if entry.key.method == INITIALIZED:
                 self._handshakes.setdefault(session, []).append(entry)
             if self._classes is not None:
                 root = self._classes.root(session)
@@ -367,7 +368,7 @@ class PlayOrder:
         last, times = entries[-1], [session.played.get(each, 0) for each in entries]
         begins_again = self._repeat is Repeat.ALWAYS
         if self._repeat is Repeat.AUTO:
-            begins_again = last.opens_session or last.key.method == "initialize"
+            begins_again = last.opens_session or last.key.method == INITIALIZE
         most = min(times) if begins_again else 0
         left = [each for each, count in zip(entries, times, strict=True) if count <= most]
         return left or ([last] if self._may_repeat(last) else [])
@@ -392,7 +393,7 @@ class PlayOrder:
             # Which client it is shows only from now on.
             session.count(chosen)
             session = self._opened(chosen)
-        elif chosen in session.played and chosen.key.method == "initialize":
+        elif chosen in session.played and chosen.key.method == INITIALIZE:
             session = self._shared = LiveSession()
         session.count(chosen)
         return session

@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.cassette.sessions import ends_session, is_answered
-from mrtr_cassette.core.protocol.calls import NO_SESSION, is_read_only
+from mrtr_cassette.core.protocol.calls import NO_SESSION
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, repeated_token
 from mrtr_cassette.core.protocol.messages import messages_in
+from mrtr_cassette.core.protocol.methods import is_read_only
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.wire.http import Response
 

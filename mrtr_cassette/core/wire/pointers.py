@@ -7,6 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 
+ANY: Final = "*"
+"""In a path, every member or item."""
 ABSENT: Final = object()
 """Stands for a value that is not there."""
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from mrtr_cassette.core.protocol.methods import known_method, target_of
+from mrtr_cassette.core.protocol.methods import method_of
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.report.events import admin_said
 from mrtr_cassette.core.wire.http import Headers, Request
-from mrtr_cassette.errors import UsageError
+from mrtr_cassette.errors import UsageError, printable
 from mrtr_cassette.options import ProxyOptions
 from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent, heard_by
 from mrtr_cassette.shell.http.access import Listener, listening
@@ -111,7 +111,7 @@ class Metrics:
                 self._in_flight.dec()
                 self._sent.inc(client.sent)
                 duration = self._clock.now() - began
-                self._duration.labels(known_method(client.called)).observe(duration)
+                self._duration.labels(method_of(client.called).name).observe(duration)
 
         return handle
 
@@ -121,8 +121,10 @@ class Metrics:
 
         played = Tally[tuple[str, str]]()
         for each in self.entries:
-            key = each.key
-            played[known_method(key.method), target_of(key.method, key.name)] += each.played
+            method = method_of(each.key.method)
+            # Names of tools and prompts are few; addresses and ids may be many, or secret.
+            name = printable(each.key.name) if method.named_by == "name" else ""
+            played[method.name, name] += each.played
         words = "Requests that got a recorded reply"
         family = CounterMetricFamily(f"{_PREFIX}_plays", words, labels=["method", "name"])
         for labels, times in sorted(played.items()):

@@ -32,6 +32,7 @@ from mrtr_cassette.core.drive.conversation import (
     ToolList,
     outcome,
 )
+from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.report.events import call_ended_event, recording_said
 from mrtr_cassette.core.report.runs import CallResult
@@ -180,7 +181,7 @@ class _Caller:
 
     async def run(self, wanted: Wanted) -> RecordedExchange | None:
         await self._open()
-        schema = await self._schema_of(wanted.name) if wanted.method == "tools/call" else None
+        schema = await self._schema_of(wanted.name) if wanted.method == CALL_TOOL else None
         request = self.client.call(wanted.method, wanted.params(schema), schema)
         exchange = await self._exchange(request, partial(self.answerers.answer, self.rounds))
         if exchange is not None:
@@ -225,7 +226,7 @@ class _Caller:
         await self.reached.server.listen(listening, self._supply_outside)
 
     async def _schema_of(self, name: str) -> Mapping[str, Any] | None:
-        listed = ToolList(self.client.call("tools/list", {}), self.session)
+        listed = ToolList(self.client.call(LIST_TOOLS, {}), self.session)
         await self.reached.server.follow(listed)
         self._check_reached()
         if not listed.is_whole:

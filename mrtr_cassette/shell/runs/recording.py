@@ -20,7 +20,8 @@ from mrtr_cassette.core.drive.conversation import (
     is_modern,
     with_id_of,
 )
-from mrtr_cassette.core.protocol.calls import NAMED_BY, read_call
+from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.methods import method_of
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.secrets.credentials import shown_by
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, Headers, Request
@@ -172,7 +173,8 @@ class AutoAnswerHandler:
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
         call = read_call(request)
-        if call.method not in NAMED_BY or not is_modern(call) or call.answers is not None:
+        asks_again = method_of(call.method).answered_by == call.method
+        if not asks_again or not is_modern(call) or call.answers is not None:
             await self.relay.handle(request, downstream)
             return
         upstream = _AnsweredUpstream(self.relay, self.sources, self.answerers, Rounds(self.sources))

@@ -11,7 +11,7 @@ import orjson
 
 from mrtr_cassette.core.answers.fulfilment import Sources
 from mrtr_cassette.core.answers.written import GivenAnswers, Wanted, WrittenPair
-from mrtr_cassette.core.protocol.calls import NAMED_BY
+from mrtr_cassette.core.protocol.methods import METHODS, method_of
 from mrtr_cassette.core.report.details import Interaction, details_of
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.core.report.runs import CallResult, UnansweredError
@@ -188,8 +188,9 @@ def answered_call(
         UnansweredError: nothing answers a question of the server.
     """
     options = options or CallOptions()
-    if method not in NAMED_BY:
-        raise UsageError(f"the method {method!r} is not one of {', '.join(NAMED_BY)}")
+    if not method_of(method).named_by:
+        named = ", ".join(name for name, each in METHODS.items() if each.named_by)
+        raise UsageError(f"the method {method!r} is not one of {named}")
     wanted = Wanted(method, name, _pairs_of(arguments or {}, "arguments"))
     cassette = None if path is None else location(path)
     announcer = Announcer(options.log)

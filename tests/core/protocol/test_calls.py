@@ -15,8 +15,7 @@ from builders import (
 from messages import CAPABILITIES_KEY, CLIENT_KEY, NO, VERSION_KEY, YES, compact
 
 from mrtr_cassette.core.cassette.lookup import lookup_key
-from mrtr_cassette.core.protocol.calls import CallKey, is_read_only, read_call
-from mrtr_cassette.core.protocol.methods import OTHER, known_method, target_of
+from mrtr_cassette.core.protocol.calls import CallKey, read_call
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 
@@ -41,6 +40,8 @@ def test_key_names_the_call() -> None:
     assert str(key(get("/mcp?x=1"))) == "GET /mcp?x=1"
     assert key(rpc("resources/read", {"uri": "file:///a"})).name == "file:///a"
     assert key(rpc("prompts/get", {"name": "p"})).name == "p"
+    assert key(rpc("tasks/get", {"taskId": "t"})).name == "t"
+    assert key(rpc("skills/get", {"uri": "skill://a/SKILL.md"})).name == "skill://a/SKILL.md"
     assert key(rpc("other", {"name": "p"})).name == ""
 
 
@@ -290,34 +291,3 @@ def test_traits_ignore_what_varies_between_runs() -> None:
     assert (one.client, three.client) == ('{"name":"c"}', '{"name":"d"}')
     assert read_call(post(DEPLOY)).client == read_call(get("/mcp")).client == ""
     assert read_call(post(FULL, ("Mcp-Session-Id", "s"))).caller != one.caller
-
-
-@pytest.mark.parametrize(
-    ("method", "reads"),
-    [
-        ("server/discover", True),
-        ("resources/templates/list", True),
-        ("initialize", True),
-        ("tools/call", False),
-        ("subscriptions/listening", False),
-        ("list", False),
-    ],
-)
-def test_reading_methods_change_nothing(method: str, reads: bool) -> None:  # noqa: FBT001
-    """Methods that only read are known by name, or by their ending in `/list`."""
-    assert is_read_only(method) is reads
-
-
-@pytest.mark.parametrize(
-    ("method", "name", "known", "target"),
-    [
-        ("tools/call", "a\x1b", "tools/call", "a\\x1b"),
-        ("resources/read", "file:///a", "resources/read", ""),
-        ("made/up", "a", OTHER, ""),
-    ],
-)
-def test_calls_are_counted_by_known_methods(
-    method: str, name: str, known: str, target: str
-) -> None:
-    """Tools and prompts are told by name, printable; what MCP doesn't name is one method."""
-    assert (known_method(method), target_of(method, name)) == (known, target)

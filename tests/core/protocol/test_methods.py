@@ -1,0 +1,68 @@
+"""Facts about the table of methods."""
+
+from __future__ import annotations
+
+import pytest
+
+from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
+from mrtr_cassette.core.protocol.methods import METHODS, OTHER, method_of
+
+OF_BOTH = """
+completion/complete elicitation/create notifications/cancelled notifications/message
+notifications/progress notifications/prompts/list_changed notifications/resources/list_changed
+notifications/resources/updated notifications/tools/list_changed prompts/get prompts/list
+resources/list resources/read resources/templates/list roots/list sampling/createMessage tools/call
+tools/list
+"""
+OF_2025 = """
+initialize logging/setLevel notifications/elicitation/complete notifications/initialized
+notifications/roots/list_changed notifications/tasks/status ping resources/subscribe
+resources/unsubscribe tasks/cancel tasks/get tasks/list tasks/result
+"""
+OF_2026 = "notifications/subscriptions/acknowledged server/discover subscriptions/listen"
+OF_EXTENSIONS = """
+notifications/tasks resources/directory/read skills/get skills/list tasks/update
+"""
+"""Those of Tasks and Skills; Apps have none of their own."""
+
+
+def test_table_has_the_methods_of_the_specification() -> None:
+    """It has each of both revisions and of the extensions, and no other."""
+    assert METHODS.keys() == {*f"{OF_BOTH} {OF_2025} {OF_2026} {OF_EXTENSIONS}".split()}
+
+
+@pytest.mark.parametrize(
+    ("name", "named_by", "reads", "answered_by"),
+    [
+        ("tools/call", "name", False, "tools/call"),
+        ("prompts/get", "name", True, "prompts/get"),
+        ("resources/read", "uri", True, "resources/read"),
+        ("tasks/get", "taskId", True, "tasks/update"),
+        ("tasks/update", "taskId", False, ""),
+        ("tasks/cancel", "taskId", False, ""),
+        ("skills/get", "uri", True, ""),
+        ("resources/directory/read", "uri", True, ""),
+        ("resources/templates/list", "", True, ""),
+        ("initialize", "", True, ""),
+        ("resources/subscribe", "uri", False, ""),
+        ("made/up/list", "", False, ""),
+        ("", "", False, ""),
+    ],
+)
+def test_method_has_a_name_reads_and_asks(
+    name: str, named_by: str, reads: object, answered_by: str
+) -> None:
+    """A method that no row names is a write that nothing names."""
+    method = method_of(name)
+
+    assert (method.named_by, method.reads, method.answered_by) == (named_by, reads, answered_by)
+    assert method.asks_by == (INPUT_REQUESTS if answered_by else "")
+    assert (method is OTHER) is (name not in METHODS)
+
+
+def test_what_a_server_asks_for_is_no_call() -> None:
+    """A request that a server sends is neither named nor played again."""
+    asking = {method.asks_for: method for method in METHODS.values() if method.asks_for}
+
+    assert asking.keys() == {"elicitation", "roots", "sampling"}
+    assert not any(method.named_by or method.reads for method in asking.values())
