@@ -408,7 +408,10 @@ class Wanted:
         values = {pair.name: pair.read_as(fields.get(pair.name)) for pair in self.pairs}
         if not self.name:
             return values
-        params: dict[str, Any] = {method_of(self.method).named_by: self.name}
+        named_by = method_of(self.method).named_by
+        params: dict[str, Any] = {named_by: self.name}
+        if named_by != "name":
+            return params | values
         return params | {"arguments": values} if values else params
 
 

@@ -111,6 +111,9 @@ SCHEMA: Any = {
         (["prompts/get", "notes"], "prompts/get", {"name": "notes"}),
         (["resources/read", "file:///a?b=c"], "resources/read", {"uri": "file:///a?b=c"}),
         (["tools/list", "cursor=2"], "tools/list", {"cursor": "2"}),
+        (["skills/get", "skill://a"], "skills/get", {"uri": "skill://a"}),
+        (["tasks/update", "t", "n:=1"], "tasks/update", {"taskId": "t", "n": 1}),
+        (["acme/get", "a=b"], "tools/call", {"name": "acme/get", "arguments": {"a": "b"}}),
         (["ping"], "ping", {}),
     ],
 )

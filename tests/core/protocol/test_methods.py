@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
@@ -58,6 +61,15 @@ def test_method_has_a_name_reads_and_asks(
     assert (method.named_by, method.reads, method.answered_by) == (named_by, reads, answered_by)
     assert method.asks_by == (INPUT_REQUESTS if answered_by else "")
     assert (method is OTHER) is (name not in METHODS)
+
+
+def test_the_guide_lists_the_methods_that_read() -> None:
+    """Users find there which calls may be repeated."""
+    guide = Path(__file__).parents[3] / "docs" / "matching.md"
+    listed = re.search(r"the method only reads \((.*?)\)", guide.read_text(encoding="utf-8"))
+
+    assert listed is not None
+    assert {*re.findall("`(.*?)`", listed[1])} == {n for n, each in METHODS.items() if each.reads}
 
 
 def test_what_a_server_asks_for_is_no_call() -> None:

@@ -346,6 +346,9 @@ READING = [
     rpc("initialize", {}),
     rpc("resources/read", {"uri": "file:///a"}),
     rpc("prompts/get", {"name": "p"}),
+    rpc("tasks/get", {"taskId": "t"}),
+    rpc("skills/get", {"uri": "skill://a/SKILL.md"}),
+    rpc("resources/directory/read", {"uri": "skill://a"}),
     notification("notifications/initialized"),
     get("/.well-known/oauth"),
     Request("DELETE", "/mcp", (), b""),
@@ -354,7 +357,8 @@ READING = [
 
 ACTING = [
     CALL,
-    rpc("tasks/cancel", {}),
+    rpc("tasks/cancel", {"taskId": "t"}),
+    rpc("acme/list"),
     b"opaque",
     b'{"jsonrpc":"2.0","id":1,"result":{}}',
     Request("PUT", "/x", (), b""),
