@@ -60,7 +60,9 @@ def _of_task(*place: str) -> frozenset[MemberPath]:
 
 TASK_VALUES: Final = ("createdAt", "lastUpdatedAt", "taskId")
 """Members of a task that differ in each recording."""
-_CALLED: Final = _of_task("task") | _modified(("content", ANY), ("content", ANY, "resource"))
+_CALLED: Final = (
+    _of_task() | _of_task("task") | _modified(("content", ANY), ("content", ANY, "resource"))
+)
 _PROMPT: Final = _modified(("messages", ANY, "content"), ("messages", ANY, "content", "resource"))
 _RESOURCES: Final = _modified(("resources", ANY))
 _CLIENT: Final = ("capabilities", "clientInfo", "protocolVersion")

@@ -249,7 +249,13 @@ def test_a_listening_stream_is_compared_by_what_it_says() -> None:
         ("tasks/get", {"taskId": "1", "createdAt": "a"}, {"taskId": "2", "createdAt": "b"}, 0),
         ("tasks/list", {"tasks": [{"taskId": "1"}]}, {"tasks": [{"taskId": "2"}]}, 0),
         ("tools/call", {"task": {"taskId": "1"}}, {"task": {"taskId": "2"}}, 0),
-        ("tools/call", {"taskId": "1"}, {"taskId": "2"}, 1),
+        (
+            "tools/call",
+            {"resultType": "task", "taskId": "1"},
+            {"resultType": "task", "taskId": "2"},
+            0,
+        ),
+        ("prompts/get", {"taskId": "1"}, {"taskId": "2"}, 1),
     ],
 )
 def test_ids_and_times_of_tasks_are_volatile(
