@@ -1,4 +1,4 @@
-"""A client's configuration of servers on pipes, in which this program takes the place of one."""
+"""Put this program before a server in a client's configuration, and take it out again."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from mrtr_cassette.core.wire.jsonbytes import Span, find_spans, item_spans, spli
 from mrtr_cassette.errors import CassetteError, printable
 
 _SERVERS: Final = ("mcpServers", "servers")
-"""Where clients have their servers; the second one is the spelling of VS Code."""
+"""The members with a client's servers; the second one is that of VS Code."""
 _OURS = re.compile(r"(?:^|[/\\])mrtr-cassette(?:\.exe)?$")
 _MODULE: Final = ["-m", "mrtr_cassette"]
 _DASHES: Final = "--"
 _COMMENTS = re.compile(rb'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _LAST_COMMAS = re.compile(rb'"(?:\\.|[^"\\])*"|,(?=[ \t\r\n]*[}\]])', re.DOTALL)
 _ADDED: Final = b', "args":'
-"""What stands before arguments where there were none; hardly anybody writes it like this."""
+"""Stands before arguments where there were none; hardly anybody writes it like this."""
 _BOM = b"\xef\xbb\xbf"
 
 
 class _Entry(NamedTuple):
-    """Where the values of `command` and `args` stand, the items of the latter, and ours in it."""
+    """The places of `command` and `args`, and of the arguments."""
 
     command: Span
     array: Span | None
     items: list[Span]
     ours: int | None
-    """How many arguments there are up to the server's own command; None if it is not wrapped."""
+    """Index of the server's own command in the arguments; None if it is not wrapped."""
 
 
 def wrapped(data: bytes, path: str, server: str, ours: Sequence[str]) -> bytes:

@@ -1,4 +1,4 @@
-"""From what was recorded to the bytes of a cassette; and the digest of an exchange."""
+"""Write a recording as the file of a cassette, and compute the digest of an exchange."""
 
 from __future__ import annotations
 

@@ -28,12 +28,12 @@ JOURNAL_VERSION: Final = 3
 CHECKSUM_LENGTH: Final = len(b" 00000000\n")
 
 Existing = Literal["keep", "replace", "append"]
-"""What becomes of a cassette that exists when a recording is published."""
+"""Whether publishing keeps, replaces or extends a cassette that exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalHeader:
-    """What a recording says of itself, in the journal's first line; mostly as its cassette will."""
+    """Facts about a recording, in the journal's first line; most go into its cassette."""
 
     upstream: str
     request_state: RequestState
@@ -81,7 +81,7 @@ def decode_header(line: bytes, path: str) -> JournalHeader:
 
 
 class Continuation(NamedTuple):
-    """What came of the response of an exchange since the lines before, and how it stands now."""
+    """The pieces of a response since the last line about it, and its present end."""
 
     number: int
     pieces: tuple[Piece, ...]
@@ -91,7 +91,7 @@ class Continuation(NamedTuple):
 
 
 def encode_line(exchange: RecordedExchange, *, continues: bool = False) -> bytes:
-    """Return one exchange as a line; one that continues has only what earlier lines don't have."""
+    """Return one exchange as a line; if it continues, only what no earlier line has."""
     request, response = exchange.request, exchange.response
     pieces = () if response is None else response.pieces
     encoded = [[encode_opaque(raw), at_ms, after] for raw, at_ms, after in pieces]

@@ -1,4 +1,4 @@
-"""From the bytes of a cassette to what was recorded; and the files of edited cassettes."""
+"""Read a recording from the file of a cassette, and write the files of edited ones."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ from mrtr_cassette.errors import CassetteError, printable, shorten
 _MERGE_MARK: Final = re.compile(rb"^(?:<{7} |>{7} |={7}\r?$)", re.MULTILINE)
 _FORMS: Final = ("body", "text", "base64", "events", "lines")
 _WITHHELD: Final = re.compile("mrtr-withheld:[0-9]+:[0-9a-f]{64}")
-"""What earlier versions wrote for a body of which they kept only the size and the SHA-256."""
+"""Stands for a body of which an earlier version kept only the size and the SHA-256."""
 
 _Place = tuple[int, int, int | None]
-"""Of an exchange in a file: interaction, answered turn, index of a posted answer."""
+"""The place of an exchange: interaction, answered turn, index of a posted answer."""
 
 
 def damaged(path: str, pointer: str, reason: str) -> CassetteError:
@@ -75,7 +75,7 @@ def load(data: bytes, path: str) -> Cassette:
 
 
 def decode_cassette(data: bytes, path: str) -> CassetteModel:
-    """Read a file, whose turns and branches are not looked at.
+    """Read a file without checking its turns and branches.
 
     Raises:
         CassetteError: empty, no JSON, no cassette, of another version, or of a wrong type.

@@ -1,4 +1,4 @@
-"""What a request is looked up by (docs/matching.md), and the caller's values, which don't count."""
+"""The key of a recorded exchange (docs/matching.md), and the caller's values, no part of it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _NO_ANSWERS = f'{{"{INPUT_RESPONSES}":{{}}}}'
 
 
 class LookupKey(NamedTuple):
-    """What two requests share if and only if they get the same recorded exchanges.
+    """The key of a recorded exchange; equal requests have equal keys.
 
-    Of a retry it has the hash of the state, and the canonical text of the answers and their shape.
+    A retry's has the hash of its state, and the canonical text of its answers with their shape.
     """
 
     call: CallKey
@@ -51,7 +51,7 @@ def lookup_key(call: Call, ignored: Collection[MemberPath] = ()) -> LookupKey:
 
 
 def has_member(call: Call, path: MemberPath) -> bool:
-    """Tell whether a request has a member that counts unless it is left out."""
+    """Tell whether leaving out a member changes the key of a request."""
     return lookup_key(call, (path,)) != lookup_key(call)
 
 
@@ -94,7 +94,7 @@ class CutBody(NamedTuple):
 
 
 def cut_body(body: bytes) -> CutBody | None:
-    """Cut what looks like the caller's values out of a body, unread; None where nothing does."""
+    """Cut what looks like the caller's values out of an unparsed body; None where nothing does."""
     identity, token = PLAIN_ID.search(body), PLAIN_TOKEN.search(body)
     if identity is None or (token is None and TOKEN_KEY in body):
         return None

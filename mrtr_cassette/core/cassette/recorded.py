@@ -55,7 +55,7 @@ class RecordedExchange:
 
     @property
     def call(self) -> Call:
-        """The request, read anew each time, as all messages are."""
+        """The request, parsed anew on each access, like all messages."""
         return read_call(self.request)
 
     @property
@@ -97,9 +97,12 @@ class RecordedExchange:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PushedRequest:
-    """A request that the server sent of itself, in the response of the call or a listening stream.
+    """A request that the server pushed, in the response to the call or in a listening stream.
 
-    `piece` completes it; `interaction` is the one that the exchange ends, if not the pending one.
+    Attributes:
+        exchange: the exchange whose response contains it.
+        piece: the index of the piece that completes it.
+        interaction: the interaction that this exchange ends; None for the pending call's own.
     """
 
     key: str
@@ -132,7 +135,7 @@ class PostedAnswer:
 
 
 def posted_answer(response: Message | None) -> Any:
-    """Return what a posted response says: its result, or an object with its error."""
+    """Return the result of a posted response, or an object with its error."""
     tree: Mapping[str, Any] = {} if response is None else response.tree
     return tree["result"] if "result" in tree else {"error": tree.get("error")}
 
@@ -159,7 +162,7 @@ class PushedTurn:
 
 
 def asking_turn(position: int, pushed_turns: Iterable[PushedTurn]) -> int:
-    """Return the number of the turn that the response of the exchange at a position asks."""
+    """Return the number of the turn that is asked by the response of the exchange at a position."""
     # What was pushed while its request was pending comes before it.
     return position + 1 + sum(turn.position <= position for turn in pushed_turns)
 
@@ -302,7 +305,7 @@ class Cassette:
 
 
 class PushedAsk(NamedTuple):
-    """A pushed request, its turn in which interaction, and the call during which it was asked."""
+    """A pushed request, its interaction and turn, and the call that was pending."""
 
     interaction: int
     turn: int
@@ -313,7 +316,7 @@ class PushedAsk(NamedTuple):
 def pushed_asks(
     interactions: Iterable[RecordedInteraction],
 ) -> dict[RecordedExchange, list[PushedAsk]]:
-    """Return what servers pushed, by the exchange in whose response it stands."""
+    """Return the pushed requests by the exchange whose response contains them."""
     asks: dict[RecordedExchange, list[PushedAsk]] = {}
     for each in interactions:
         for turn, number in zip(each.pushed_turns, each.pushed_numbers, strict=True):

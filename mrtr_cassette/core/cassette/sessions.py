@@ -49,7 +49,7 @@ def endpoint_in(first_event: bytes) -> bytes | None:
 
 
 def listens(call: Call, response: Response | None) -> bool:
-    """Tell whether the response to a request is a stream that tells what other requests caused."""
+    """Tell whether a response is a stream of messages that other requests caused."""
     if call.message is None:
         is_stream = response is not None and response.is_event_stream
         return (call.request.method == "GET" and is_stream) or opens_channel(call.request)
@@ -66,7 +66,7 @@ def event_ids(response: Response | None) -> Iterator[tuple[int, str]]:
 
 
 def is_answered(response: Response) -> bool:
-    """Tell whether a stream has the response to the request that it is in response to."""
+    """Tell whether a stream has the JSON-RPC response that ends it."""
     return any(
         (b'"result"' in piece.raw or b'"error"' in piece.raw)
         and (message := completed_by(response, index)) is not None
@@ -81,7 +81,7 @@ def ends_session(request: Request, response: Response | None) -> bool:
 
 
 def rejoined(cassette: Cassette) -> Cassette:
-    """Return a cassette in which the response to a call goes on with what resumed its stream."""
+    """Return a cassette in which interrupted streams are joined with those that resumed them."""
     own = [exchange for interaction in cassette.interactions for exchange in interaction.own]
     streams = Streams[RecordedExchange]()
     whole: dict[RecordedExchange, Response] = {}
@@ -107,7 +107,7 @@ class Streams(Generic[E]):
         self._begun: dict[tuple[str, str], E] = {}
 
     def add(self, exchange: RecordedExchange, known_as: E) -> E | None:
-        """Take the next exchange in arrival order; return what the one it resumes is known as."""
+        """Take the next exchange in arrival order; return the name of the one that it resumes."""
         request = exchange.request
         session = session_of(request) or opened_session(exchange.response)
         begun = self._begun.get((session, resumed_event(request)))
@@ -117,9 +117,9 @@ class Streams(Generic[E]):
 
 
 class EndpointPassing:
-    """Takes the server's host out of the URL to post to, with which an event stream begins.
+    """Takes the server's host out of the URL in the first event of an HTTP+SSE stream.
 
-    Nothing waits but the beginning of that event; `is_over` tells that nothing can change any more.
+    It holds back the beginning of that event only; once `is_over`, all bytes pass.
     """
 
     def __init__(self, authority: str) -> None:
@@ -138,7 +138,7 @@ class EndpointPassing:
         return b"" if waits else self.finish()
 
     def finish(self) -> bytes:
-        """Return what was held; nothing is from now on."""
+        """Return the bytes held back; from now on there are none."""
         held, self._held, self.is_over = self._held, b"", True
         end = _END.search(held)
         url = _URL.search(held, 0, len(held) if end is None else end.end())

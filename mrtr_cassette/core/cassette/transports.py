@@ -1,4 +1,4 @@
-"""A recording of one transport as it would be of the other (MCP 2026-07-28, "Transports")."""
+"""Turn a recording of one transport into one of the other (MCP 2026-07-28, "Transports")."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mrtr_cassette.core.wire.sse import read_event
 from mrtr_cassette.errors import CassetteError, printable
 
 ENDPOINT: Final = "/mcp"
-"""Where a server on pipes is served over HTTP: both official SDKs' default."""
+"""The path of a server on pipes that is served over HTTP: the official SDKs' default."""
 FIRST_SESSION: Final = "mrtr-session:0"
 """The session of what was recorded with the first start of a server on pipes."""
 
@@ -40,7 +40,7 @@ _OF_MCP: Final = "io.modelcontextprotocol/"
 """Begins the metadata of a request that a server may answer to."""
 
 _Changed = tuple[Request, Response | None, list[int]]
-"""An exchange over the other transport, and for each old piece of the response its index there."""
+"""An exchange over the other transport, and the new index of each piece of its response."""
 
 
 class _UnsayableError(Exception):
@@ -177,7 +177,7 @@ def _as_lines(exchange: RecordedExchange) -> _Changed:
 
 
 def _said_over_http(response: Response) -> Iterator[tuple[bytes, Piece]]:
-    """Yield what each piece of a response says; of a body that is no stream, all of it at once."""
+    """Yield the message of each piece of a stream, or the whole body of another response."""
     if response.is_event_stream:
         for index, piece in enumerate(response.pieces):
             data = read_event(piece.raw, first=index == 0).data or b""

@@ -27,7 +27,7 @@ NO_SESSION: Final = ""
 """The session of all clients that have none."""
 
 _SHORTEST_ID: Final = 16
-"""Characters of a session id, which nobody must be able to guess; what is shorter may be a word."""
+"""Characters of the shortest session id; it must be hard to guess, and a word is shorter."""
 _DIGIT: Final = re.compile("[0-9]")
 _SURROGATE: Final = r"mrtr-session(?::|%3A)[0-9]{1,9}"
 _HASH: Final = r"sha256(?::|%3A)[0-9a-f]{64}"
@@ -43,16 +43,15 @@ def session_of(request: Request) -> str:
 
 @lru_cache(maxsize=1024)
 def session_in(text: str) -> str:
-    """Return the session id that stands in a URL of a recording."""
+    """Return the session id in a recorded URL."""
     match = _ANY.search(text)
     return NO_SESSION if match is None else match[0].replace("%3A", ":")
 
 
 def ids_given_in(url: str) -> list[str]:
-    """Return what tells the session in the URL that a client of HTTP+SSE has to post to.
+    """Return the session ids in the URL to which a client of HTTP+SSE posts.
 
-    These are the long values of its query, or else the last long segment of its path that is no
-    word.
+    These are the long values of its query, or else the last long segment of its path with a digit.
     """
     path, _, query = url.partition("?")
     pairs = (pair.partition("=") for pair in query.split("&"))
@@ -65,7 +64,7 @@ def ids_given_in(url: str) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def without_session(target: str) -> str:
-    """Return a URL in which every session id is the same one."""
+    """Return a URL with one name in the place of any session id."""
     return _IN_URL.sub("mrtr-session", target)
 
 
@@ -117,7 +116,7 @@ class Traits(NamedTuple):
 
 
 class HeaderTraits(NamedTuple):
-    """What the headers of a request tell of it; the session is empty where it has no header."""
+    """The traits in the headers of a request; an absent header is an empty text."""
 
     session: str
     is_authorized: bool
@@ -189,14 +188,14 @@ class Call(NamedTuple):
 
     @property
     def endpoint(self) -> str:
-        """Where it was sent, as its key has it."""
+        """Its HTTP method and path, as in its key."""
         if self.request.is_line:
             return "" if self.method else line_label(self)
         return f"{self.request.method} {without_session(self.request.target)}"
 
     @property
     def title(self) -> str:
-        """How messages name it: as its key does, which takes long for large arguments."""
+        """Its name in messages, without the key's arguments, which may be large."""
         return str(CallKey(self.endpoint, self.method, self.name, ""))
 
     def key(self, ignored: Collection[MemberPath] = ()) -> CallKey:
@@ -290,13 +289,13 @@ class Call(NamedTuple):
 
     @property
     def client(self) -> str:
-        """Which program sends the request, as far as it tells in `_meta`."""
+        """The client's `clientInfo` in `_meta`; empty where it has none."""
         info = None if self.message is None else self.message.meta.get(_CLIENT_INFO)
         return "" if info is None else canonical(info)
 
     @property
     def caller(self) -> str:
-        """Who sends the request, as far as it tells: its session and the rest of its `_meta`."""
+        """Its sender: the session, and the members of `_meta` that identify a client."""
         meta = self.message.meta if self.message is not None else {}
         identity = {key: value for key, value in meta.items() if key not in _NOT_OF_CALLER}
         if self.message is not None and self.message.method == INITIALIZE:

@@ -28,7 +28,7 @@ NO_METHOD: Final = ""
 NO_STATUS: Final = 0
 """The HTTP status of a response over a pipe, which has none."""
 ACCEPTED: Final = 202
-"""The HTTP status of a response that says no more than that a message has arrived."""
+"""The HTTP status that acknowledges a message."""
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 CREDENTIAL_HEADERS: Final = frozenset(
@@ -37,7 +37,7 @@ CREDENTIAL_HEADERS: Final = frozenset(
 """Headers whose values are credentials, which nothing keeps."""
 
 ANSWERED_BY_HEADER: Final = "mrtr-cassette-answered-by"
-"""Names who gave the answers of a retry that is the recording proxy's own; it is never sent."""
+"""Says in a recorded retry of the proxy itself who gave the answers; it is never sent."""
 _KEPT_OF_REQUESTS = frozenset(
     {"accept", "authorization", "content-type", "last-event-id", ANSWERED_BY_HEADER}
 )
@@ -101,7 +101,7 @@ class Request:
 
     @property
     def is_line(self) -> bool:
-        """Whether it came over a pipe: of HTTP it has a session's header at most."""
+        """Whether it came over a pipe; then its only header is the session's."""
         return self.method == NO_METHOD
 
     def header(self, name: str) -> str:
@@ -151,7 +151,7 @@ class Response:
 
     @property
     def only_accepts(self) -> bool:
-        """Whether it says no more than that a message has arrived, whatever its body says."""
+        """Whether it only acknowledges a message, whatever its body has."""
         return self.status == ACCEPTED and not self.is_event_stream
 
 
@@ -162,7 +162,7 @@ def header_value(headers: Headers, name: str) -> str:
 
 
 def decoded_header(value: str) -> str | None:
-    """Return what MCP's base64 spelling of a header stands for; None for any other value."""
+    """Return the text of a header that MCP spells in base64; None for any other value."""
     encoded = _ENCODED_HEADER.fullmatch(value)
     if encoded is None:
         return None
@@ -179,7 +179,7 @@ def is_event_stream(headers: Headers) -> bool:
 
 
 def kept_request_headers(headers: Headers, named: frozenset[str] = frozenset()) -> Headers:
-    """Return those headers of a request that a cassette keeps: of `Authorization` only the name."""
+    """Return the headers of a request that a cassette keeps; credentials without their values."""
     return tuple(
         (name, "" if name.lower() in CREDENTIAL_HEADERS else value)
         for name, value in _kept(headers, _KEPT_OF_REQUESTS | named)
@@ -188,14 +188,14 @@ def kept_request_headers(headers: Headers, named: frozenset[str] = frozenset()) 
 
 @lru_cache(maxsize=1024)
 def named_by_user(headers: Headers) -> frozenset[str]:
-    """Return the lower-case names of those kept headers that a user named."""
+    """Return the lower-case names of the kept headers that a user named."""
     names = {name.lower() for name, _ in headers}
     kept = {name.lower() for name, _ in _kept(headers, _KEPT_OF_REQUESTS)}
     return frozenset(names - kept)
 
 
 def kept_response_headers(headers: Headers) -> Headers:
-    """Return those headers of a response that a cassette keeps."""
+    """Return the headers of a response that a cassette keeps."""
     return _kept(headers, _KEPT_OF_RESPONSES)
 
 
@@ -229,7 +229,7 @@ class ContentDecoder:
         return self.is_known and not self.failed and self._inflate.eof
 
     def decode(self, chunk: bytes) -> bytes:
-        """Return what the next bytes decode to; of a body above the limit, some byte more."""
+        """Return what the next bytes decode to, up to one byte more than the limit."""
         if not self.is_known or self.failed:
             return chunk
         parts = []
@@ -249,7 +249,7 @@ class ContentDecoder:
 
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-"""What no text has that is not in UTF-8."""
+"""Control characters that no text has, whatever its encoding."""
 
 
 def readable(request: Request, limit_bytes: int = LARGEST_BODY) -> Request:

@@ -1,4 +1,4 @@
-"""Lines on a pipe, and what a client says in one, as a request (MCP 2026-07-28, stdio)."""
+"""Lines on a pipe, and a client's line as a request (MCP 2026-07-28, stdio)."""
 
 from __future__ import annotations
 
@@ -70,19 +70,16 @@ def lines_in(raw: bytes) -> Sequence[bytes]:
 
 
 def line_request(line: bytes, session: str = "") -> Request:
-    """Return what a client says in a line as a request; where no more than the end is left, it."""
+    """Return a client's line as a request, without its end unless there is nothing else."""
     headers: Headers = ((SESSION_HEADER, session),) if session else ()
     return Request(NO_METHOD, "", headers, line.rstrip(b"\r\n") or line)
 
 
 def channel_request(session: str = "") -> Request:
-    """Return the request that stands for the beginning of a channel.
-
-    Its response is what the server says of its own accord.
-    """
+    """Return the request that begins a channel; what the server sends unasked responds to it."""
     return line_request(b"", session)
 
 
 def opens_channel(request: Request) -> bool:
-    """Tell whether a request stands for the beginning of a channel."""
+    """Tell whether a request begins a channel."""
     return request.is_line and not request.body
