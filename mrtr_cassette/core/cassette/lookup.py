@@ -19,7 +19,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     Message,
 )
 from mrtr_cassette.core.secrets.sealed import compared_sha256
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, find_spans
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 from mrtr_cassette.core.wire.pointers import without_paths
 
 _NO_ANSWERS = f'{{"{INPUT_RESPONSES}":{{}}}}'
@@ -76,14 +76,9 @@ def caller_values(message: Message | None) -> CallerValues:
     """Return the caller's values in its message."""
     if message is None:
         return CallerValues(None, None)
-    raw, spans = message.raw, find_spans(message.raw, (ID_PATH, TOKEN_PATH))
-    # The last of a duplicate key counts.
-    identity, token = (
-        raw[spans[path][-1].start : spans[path][-1].end] if path in spans else None
-        for path in (ID_PATH, TOKEN_PATH)
-    )
     # What is no string or number, or stands in params that don't count, is no token.
-    return CallerValues(identity, None if message.progress_token is None else token)
+    token = None if message.progress_token is None else message.spelled(TOKEN_PATH)
+    return CallerValues(message.spelled(ID_PATH), token)
 
 
 class CutBody(NamedTuple):

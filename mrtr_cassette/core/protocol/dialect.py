@@ -8,7 +8,13 @@ from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, ELICITATION, METHODS, method_of
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, find_spans, replace_members
+from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
+    canonical,
+    find_spans,
+    replace_members,
+    spelled_at,
+)
 
 INPUT_REQUESTS: Final = method_of(CALL_TOOL).asks_by
 INPUT_RESPONSES: Final = "inputResponses"
@@ -199,9 +205,7 @@ def answers_text(request: bytes) -> bytes | None:
     Raises:
         NotJsonError: `request` is no JSON.
     """
-    spans = find_spans(request, [ANSWERS_PATH]).get(ANSWERS_PATH)
-    # Of duplicate keys the last counts.
-    return request[spans[-1].start : spans[-1].end] if spans else None
+    return spelled_at(request, ANSWERS_PATH)
 
 
 def write_answers(dialect: str, answers: Mapping[str, Any]) -> bytes:

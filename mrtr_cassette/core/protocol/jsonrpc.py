@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, Number, Span, canonical, find_spans, parse
+from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
+    Number,
+    Span,
+    canonical,
+    find_spans,
+    parse,
+    spelled_at,
+)
 from mrtr_cassette.errors import NotJsonError
 
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
@@ -55,8 +63,7 @@ class Message(NamedTuple):
 
     def spelled(self, path: MemberPath) -> bytes | None:
         """Return the value at a path as it is spelled; of duplicate keys the last one counts."""
-        spans = find_spans(self.raw, [path]).get(path)
-        return self.raw[spans[-1].start : spans[-1].end] if spans else None
+        return spelled_at(self.raw, path)
 
 
 def classify(raw: bytes) -> Message | None:

@@ -212,6 +212,16 @@ def find_spans(raw: bytes, paths: Collection[MemberPath]) -> dict[MemberPath, li
     return spans
 
 
+def spelled_at(raw: bytes, path: MemberPath) -> bytes | None:
+    """Return the value at a path as it is spelled; of duplicate keys the last one counts.
+
+    Raises:
+        NotJsonError: `raw` is no JSON.
+    """
+    spans = find_spans(raw, [path]).get(path)
+    return raw[spans[-1].start : spans[-1].end] if spans else None
+
+
 def _skip_space(text: str, index: int) -> int:
     match = _SPACE.match(text, index)
     return match.end() if match else index
