@@ -102,14 +102,17 @@ async def test_a_conversation_is_counted_where_it_is_recorded_and_where_it_is_re
 
 @looped
 async def test_what_clients_make_up_is_no_label(tmp_path: Path) -> None:
-    """A method that MCP does not name is `other`; a tool that is not in the cassette is not told."""
+    """A method that MCP does not name is `other`; neither URIs nor tools that are unknown are told."""
     path = tmp_path / "c.json"
-    await taped(path, (message("made/up"), json_response(result({}))))
+    read = message("resources/read", {"uri": "file:///invented"})
+    await taped(path, *((each, json_response(result({}))) for each in (message("made/up"), read)))
     async with playing(path, admin_port=0) as session:
         await post(session.url, message("made/up"))
+        await post(session.url, read)
         await post(session.url, tool("invented"))
         numbers = await scraped(session.admin_url)
     assert numbers["plays_total", "other", ""] == 1
+    assert numbers["plays_total", "resources/read", ""] == 1
     assert numbers["request_duration_seconds_count", "other"] == 1
     assert "invented" not in str(numbers)
 
