@@ -130,13 +130,13 @@ class Server:
 CLIENTS = {
     client.name: client
     for client in (
-        Client("python-v1", "python-v1", "client_python_v1.py", "2025", "typescript-v1"),
+        Client("python-v1", "python-v1", "client_python.py", "2025", "typescript-v1"),
         Client("typescript-v1", "node", "client_typescript_v1.mjs", "2025", "python-v1"),
-        Client("python-v2 2025", "project", "client_python_v2.py", "2025", "typescript-v2 2025"),
+        Client("python-v2 2025", "project", "client_python.py", "2025", "typescript-v2 2025"),
         Client("typescript-v2 2025", "node", "client_typescript_v2.mjs", "2025", "python-v2 2025"),
         # It refuses with a code of its own, which another client's recording doesn't know.
         Client("fastmcp 2025", "fastmcp", "client_fastmcp.py", "2025", "fastmcp 2025"),
-        Client("python-v2 2026", "project", "client_python_v2.py", "2026", "typescript-v2 2026"),
+        Client("python-v2 2026", "project", "client_python.py", "2026", "typescript-v2 2026"),
         Client("typescript-v2 2026", "node", "client_typescript_v2.mjs", "2026", "python-v2 2026"),
         Client("fastmcp 2026", "fastmcp", "client_fastmcp.py", "2026", "typescript-v2 2026"),
     )
