@@ -2,8 +2,7 @@
 
     python tests/record_cassettes.py [NAME ...]
 
-Each is recorded from a server on a port of its own, so that `upstream` stays the same. A cassette
-that differs from the committed one in its recording block alone is left as it is: where this
+Each is recorded from a server on a port of its own, so that `upstream` stays the same. Where this
 changes a file, something that matters has changed, and the difference is worth reading.
 """
 
@@ -11,10 +10,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import shutil
 import signal
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +22,6 @@ from processes import (
     ProcessError,
     Side,
     install_node_packages,
-    lasting_part,
     listening,
     peer,
     record_command,
@@ -69,25 +65,16 @@ def converse(name: str, url: str) -> str | None:
 
 
 def record(name: str, cassette: Path, port: int) -> str | None:
-    """Record one cassette, and return the transcript of an SDK's client."""
+    """Record over one cassette, and return the transcript of an SDK's client."""
     with listening((*SOURCES[name].server, "--port", str(port))) as server:
         live = converse(name, server.url)
-        with listening(record_command(server.url, cassette), signal.SIGINT) as proxy:
+        with listening(record_command(server.url, cassette, "--force"), signal.SIGINT) as proxy:
             recorded = converse(name, proxy.url)
     if proxy.code:
         raise ProcessError(f"the recorder failed with {proxy.code}: {proxy.stderr}")
     if recorded != live:
         raise ProcessError(f"{name}: the client saw another transcript through the proxy")
     return live
-
-
-def publish(recorded: Path, cassette: Path) -> str:
-    """Put a cassette in its place unless only its recording block differs; say which."""
-    if cassette.exists() and lasting_part(cassette) == lasting_part(recorded):
-        return "unchanged"
-    what = "changed" if cassette.exists() else "new"
-    shutil.copyfile(recorded, cassette)
-    return what
 
 
 def main() -> int:
@@ -103,12 +90,12 @@ def main() -> int:
     try:
         install_node_packages()
         for name in names:
-            with tempfile.TemporaryDirectory() as directory:
-                recorded = Path(directory) / f"{name}.json"
-                transcript = record(name, recorded, SOURCES[name].port)
-                what = publish(recorded, CASSETTES / recorded.name)
+            cassette = CASSETTES / f"{name}.json"
+            before = cassette.read_bytes() if cassette.exists() else b""
+            transcript = record(name, cassette, SOURCES[name].port)
             if transcript is not None:
                 (TRANSCRIPTS / f"{name}.txt").write_text(transcript)
+            what = "unchanged" if cassette.read_bytes() == before else "changed"
             print(f"{name}: {what}")  # noqa: T201  for whoever runs it
     except ProcessError as error:
         sys.exit(f"error: {error}")

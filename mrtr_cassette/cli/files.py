@@ -138,8 +138,10 @@ def recover(cassette: Location) -> None:
         say(f"{journal}: {lost}")
     if published is None:
         say(f"{journal} held no whole exchange, no cassette was written")
+    elif published.is_same:
+        say(f"{cassette}: {counted(published.interactions, 'interaction')}, same, kept")
     else:
-        say(f"wrote {cassette}: {counted(published, 'interaction')}")
+        say(f"wrote {cassette}: {counted(published.interactions, 'interaction')}")
 
 
 @click.command()

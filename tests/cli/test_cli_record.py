@@ -198,6 +198,10 @@ def test_force_replaces_what_exists_but_not_by_nothing(tmp_path: Path) -> None:
     assert path.read_text() == "precious"
     assert recording(path, PONG, client=caller("ping"), options=("--force",)).code == 0
     assert len(read(path)["interactions"]) == 1
+    before = path.stat().st_mtime_ns, path.read_bytes()
+    again = recording(path, PONG, client=caller("ping"), options=("--force",))
+    assert (path.stat().st_mtime_ns, path.read_bytes()) == before
+    assert again.err.endswith(f"{path}: 1 interaction, same, kept, 1 exchange recorded\n")
 
 
 @looped

@@ -21,7 +21,7 @@ from standin import answering, json_response
 
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell.files import cassettes
-from mrtr_cassette.shell.files.cassettes import recover_journal
+from mrtr_cassette.shell.files.cassettes import Publication, recover_journal
 from mrtr_cassette.shell.files.journals import journal_path
 from mrtr_cassette.shell.files.stores import StoreFile
 
@@ -104,7 +104,7 @@ def test_a_recording_is_put_and_replaces_nothing(s3: Any, here: Path) -> None:
         asyncio.run(race())
     assert output.read_bytes() == b"another recorder's"
     s3.rm(output.url)
-    assert recover_journal(output) == (1, None)
+    assert recover_journal(output) == (Publication(1), None)
     assert list(here.iterdir()) == []
 
     async def replayed() -> None:
@@ -121,7 +121,7 @@ def test_a_bucket_that_is_missing_costs_no_recording(s3: Any) -> None:
         asyncio.run(ping(output))
     assert journal_path(output).exists()
     s3.mkdir("not-yet")
-    assert recover_journal(output) == (1, None)
+    assert recover_journal(output) == (Publication(1), None)
     assert len(cassettes.load_cassette(output).interactions) == 1
 
 

@@ -51,6 +51,7 @@ def test_once_records_and_then_replays_without_the_server(project):
     """The first run starts the server; the next one starts only what plays."""
     project.run()
     before = project.cassette(CASSETTE)
+    project.run("--mrtr-mode=all").stdout.fnmatch_lines(["mrtr-cassette: 1 same, kept"])
     project.write("test_one.py", ONE_TEST.replace("upstream=SERVER", 'upstream=["gone"]'))
     project.run("--mrtr-mode=none")
 

@@ -64,11 +64,17 @@ def test_module_recorded_by_workers_is_as_one_process_records_it(suite):
     again = PAIR.replace("test_", "test_again_")
     write(suite, PAIR, again)
     suite.run(passed=4)
-    one = lasting_part(suite.path / "cassettes/test_it.json")
+    path = suite.path / "cassettes/test_it.json"
+    one = lasting_part(path)
     suite.write("conftest.py", "def pytest_collection_modifyitems(items): items.reverse()")
     for options in (("-n", "2", "--dist=load"), ()):
-        suite.run("--mrtr-mode=all", *options, passed=4)
-        assert lasting_part(suite.path / "cassettes/test_it.json") == one
+        path.unlink()
+        suite.run("--mrtr-mode=once", *options, passed=4)
+        assert lasting_part(path) == one
+    before = path.stat().st_mtime_ns
+    kept = suite.run("--mrtr-mode=all", passed=4)
+    kept.stdout.fnmatch_lines(["mrtr-cassette: 1 same, kept"])
+    assert path.stat().st_mtime_ns == before
     suite.run("--mrtr-mode=none", "--mrtr-fail-on-unplayed", passed=4)
 
 

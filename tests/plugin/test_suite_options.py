@@ -128,9 +128,12 @@ def test_run_says_its_mode_and_what_became_of_its_cassettes(suite):
     result.stdout.fnmatch_lines(
         ["mrtr-cassette: 1 discarded (test failed), 1 recorded, 1 replayed"]
     )
-    suite.run("--mrtr-mode=append", "test_one.py").stdout.fnmatch_lines(
-        ["mrtr-cassette: 1 replayed"]
-    )
+    path = suite.path / "cassettes/test_one/test_deploy.json"
+    before = path.stat().st_mtime_ns, path.read_bytes()
+    for mode, said in (("append", "1 replayed"), ("all", "1 same, kept")):
+        told = suite.run(f"--mrtr-mode={mode}", "test_one.py").stdout
+        told.fnmatch_lines([f"mrtr-cassette: {said}"])
+        assert (path.stat().st_mtime_ns, path.read_bytes()) == before
     quiet = suite.run("-q", "test_one.py")
     assert "mrtr-cassette" not in quiet.stdout.str()
 

@@ -16,7 +16,7 @@ from standin import answering, response
 
 from mrtr_cassette.core.cassette.journal import encode_line
 from mrtr_cassette.errors import CassetteError
-from mrtr_cassette.shell.files.cassettes import load_cassette, publish_journal
+from mrtr_cassette.shell.files.cassettes import Publication, load_cassette, publish_journal
 from mrtr_cassette.shell.files.disk import is_locked
 from mrtr_cassette.shell.files.journals import Journal, journal_path
 
@@ -116,5 +116,5 @@ def test_a_publish_that_fails_keeps_the_journal(
     monkeypatch.undo()
     assert journal_path(path).read_bytes() == data
     published, lost = publish_journal(path)
-    assert (published, lost) == (len(load_cassette(path).interactions), None)
+    assert (published, lost) == (Publication(len(load_cassette(path).interactions)), None)
     assert not journal_path(path).exists()

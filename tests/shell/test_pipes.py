@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from builders import notification, rpc
+from harness import read
 from patience import seconds
 from processes import CASSETTES, PROGRAM, run
 
@@ -22,6 +23,14 @@ from mrtr_cassette.core.protocol.calls import session_of
 from mrtr_cassette.shell.files.cassettes import load_cassette
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+
+
+ANOTHER = [
+    sys.executable,
+    "-c",
+    "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)",
+]
+"""Another client, which starts the rest of the command."""
 
 
 def ask(number: int, **params: Any) -> bytes:
@@ -220,6 +229,21 @@ def test_client_that_starts_its_server_twice_has_one_cassette(tmp_path: Path) ->
     assert sessions == ["", "mrtr-session:1"]
 
 
+def test_recording_over_a_cassette_leaves_alone_what_is_the_same(tmp_path: Path) -> None:
+    """Another client's ids and traces are no change; a call that it adds is one."""
+    output = tmp_path / "c.json"
+    files = []
+    for first, more in (("a-1", b""), ("b-1", b""), ("c-1", rpc("ping", {}, 9) + b"\n")):
+        line = rpc("tools/list", {"_meta": {"traceparent": first}}, first) + b"\n"
+        command = [*ANOTHER, *recorder(output, options=["--force"])]
+        assert spoken(command, line + more).returncode == 0
+        files.append((output.stat().st_mtime_ns, read(output)["interactions"]))
+
+    assert files[0] == files[1]
+    assert files[2][1][:-1] == files[0][1]
+    assert len(files[2][1]) == 2
+
+
 def test_client_need_not_wait_for_the_end_of_its_first_server(tmp_path: Path) -> None:
     """A further start waits until the first recording is published, or publishes what it left."""
     output = tmp_path / "c.json"
@@ -243,13 +267,8 @@ def test_client_need_not_wait_for_the_end_of_its_first_server(tmp_path: Path) ->
 def test_cassette_of_another_client_is_not_touched(tmp_path: Path) -> None:
     """A second client's recorder on the same file is refused, whether the first one still runs."""
     output = tmp_path / "c.json"
-    other = [
-        sys.executable,
-        "-c",
-        "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)",
-    ]
 
-    with piped([*other, *recorder(output)]) as pipe:
+    with piped([*ANOTHER, *recorder(output)]) as pipe:
         pipe.say(ask(1))
         assert pipe.hear()
         refused = spoken(recorder(output), ask(2))

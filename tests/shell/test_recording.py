@@ -16,13 +16,15 @@ from harness import (
     connected,
     http,
     looped,
+    playing,
     post,
     read,
     taping,
 )
-from messages import compact, input_required, message, result, tool_call, yes
+from messages import JsonObject, compact, input_required, message, result, tool_call, yes
 from standin import (
     JSON,
+    Script,
     Visit,
     answering,
     chunk,
@@ -31,9 +33,11 @@ from standin import (
     json_response,
     response,
     stream_head,
+    upstream,
 )
 
 from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.report.runs import recording_text
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files import journals
@@ -100,6 +104,60 @@ async def test_headers_that_the_user_named_are_kept(tmp_path: Path) -> None:
     headers = read(tmp_path / "c.json")["interactions"][0]["request"]["http"]["headers"]
 
     assert (headers["X-Tenant"], headers["Authorization"]) == ("acme", "")
+
+
+# --- Recording over a cassette ---
+
+
+def _pages(run: str, *names: str) -> Script:
+    """Return a server whose pages have cursors of its own run."""
+    more = [{"nextCursor": f"{run}-{page}"} for page in range(1, len(names))]
+    pages = zip(names, [*more, {}], strict=True)
+    replies = [result({"tools": [{"name": name, "inputSchema": {}}], **it}) for name, it in pages]
+    return answering(*map(json_response, replies))
+
+
+async def _all_pages(url: str) -> list[str]:
+    """List all tools, and return their names."""
+    names: list[str] = []
+    cursor: JsonObject | None = {}
+    while cursor is not None:
+        page = (await post(url, message("tools/list", cursor))).json["result"]
+        names += [tool["name"] for tool in page["tools"]]
+        cursor = {"cursor": page["nextCursor"]} if "nextCursor" in page else None
+    return names
+
+
+@looped
+async def test_recording_over_a_cassette_writes_what_changed(tmp_path: Path) -> None:
+    """Where nothing did, the file is left alone; a page that did stands behind the kept cursor."""
+    path = tmp_path / "c.json"
+    files, said = [], []
+    changed = ("one", "2", "three")
+    for run, names in (
+        ("a", ("one", "two", "three")),
+        ("b", ("one", "two", "three")),
+        ("c", changed),
+    ):
+        async with (
+            upstream(_pages(f"run {run}", *names)) as server,
+            recording(server.url, path, RecordOptions(existing="replace")) as session,
+        ):
+            await _all_pages(session.url)
+        files.append((path.stat().st_mtime_ns, path.read_bytes(), read(path)["interactions"]))
+        said.append(recording_text(session.report))
+
+    assert files[0] == files[1]
+    assert [one == two for one, two in zip(files[1][2], files[2][2], strict=True)] == [
+        True, False, True,
+    ]  # fmt: skip
+    assert said == [
+        f"wrote {path}: 3 interactions, 3 exchanges recorded",
+        f"{path}: 3 interactions, same, kept, 3 exchanges recorded",
+        f"wrote {path}: 3 interactions (2 kept), 3 exchanges recorded",
+    ]
+    async with playing(path) as replay:
+        assert await _all_pages(replay.url) == [*changed]
 
 
 # --- What is refused ---

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -43,7 +44,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecorderFacts,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.messages import completed_by
+from mrtr_cassette.core.protocol.messages import completed_by, messages_in
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Headers, Piece, Request, Response
 from mrtr_cassette.core.wire.lines import line_request
 from mrtr_cassette.core.wire.pointers import escape_pointer
@@ -566,7 +567,7 @@ def with_responses(cassette: Cassette, responses: Mapping[RecordedExchange, Resp
         CassetteError: no cassette can have such a response.
     """
     new = {
-        exchange: replace(exchange, response=_in_time_of(exchange, response))
+        exchange: replace(exchange, response=in_time_of(exchange, response))
         for exchange, response in responses.items()
     }
     cut = [_without_turns_after_the_end(each, new) for each in cassette.interactions]
@@ -575,17 +576,22 @@ def with_responses(cassette: Cassette, responses: Mapping[RecordedExchange, Resp
     return data
 
 
-def _in_time_of(exchange: RecordedExchange, response: Response) -> Response:
-    if not response.is_framed:
+def in_time_of(exchange: RecordedExchange, response: Response) -> Response:
+    """Return a response whose messages came when those of the exchange's response did."""
+    pieces, old = response.pieces, () if exchange.response is None else exchange.response.pieces
+    if not response.is_framed and len(pieces) != len(old):
         return replace(response, pieces=(Piece(response.body, 0, 0),))
-    old = () if exchange.response is None else exchange.response.pieces
     end = Piece(b"", exchange.ended_ms, exchange.ended_after or exchange.number or 0)
-    known = [piece for piece in old if piece.after] or [end]
-    times = known + known[-1:] * len(response.pieces)
-    pieces = [
-        time._replace(raw=piece.raw) for piece, time in zip(response.pieces, times, strict=False)
-    ]
-    return replace(response, pieces=tuple(pieces))
+    times = [piece for piece in old if piece.after] or [end]
+    if exchange.response is not None and len(times) == len(old) != len(pieces):
+        # What stands between two messages, such as a comment, came with the later one.
+        came = [times[located.piece] for located in messages_in(exchange.response)] + times[-1:]
+        ends = [located.piece for located in messages_in(response)]
+        places = [bisect_left(ends, at) for at in range(len(pieces))]
+        times = [came[min(place, len(came) - 1)] for place in places]
+    times += times[-1:] * len(pieces)
+    timed = [time._replace(raw=piece.raw) for piece, time in zip(pieces, times, strict=False)]
+    return replace(response, pieces=tuple(timed))
 
 
 def _without_turns_after_the_end(

@@ -13,12 +13,12 @@ from mrtr_cassette.core.cassette.load import with_responses
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.compare.responses import elicitation_id
 from mrtr_cassette.core.compare.values import Change, Verdict
+from mrtr_cassette.core.drive.conversation import ISSUED
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.protocol.messages import Located, messages_in, splice_pieces
-from mrtr_cassette.core.record.history import is_journal_token
-from mrtr_cassette.core.record.naming import SecretNumbers
+from mrtr_cassette.core.record.naming import SecretNumbers, is_journal_token
 from mrtr_cassette.core.secrets.sealed import (
     PLACEHOLDER,
     SEALED_HASH,
@@ -28,7 +28,8 @@ from mrtr_cassette.core.secrets.sealed import (
     sha256_of,
 )
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Response, header_value
-from mrtr_cassette.core.wire.jsonbytes import Span, find_spans
+from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
+from mrtr_cassette.core.wire.pointers import value_at
 from mrtr_cassette.core.wire.sse import event_id_spans
 
 ACCEPTABLE: Final[tuple[Verdict, ...]] = (
@@ -178,9 +179,11 @@ def _as_recorded(
         raise AssertionError("unreachable because what has no response is not taken")
     old = recorded.response or response
     names = {**states, **_recorded_ids(old, response)}
-    pieces = splice_pieces(response.pieces, list(_push_ids(recorded, live)))
+    pieces = splice_pieces(
+        response.pieces, [*_push_ids(recorded, live), *issued_values(recorded, live)]
+    )
     texts = [piece.raw for piece in pieces]
-    for before, now in zip(_questions_of(recorded), _questions_of(live), strict=False):
+    for before, now in zip(questions_of(recorded), questions_of(live), strict=False):
         was, identity = elicitation_id(before), elicitation_id(now)
         if was is not None and identity is not None:
             texts = [raw.replace(identity.encode(), was.encode()) for raw in texts]
@@ -220,7 +223,21 @@ def _push_ids(recorded: RecordedExchange, live: RecordedExchange) -> Iterator[tu
             yield span, identity
 
 
-def _questions_of(exchange: RecordedExchange) -> list[Any]:
+def issued_values(
+    recorded: RecordedExchange, live: RecordedExchange
+) -> Iterator[tuple[Span, bytes]]:
+    """Yield where a live response issues a cursor or a task id, and the recorded one."""
+    before, now = recorded.located_response, live.located_response
+    if before is None or now is None:
+        return
+    for path, spans in find_spans(now.message.raw, ISSUED).items():
+        value, span = value_at(before.message.tree, path), now.in_body(spans[-1])
+        if isinstance(value, str) and span is not None:
+            yield span, canonical(value).encode()
+
+
+def questions_of(exchange: RecordedExchange) -> list[Any]:
+    """Return what a response asks: the pushed requests in it, then those of its result."""
     pushed = [each.message.tree for each in _pushed_in(exchange)]
     result = {} if exchange.ask is None else exchange.ask.message.tree["result"]
     asked = result.get(INPUT_REQUESTS)

@@ -62,11 +62,12 @@ _PAUSE_MS: Final = 1000
 _MOST_PAGES: Final = 100
 """Pages that are read; a server may have no last one."""
 _OF_CALL: Final = ("mcp-name", "mcp-param-")
-_ISSUED: Final[tuple[MemberPath, ...]] = (
+ISSUED: Final[tuple[MemberPath, ...]] = (
     ("result", "nextCursor"),
     ("result", "taskId"),
     ("result", "task", "taskId"),
 )
+"""Where a server issues what its client sends back."""
 _SENT_BACK: Final[tuple[MemberPath, ...]] = (
     ("params", "cursor"),
     ("params", "taskId"),
@@ -234,7 +235,7 @@ class LiveValues:
 
     def issued(self, recorded: Message, live: Message) -> None:
         """Take two responses to the same request."""
-        for path in _ISSUED:
+        for path in ISSUED:
             old, new = (value_at(message.tree, path) for message in (recorded, live))
             if isinstance(old, str) and isinstance(new, str):
                 self._live[old] = new

@@ -1,17 +1,13 @@
 """Make a cassette of the exchanges of a recording.
 
-The result depends on what was exchanged, not on when; times and raw hashes stand in the recording
-block only. What an earlier recording wrote stays as it is; a new one goes on from it.
+Interactions stand in the order of their first requests. What an earlier recording wrote stays as it
+is; a new one goes on from it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from heapq import heapify, heappop, heappush
-from itertools import chain
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.cassette.recorded import (
@@ -25,28 +21,19 @@ from mrtr_cassette.core.cassette.recorded import (
     RecorderFacts,
 )
 from mrtr_cassette.core.cassette.sessions import Streams
-from mrtr_cassette.core.protocol.calls import NO_SESSION
-from mrtr_cassette.core.record.history import (
-    NEVER,
-    ExchangeFacts,
-    Moment,
-    Rank,
-    ended_with_session,
-    ends_of,
-    facts_of,
-    lasting,
-    recounted,
-    streams_of_closing,
-)
 from mrtr_cassette.core.record.linking import (
+    ExchangeFacts,
     LinkedInteraction,
     LinkedTurn,
+    Moment,
+    ends_of,
+    facts_of,
     link,
     link_pushes,
+    streams_of_closing,
 )
-from mrtr_cassette.core.record.naming import Names
+from mrtr_cassette.core.record.naming import Names, recounted
 from mrtr_cassette.core.secrets.sealed import sha256_of
-from mrtr_cassette.core.wire.http import End
 
 
 def assemble(
@@ -56,7 +43,7 @@ def assemble(
 ) -> Iterator[RecordedInteraction]:
     """Yield the interactions of a recording, those of an earlier one first.
 
-    `places` says, by number, what comes before the order in which requests arrived.
+    `places` says, by number, what comes before that order.
     """
     assembly = _Assembly()
     if earlier is not None:
@@ -98,7 +85,6 @@ class _Assembly:
         self._exchanges: dict[int, RecordedExchange] = {}
         self._names = Names()
         self._facts: dict[int, ExchangeFacts] = {}
-        self._ended: dict[int, int] = {}
         self._linked: list[LinkedInteraction] = []
         self._earlier_turns: dict[int, list[PushedTurn]] = {}
         self._finished: dict[int, RecordedExchange] = {}
@@ -135,18 +121,13 @@ class _Assembly:
             self._read(self._offset + number, exchanges[number], streams)
         for number in streams_of_closing(self._facts):
             del self._facts[number]
-        self._ended = ended_with_session(self._facts)
-        # A client leaves the rest of a call's stream when it has the response, or lets it end.
-        resumed = {at: each for at, each in self._facts.items() if each.resumes is not None}
-        self._ended |= {at: at for at, each in resumed.items() if each.responses}
-        ends = ends_of(self._facts)
-        pushes = link_pushes(self._facts, ends)
+        pushes = link_pushes(self._facts, ends_of(self._facts))
         answers = [each for turns in pushes.values() for turn in turns for each in turn.answers]
         posted = {number for _, number in answers}
         calls = {each: facts for each, facts in self._facts.items() if each not in posted}
         begun = link(calls, self._linked, earlier)
-        counted_on = {self._offset + number: place for number, place in places.items()}
-        linked = [*self._linked, *in_order(begun, self._facts, ends, self._content, counted_on)]
+        begun.sort(key=lambda each: places.get(each.numbers[0] - self._offset, 0))
+        linked = [*self._linked, *begun]
         self._name(linked, pushes)
         return self._finished_interactions(linked, pushes)
 
@@ -159,13 +140,6 @@ class _Assembly:
         begun = streams.add(exchange, number)
         resumes = None if begun is None or self._facts[begun].listens else begun
         self._facts[number] = facts_of(exchange, exchange.call, resumes)
-
-    def _content(self, number: int) -> str:
-        """Return the digest of an exchange without what every recording has anew."""
-        exchange = self._exchanges[number]
-        response = b"" if exchange.response is None else exchange.response.body
-        whole = b"%b\n%b" % (exchange.request.body, response)
-        return sha256_of(lasting(whole.decode("latin-1")))
 
     def _name(self, linked: Sequence[LinkedInteraction], pushes: _Pushes) -> None:
         """Give numbers to secrets, and names to states and ids, in the order of the file."""
@@ -220,12 +194,7 @@ class _Assembly:
         """Return an exchange as it stands in the cassette."""
         if number not in self._finished:
             exchange = self._exchanges.pop(number)
-            if number in self._ended and exchange.response is not None:
-                response = replace(exchange.response, end=End.COMPLETE)
-                ended_after = max(exchange.ended_after or 0, self._ended[number])
-                exchange = replace(exchange, response=response, ended_after=ended_after)
-            session = self._facts[number].session
-            self._finished[number] = self._names.put_into(number, exchange, session)
+            self._finished[number] = self._names.put_into(number, exchange)
         return self._finished[number]
 
 
@@ -236,131 +205,3 @@ def _earlier_facts(exchange: RecordedExchange) -> ExchangeFacts:
     if ask is not None and ask.request_state is not None:
         states.add(sha256_of(ask.request_state))
     return replace(facts, issued=tuple(states), asked=Moment(0, 0.0))
-
-
-# The order of the file: what was over before something else began stands before it. Of what
-# overlapped, content decides, as arrival means nothing there.
-
-Content = Callable[[int], str]
-"""Returns what stands for the content of an exchange, without what every recording has anew."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Unit:
-    """Interactions that stand together: one and its branches, or those of a session."""
-
-    interactions: tuple[LinkedInteraction, ...]
-    start: int
-    """Number of the first request."""
-    end: int
-    """How many requests had arrived when it was over."""
-    rank: Rank
-    key: tuple[tuple[Any, ...], ...]
-    """By what overlapping ones are ordered: what is to know of each first request."""
-
-
-def in_order(
-    interactions: Sequence[LinkedInteraction],
-    facts: Mapping[int, ExchangeFacts],
-    ends: Mapping[int, Moment],
-    content: Content,
-    places: Mapping[int, int] | None = None,
-) -> list[LinkedInteraction]:
-    """Return the interactions in the order of a cassette: by place, time and content."""
-    # What parts from an interaction of an earlier recording has no place of its own.
-    first = [each for each in interactions if each.numbers[0] < 0]
-    sessions: dict[str, list[_Unit]] = {}
-    units: list[_Unit] = []
-    for unit in _families(interactions[len(first) :], facts, ends):
-        session = facts[unit.start].session
-        if session == NO_SESSION:
-            units.append(unit)
-        else:
-            sessions.setdefault(session, []).append(unit)
-    units += [_session(own, content) for own in sessions.values()]
-    by_place: dict[int, list[_Unit]] = {}
-    for unit in units:
-        by_place.setdefault((places or {}).get(unit.start, 0), []).append(unit)
-    ordered = [unit for place in sorted(by_place) for unit in _ordered(by_place[place], content)]
-    return [*first, *(each for unit in ordered for each in unit.interactions)]
-
-
-def _families(
-    interactions: Iterable[LinkedInteraction],
-    facts: Mapping[int, ExchangeFacts],
-    ends: Mapping[int, Moment],
-) -> Iterator[_Unit]:
-    """Yield each interaction with its branches, as they arrived."""
-    families: dict[int, list[LinkedInteraction]] = {}
-    for interaction in interactions:
-        families.setdefault(interaction.numbers[0], []).append(interaction)
-    resumed: Counter[int] = Counter()
-    for number, family in families.items():
-        each = facts[number]
-        # A listening stream ends when nobody wants it any more, which says nothing of what it is.
-        end = number if each.listens else ends[number].after
-        identity = each.request_id or ""
-        key: tuple[Any, ...] = each.rank, each.text, len(identity), identity
-        if each.resumes is not None:
-            call = facts[each.resumes]
-            resumed[each.resumes] += 1
-            identity = call.request_id or ""
-            key = call.rank, call.text, len(identity), identity, resumed[each.resumes]
-        yield _Unit(tuple(family), number, end, each.rank, (key,))
-
-
-def _session(units: Sequence[_Unit], content: Content) -> _Unit:
-    """Return the interactions of a session as one unit."""
-    streams = [unit for unit in units if unit.rank is Rank.LISTENING]
-    ordered = _ordered([unit for unit in units if unit.rank is not Rank.LISTENING], content)
-    handshake = [at for at, unit in enumerate(ordered, start=1) if unit.rank < Rank.LISTENING]
-    after = handshake[-1] if handshake else 0
-    ordered[after:after] = _sorted(streams, content)
-    ends = [unit.end for unit in ordered if unit.end < NEVER.after]
-    return _Unit(
-        tuple(chain.from_iterable(unit.interactions for unit in ordered)),
-        min(unit.start for unit in units),
-        max(ends, default=NEVER.after),
-        ordered[0].rank,
-        tuple(chain.from_iterable(unit.key for unit in ordered)),
-    )
-
-
-def _ordered(units: Iterable[_Unit], content: Content) -> list[_Unit]:
-    """Return units by content, but each after those that were over before it began."""
-    units = sorted(units, key=lambda unit: unit.start)
-    places = {unit: at for at, unit in enumerate(_sorted(units, content))}
-    ends = [(unit.end, places[unit]) for unit in units]
-    heapify(ends)
-    placed: set[int] = set()
-    ordered: list[_Unit] = []
-    free: list[tuple[int, _Unit]] = []
-    begun = 0
-    while len(ordered) < len(units):
-        while ends[0][1] in placed:
-            heappop(ends)
-        # Whatever began after the first of these was over has to wait for it.
-        while begun < len(units) and units[begun].start <= ends[0][0]:
-            heappush(free, (places[units[begun]], units[begun]))
-            begun += 1
-        place, unit = heappop(free)
-        placed.add(place)
-        ordered.append(unit)
-    return ordered
-
-
-def _sorted(units: Sequence[_Unit], content: Content) -> list[_Unit]:
-    alike: dict[tuple[Any, ...], list[_Unit]] = {}
-    for unit in units:
-        alike.setdefault(unit.key, []).append(unit)
-    ordered: list[_Unit] = []
-    for key in sorted(alike):
-        same = alike[key]
-        if len(same) > 1:
-            same.sort(key=lambda unit: (_content_of(unit, content), unit.start))
-        ordered += same
-    return ordered
-
-
-def _content_of(unit: _Unit, content: Content) -> str:
-    return "\n".join(content(number) for each in unit.interactions for number in each.own)

@@ -22,14 +22,14 @@ from mrtr_cassette.core.cassette.recorded import (
     RecorderFacts,
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
-from mrtr_cassette.core.record.history import (
-    Moment,
-    facts_of,
+from mrtr_cassette.core.record.linking import Moment, facts_of
+from mrtr_cassette.core.record.naming import (
     is_journal_token,
     lasting,
     recounted,
+    renumbered,
+    reopened,
 )
-from mrtr_cassette.core.record.naming import renumbered, reopened
 from mrtr_cassette.core.secrets.sealed import renumber, sha256_of
 from mrtr_cassette.errors import CassetteError, counted
 

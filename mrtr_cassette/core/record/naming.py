@@ -9,23 +9,17 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import ChainMap, Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from operator import itemgetter
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedBy, RecordedExchange
-from mrtr_cassette.core.record.history import is_journal_token, recounted
 from mrtr_cassette.core.record.linking import LinkedInteraction
 from mrtr_cassette.core.secrets.sealed import (
-    ELICITATION_SURROGATE_BYTES,
-    EVENT_SURROGATE_BYTES,
-    SEALED_HASH_BYTES,
-    SESSION_SURROGATE,
+    SEALED_HASH,
     STATE_SURROGATE,
     compared_sha256,
-    elicitation_surrogate,
-    event_surrogate,
     occurrence_in,
     renumber,
     reveal,
@@ -35,22 +29,62 @@ from mrtr_cassette.core.secrets.sealed import (
     state_surrogate,
 )
 from mrtr_cassette.core.wire.http import (
-    LAST_EVENT_ID_HEADER,
     SESSION_HEADER,
     Headers,
     Piece,
     Request,
     Response,
 )
-from mrtr_cassette.core.wire.jsonbytes import splice
-from mrtr_cassette.core.wire.sse import event_id_spans
 
 _LONGEST_NUMBER = 10
-_ELICITATION = b'"elicitationId"'
-_ISSUED_ID = re.compile(rb'"elicitationId"\s*:\s*"((?=[A-Za-z_-]*[0-9])[0-9A-Za-z_-]{16,200})"')
-"""An id that a server made up for a question, which a word is not (MCP 2025-11-25, URL mode)."""
-_TOKEN = re.compile(rb"[0-9A-Za-z_-]{16,200}")
 _SESSION = re.compile(rb"mrtr-session(?::|%3A)([0-9]{1,9})")
+
+# What every recording has anew
+
+_JOURNAL_TOKEN = re.compile("[0-9a-f]{24}")
+
+
+def lasting(text: str) -> str:
+    """Return a text of the journal without the hashes that every recording has anew."""
+    if "sha256" in text:
+        text = SEALED_HASH.sub("sha256", text)
+    return renumber(text, lambda _, token: 0 if is_journal_token(token) else None)
+
+
+def is_journal_token(token: str) -> bool:
+    """Tell whether a text in a placeholder is what a journal has; any other is somebody's text."""
+    return _JOURNAL_TOKEN.fullmatch(token) is not None
+
+
+def recounted(
+    exchange: RecordedExchange,
+    by: RecordedBy | None,
+    number: int,
+    after: Callable[[int, float], int],
+    offset_ms: float = 0.0,
+) -> RecordedExchange:
+    """Return an exchange as another recording counts it, which began `offset_ms` earlier.
+
+    `after` tells how many requests had arrived there, by how many had here and when.
+    """
+
+    def time(at_ms: float) -> float:
+        return max(0.0, at_ms + offset_ms)
+
+    response, ended_after = exchange.response, exchange.ended_after
+    if response is not None:
+        pieces = [Piece(raw, time(ms), after(count, ms)) for raw, ms, count in response.pieces]
+        response = replace(response, pieces=tuple(pieces))
+    return replace(
+        exchange,
+        number=number,
+        response=response,
+        started_ms=time(exchange.started_ms),
+        ended_ms=time(exchange.ended_ms),
+        ended_after=None if ended_after is None else after(ended_after, exchange.ended_ms),
+        recorded_by=by,
+    )
+
 
 TextChange = Callable[[bytes, str], bytes]
 """What a text becomes, by the lower-case name of its header; of a target and a body, nothing."""
@@ -120,28 +154,6 @@ class SecretNumbers:
         return self._numbers[rule, token]
 
 
-class _Counted:
-    """Names of ids that are counted in each session, by its number; 0 stands for none."""
-
-    def __init__(self, surrogate: Callable[[int, int], str], pattern: re.Pattern[bytes]) -> None:
-        self.names: dict[str, dict[str, str]] = {}
-        self._surrogate, self._pattern = surrogate, pattern
-        self._last: Counter[int] = Counter()
-
-    def go_on_after(self, raw: bytes) -> None:
-        """Go on after the names in a text of an earlier recording."""
-        for place, index in self._pattern.findall(raw):
-            self._last[int(place)] = max(self._last[int(place)], int(index))
-
-    def name(self, session: str, place: int, identities: Iterable[str]) -> None:
-        """Name what is new in a session with this number."""
-        for identity in identities:
-            names = self.names.setdefault(session, {})
-            if identity not in names:
-                self._last[place] += 1
-                names[identity] = self._surrogate(place, self._last[place])
-
-
 class Names:
     """The names and numbers of a recording, given in the file's order; to states after that."""
 
@@ -154,8 +166,6 @@ class Names:
         self._states: dict[str, str] = {}
         self._sessions: dict[str, str] = {}
         self._last_session = 0
-        self._events = _Counted(event_surrogate, EVENT_SURROGATE_BYTES)
-        self._elicitations = _Counted(elicitation_surrogate, ELICITATION_SURROGATE_BYTES)
 
     def add_earlier(
         self, number: int, exchange: RecordedExchange, call: str, *, is_first: bool
@@ -164,8 +174,6 @@ class Names:
 
         def read(raw: bytes, name: str) -> bytes:
             self._secrets.leave_out_those_in(raw)
-            self._events.go_on_after(raw)
-            self._elicitations.go_on_after(raw)
             for place in _SESSION.findall(raw):
                 self._last_session = max(self._last_session, int(place))
             if name == SESSION_HEADER:
@@ -185,17 +193,8 @@ class Names:
             self._highest[call] = max(self._highest[call], occurrence_in(state) or 0)
 
     def name(self, exchange: RecordedExchange, session: str) -> RecordedExchange:
-        """Name what is new in an exchange, and put the numbers of its secrets into it."""
-        match = SESSION_SURROGATE.fullmatch(reveal_text(session, self._name_session))
-        place = 0 if match is None else int(match[1])
-        response = exchange.response
-        for piece in () if response is None else response.pieces:
-            if _ELICITATION in piece.raw:
-                found = _ISSUED_ID.findall(piece.raw)
-                self._elicitations.name(session, place, map(bytes.decode, found))
-            if response is not None and response.is_event_stream:
-                # A resumed stream has events again under the same ids.
-                self._events.name(session, place, _event_ids(piece.raw))
+        """Name the session of an exchange, and put the numbers of its secrets into it."""
+        reveal_text(session, self._name_session)
         return renumbered(exchange, self._secrets.number)
 
     def _name_session(self, sha256: str) -> str:
@@ -243,66 +242,36 @@ class Names:
         self._occurrences[call] += 1
         return self._occurrences[call]
 
-    def put_into(self, number: int, exchange: RecordedExchange, session: str) -> RecordedExchange:
-        """Return a named exchange with the names of states and ids in it.
+    def put_into(self, number: int, exchange: RecordedExchange) -> RecordedExchange:
+        """Return a named exchange with the names of states and sessions in it.
 
         States of other exchanges that it repeats are replaced too.
         """
         echoed, issued = exchange.echoed_sha256, exchange.issued_sha256
         own = {} if echoed is None else {echoed: self._echoed_by[number]}
-        request = _request_with(exchange.request, self._change(session, own))
+        request = _request_with(exchange.request, self._change(own))
         if issued is not None and number in self._issued_by:
             own = {**own, issued: self._issued_by[number]}
         response = exchange.response
         if response is not None:
-            response = _response_with(response, self._change(session, own))
+            response = _response_with(response, self._change(own))
         return replace(exchange, request=request, response=response)
 
-    def _change(self, session: str, own: Mapping[str, str]) -> TextChange:
+    def _change(self, own: Mapping[str, str]) -> TextChange:
         """Return what the texts of an exchange become, with its own states as they are named."""
-        elicitations = self._elicitations.names.get(session, {})
-        events = self._events.names.get(session, {})
 
         def name_of(sha256: str) -> str | None:
             return own.get(sha256) or self._states.get(sha256) or self._sessions.get(sha256)
 
-        def event_of(sha256: str) -> str | None:
-            return events.get(sha256) or name_of(sha256)
-
-        def elicitation(match: re.Match[bytes]) -> bytes:
-            return elicitations.get(match[0].decode(), "").encode() or match[0]
-
-        by_header = {SESSION_HEADER: self._name_session, LAST_EVENT_ID_HEADER: event_of}
-
-        def change(raw: bytes, name: str) -> bytes:
-            if elicitations:
-                raw = _TOKEN.sub(elicitation, raw)
-            if events and not name and _has_event_ids(raw):
-                spans = event_id_spans(raw)
-                ids = [(span, reveal(raw[span.start : span.end], event_of)) for span in spans]
-                raw = splice(raw, ids)
-            return reveal(raw, by_header.get(name, name_of))
-
-        return change
-
-
-def _has_event_ids(raw: bytes) -> bool:
-    return b"id: sha256" in raw or b"id:sha256" in raw
-
-
-def _event_ids(raw: bytes) -> Iterator[str]:
-    """Yield the hashes that stand for the ids of events."""
-    for span in event_id_spans(raw) if _has_event_ids(raw) else ():
-        match = SEALED_HASH_BYTES.fullmatch(raw, span.start, span.end)
-        if match is not None:
-            yield match[2].decode()
+        return lambda raw, name: reveal(
+            raw, self._name_session if name == SESSION_HEADER else name_of
+        )
 
 
 # A cassette's exchanges as the journals of its recorders had them
 
 _SURROGATE = re.compile(
-    rb"mrtr-(?:state(:|%3A)[0-9a-f]{16}\1[0-9]{1,9}\1[0-9]{1,9}|session(:|%3A)[0-9]{1,9}"
-    rb"|(?:event|elicitation)(:|%3A)[0-9]{1,9}\3[0-9]{1,9})"
+    rb"mrtr-(?:state(:|%3A)[0-9a-f]{16}\1[0-9]{1,9}\1[0-9]{1,9}|session(:|%3A)[0-9]{1,9})"
 )
 
 
@@ -376,8 +345,6 @@ class _NamesBefore:
         def hashed(match: re.Match[bytes]) -> bytes:
             name = match[0].replace(b"%3A", b":").decode()
             sha256 = states.get(name) or sha256_of(f"{self._digest} {name}")
-            if name.startswith("mrtr-elicitation"):
-                return f"0{sha256[:31]}".encode()
             return b"sha256%b%b" % (match[match.lastindex or 0], sha256.encode())
 
         return replace(

@@ -20,6 +20,7 @@ from mrtr_cassette.core.protocol.messages import response_to, splice_pieces
 from mrtr_cassette.core.secrets.credentials import Credentials, KnownStates
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.sealed import (
+    SEALED_HASH,
     StatePlace,
     find_states,
     may_have_states,
@@ -48,8 +49,8 @@ from mrtr_cassette.core.wire.sse import event_id_spans, read_event
 
 Side = Literal["request", "response"]
 
-_IDS = (SESSION_HEADER, LAST_EVENT_ID_HEADER)
 _OF_RETRIES = frozenset({INPUT_RESPONSES, REQUEST_STATE})
+_IDS = (SESSION_HEADER, LAST_EVENT_ID_HEADER)
 NOTHING = Response(NO_STATUS, (), (), End.COMPLETE)
 
 
@@ -99,11 +100,10 @@ class Sealer:
             or content_coding(response.headers)
         ):
             unread = _unread_bodies(received, response)
-        if b"id:" in body:
-            response = _with_sealed_event_ids(response)
-        is_retry = call.message is not None and not _OF_RETRIES.isdisjoint(call.message.params)
-        answers = call.answers if is_retry else None
-        echoed = None if answers is None else answers.request_state
+        if b"id:" in body and response.is_event_stream:
+            pieces = tuple(map(_with_sealed_event_id, response.pieces))
+            response = replace(response, pieces=pieces)
+        echoed = _echoed_by(call)
         located = response_to(call.message, response) if may_ask(body) else None
         result = located.message.tree.get("result") if located is not None else None
         issued = result.get(REQUEST_STATE) if isinstance(result, dict) else None
@@ -129,6 +129,12 @@ class Sealer:
         return Sealed(exchange, None if result is None else recognise(result), unread)
 
 
+def _echoed_by(call: Call) -> str | None:
+    is_retry = call.message is not None and not _OF_RETRIES.isdisjoint(call.message.params)
+    answers = call.answers if is_retry else None
+    return None if answers is None else answers.request_state
+
+
 # Headers come again with call after call; what is kept of them is worked out once.
 
 
@@ -145,8 +151,13 @@ def kept_of_response(headers: Headers) -> Headers:
 
 def _with_sealed_ids(headers: Headers) -> Headers:
     return tuple(
-        (name, sealed_hash(value) if name.lower() in _IDS else value) for name, value in headers
+        (name, _sealed_id(value) if name.lower() in _IDS else value) for name, value in headers
     )
+
+
+def _sealed_id(identity: str) -> str:
+    # That of a replay, which is recorded, is sealed already.
+    return identity if SEALED_HASH.fullmatch(identity) else sealed_hash(identity)
 
 
 # States
@@ -219,18 +230,12 @@ def _states_in(response: Response) -> list[StatePlace]:
     return states
 
 
-def _with_sealed_event_ids(response: Response) -> Response:
-    """Replace the ids of events: servers make them up anew in each recording."""
-    if not response.is_event_stream:
-        return response
-    return replace(response, pieces=tuple(map(_with_sealed_event_id, response.pieces)))
-
-
 def _with_sealed_event_id(piece: Piece) -> Piece:
+    """Replace the id of an event, from which a client of its session may resume the stream."""
     raw, sealed = piece.raw, []
     for span in event_id_spans(raw):
         identity = raw[span.start : span.end].decode("utf-8", "surrogateescape")
-        sealed.append((span, sealed_hash(identity).encode()))
+        sealed.append((span, _sealed_id(identity).encode()))
     return piece._replace(raw=splice(raw, sealed)) if sealed else piece
 
 

@@ -5,7 +5,7 @@ The closest match is never played; docs/matching.md says which recording a reque
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -324,6 +324,15 @@ class Player:
     def redacted(self, text: str) -> str:
         """Return a text for the terminal, without known secrets."""
         return self._matched.shown(text)
+
+    @property
+    def connected(self) -> Iterator[tuple[int, int]]:
+        """Pairs of interactions of which one's stream has what the server said about the other."""
+        for each in self.entries:
+            yield each.interaction, each.stream.interaction
+            for gate in self._timelines.waits_of(each).pieces if each.is_listening else ():
+                if gate.request is not None:
+                    yield each.interaction, gate.request.interaction
 
     @property
     def unplayed(self) -> list[int]:

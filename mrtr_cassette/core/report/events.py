@@ -230,6 +230,8 @@ def recording_said(report: RecordingReport) -> Said:
     facts: Event = {"interactions": report.interactions or 0, "exchanges": report.exchanges}
     if report.played is not None:
         facts |= {"played": report.played, "unrecorded": report.unrecorded}
+    if report.kept:
+        facts |= {"kept": report.kept, "same": report.is_same}
     if report.objection is not None:
         facts["unpublished"] = report.objection
     return {"event": "concluded", **facts}, recording_text(report)

@@ -213,6 +213,10 @@ class RecordingReport:
     played: int | None
     unrecorded: int
     objection: str | None = None
+    kept: int = 0
+    """How many interactions stand as they did before."""
+    is_same: bool = False
+    """All do, and the file was left alone."""
 
 
 def recording_text(report: RecordingReport) -> str:
@@ -224,8 +228,12 @@ def recording_text(report: RecordingReport) -> str:
         parts.append(f"{report.played} played")
     if report.unrecorded:
         parts.append(f"{report.unrecorded} could not be recorded")
-    if report.interactions is not None:
+    if report.is_same:
+        outcome = f"{report.cassette}: {counted(report.kept, 'interaction')}, same, kept"
+    elif report.interactions is not None:
         outcome = f"wrote {report.cassette}: {counted(report.interactions, 'interaction')}"
+        if report.kept:
+            outcome += f" ({report.kept} kept)"
     elif report.played is not None:
         outcome = f"{report.cassette} stays as it is"
     else:

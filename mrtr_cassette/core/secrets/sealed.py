@@ -112,12 +112,15 @@ def without_numbers(text: AnyStr) -> AnyStr:
 
 SEALED_HASH = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
 SEALED_HASH_BYTES = re.compile(rb"sha256(:|%3A)([0-9a-f]{64})")
-EVENT_SURROGATE_BYTES = re.compile(rb"mrtr-event:([0-9]{1,9}):([0-9]{1,9})")
-ELICITATION_SURROGATE_BYTES = re.compile(rb"mrtr-elicitation:([0-9]{1,9}):([0-9]{1,9})")
 STATE_SURROGATE = re.compile(
     r"mrtr-state:[0-9a-f]{16}:(?P<occurrence>[0-9]{1,9}):[0-9]{1,9}", re.ASCII
 )
 SESSION_SURROGATE = re.compile(r"mrtr-session:([0-9]{1,9})", re.ASCII)
+NAME_BYTES = re.compile(
+    rb"mrtr-state(:|%3A)[0-9a-f]{16}\1[0-9]{1,9}(?=\1[0-9]{1,9})|mrtr-session(?::|%3A)[0-9]{1,9}"
+    rb"|mrtr-(?:event|elicitation)(:|%3A)[0-9]{1,9}\2[0-9]{1,9}|sha256(?::|%3A)[0-9a-f]{64}"
+)
+"""What a recording has for a state, without its turn, and for the id of a session or event."""
 
 
 @lru_cache(maxsize=16)
@@ -184,16 +187,6 @@ def occurrence_in(surrogate: str) -> int | None:
 def session_surrogate(number: int) -> str:
     """Return the surrogate of the `number`th session id, from 1."""
     return f"mrtr-session:{number}"
-
-
-def event_surrogate(session: int, index: int) -> str:
-    """Return the surrogate of the id of an event."""
-    return f"mrtr-event:{session}:{index}"
-
-
-def elicitation_surrogate(session: int, index: int) -> str:
-    """Return the surrogate of the id that a server made up for a question."""
-    return f"mrtr-elicitation:{session}:{index}"
 
 
 _MARKERS = (f'"{INPUT_RESPONSES}"'.encode(), b'"result"', b"\\u", b"mrtr-answer:")

@@ -23,6 +23,7 @@ from mrtr_cassette.core.record.merge import Source, merged
 from mrtr_cassette.core.record.naming import reopened
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.errors import CassetteError, UsageError
+from mrtr_cassette.options import Existing
 from mrtr_cassette.shell.files.disk import (
     check_writable,
     is_locked,
@@ -165,12 +166,58 @@ def fix(path: Location) -> AcceptedEdit:
     return accepted
 
 
-def publish_journal(output: Location) -> tuple[int | None, str | None]:
+class Publication(NamedTuple):
+    """What became of a cassette: how many interactions it has, and how many stand as before."""
+
+    interactions: int
+    kept: int = 0
+    is_same: bool = False
+    """All stand as before, and the file was left alone."""
+
+
+def publish_recording(
+    path: Location,
+    recorded: Cassette,
+    existing: Existing,
+    *,
+    renews: bool = False,
+    hint: str | None = None,
+) -> Publication:
+    """Write a recording as `publish` does.
+
+    A cassette that is replaced keeps what is the same in the recording. Where that is all of it,
+    only its date is written, and that if the recording `renews` it.
+    """
+    earlier = _replaced(path) if existing == "replace" else None
+    whole, kept = recorded, 0
+    if earlier is not None:
+        # A client that waits for its server doesn't wait for the import.
+        from mrtr_cassette.core.drive.rerecording import recorded_over
+
+        whole, kept = recorded_over(earlier, recorded)
+    publication = Publication(len(whole.interactions), kept, whole is earlier and not renews)
+    if not publication.is_same:
+        whole = replace(whole, recorded_at=recorded.recorded_at)
+        pieces = dump_pieces(whole, whole.interactions)
+        publish(path, pieces, replace=existing != "keep", hint=hint)
+    return publication
+
+
+def _replaced(path: Location) -> Cassette | None:
+    """Return the cassette that is replaced; None for what can't be read as one."""
+    with suppress(CassetteError):
+        return load_cassette(path) if exists(path) else None
+    return None
+
+
+def publish_journal(
+    output: Location, *, renews: bool = False
+) -> tuple[Publication | None, str | None]:
     """Turn the journal of a recording into its cassette, and remove the journal.
 
     Returns:
-        how many interactions the cassette has, or None where nothing was recorded and there is
-        none; and what was lost, or None.
+        what became of the cassette, or None where nothing was recorded and there is none; and what
+        was lost, or None.
 
     Raises:
         CassetteError: the journal can't be read, or the cassette not be written. The journal stays.
@@ -178,12 +225,9 @@ def publish_journal(output: Location) -> tuple[int | None, str | None]:
     path = journal_path(output)
     journal, published = read_journal(path), None
     if journal.exchanges:
-        cassette = _assembled(journal, output)
-        published = len(cassette.interactions)
-        publish(
-            output,
-            dump_pieces(cassette, cassette.interactions),
-            replace=journal.header.existing != "keep",
+        published = publish_recording(
+            *(output, _assembled(journal, output), journal.header.existing),
+            renews=renews,
             hint="the recording is in the journal; make way for the cassette, "
             f"and publish it with: mrtr-cassette recover {output}",
         )
@@ -191,7 +235,7 @@ def publish_journal(output: Location) -> tuple[int | None, str | None]:
     return published, journal.lost
 
 
-def recover_journal(output: Location) -> tuple[int | None, str | None] | None:
+def recover_journal(output: Location) -> tuple[Publication | None, str | None] | None:
     """Publish what a killed recording left, unless it was published before it was killed.
 
     Returns:

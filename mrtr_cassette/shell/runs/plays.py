@@ -22,8 +22,8 @@ from mrtr_cassette.shell.files import disk, journals
 from mrtr_cassette.shell.files.cassettes import (
     discard_journal,
     load_cassette,
-    publish,
     publish_journal,
+    publish_recording,
 )
 from mrtr_cassette.shell.files.stores import path_of
 from mrtr_cassette.shell.runs.client_starts import (
@@ -170,6 +170,7 @@ class CassetteUse:
         self._test = test
         self._share: Share | None = None
         self._reported = 0
+        self._recorded_as = "recorded"
         self._recording: RecordSession | ClientStarts | None = None
         self._command: RunningCommand | None = None
         self._running = ExitStack()
@@ -289,7 +290,10 @@ class CassetteUse:
         if existing == "append":
             check_output(self.path, self._settings.record)
         folder = self._run.folder()
-        self._share = Share(folder, self.path, existing, self._sharers.selected, self._test)
+        self._share = Share(
+            *(folder, self.path, existing, self._sharers.selected, self._test),
+            renews=self.age_days is not None,
+        )
         return self._share.place
 
     def _existing(self) -> Existing:
@@ -355,7 +359,7 @@ class CassetteUse:
         if session.exchanges and self.given_up is not None:
             return f"discarded (test {self.given_up})"
         if session.exchanges:
-            return "added to" if session.played else "recorded"
+            return "added to" if session.played else self._recorded_as
         if session.played:
             return "replayed"
         return "left empty" if session.base is None else "not used"
@@ -388,12 +392,16 @@ class CassetteUse:
 
     def _keep(self, session: RecordSession | ClientStarts) -> list[str]:
         """Publish a recording, or keep it until the end of the run; return what was lost."""
-        lost = None
+        lost = published = None
+        renews = self.age_days is not None
         if isinstance(session, RecordSession):
-            session.published, lost = publish_journal(session.path)
+            session.published, lost = publish_journal(session.path, renews=renews)
+            published = session.published
         elif session.exchanges and self._share is None:
-            data = session.path.read_bytes()
-            publish(self.path, [data], replace=self._existing() != "keep")
+            whole = load_cassette(session.path)
+            published = publish_recording(self.path, whole, self._existing(), renews=renews)
+        if published is not None and published.is_same:
+            self._recorded_as = "same, kept"
         if self._share is not None:
             earlier, unplayed = session.base, set(session.unplayed)
             played = () if earlier is None else earlier.interactions

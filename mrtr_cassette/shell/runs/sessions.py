@@ -12,7 +12,7 @@ from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.core.report.runs import RecordingReport, reports_of_misses
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
 from mrtr_cassette.shell.files import cassettes
-from mrtr_cassette.shell.files.cassettes import recorded_so_far
+from mrtr_cassette.shell.files.cassettes import Publication, recorded_so_far
 from mrtr_cassette.shell.files.stores import Location
 
 
@@ -89,17 +89,20 @@ class RecordSession(Session):
     outcomes: Outcomes = field(default_factory=Outcomes)
     failure: str | None = None
     """How the command that was recorded failed."""
-    published: int | None = None
-    """How many interactions the published cassette has; None where there is none."""
+    published: Publication | None = None
+    """The published cassette; None where there is none."""
 
     is_recording = True
 
     @property
     def report(self) -> RecordingReport:
         """What it has come to."""
+        published = self.published or Publication(0)
         return RecordingReport(
             cassette=str(self.path),
-            interactions=self.published,
+            interactions=None if self.published is None else published.interactions,
+            kept=published.kept,
+            is_same=published.is_same,
             exchanges=self.exchanges,
             played=None if self.player is None else self.played,
             unrecorded=len(self.unrecorded),

@@ -16,14 +16,13 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Literal, NamedTuple
 
-from mrtr_cassette.core.cassette.dump import dump_pieces
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.record.assembly import assemble
-from mrtr_cassette.core.record.history import lasting
 from mrtr_cassette.core.record.merge import RunPart, joined
+from mrtr_cassette.core.record.naming import lasting
 from mrtr_cassette.errors import MrtrCassetteError, Terms, UsageError, counted
 from mrtr_cassette.options import Existing
-from mrtr_cassette.shell.files.cassettes import load_cassette, publish
+from mrtr_cassette.shell.files.cassettes import load_cassette, publish_recording
 from mrtr_cassette.shell.runs.record_session import rules_of_both
 
 TestOutcome = Literal["passed", "skipped", "xfailed", "failed"]
@@ -47,6 +46,8 @@ class _PartFacts:
     path: str
     existing: Existing
     sharers: Sequence[str]
+    renews: bool = False
+    """The file is too old as it stands."""
     ends: list[int] = field(default_factory=list)
     """How many exchanges had been recorded at the end of each of `tests`."""
     tests: list[str] = field(default_factory=list)
@@ -73,7 +74,14 @@ class Share:
     """What one use of a shared cassette records, at a `place`, and the `base` that it adds to."""
 
     def __init__(
-        self, folder: Path, path: Path, existing: Existing, sharers: Sequence[str], test: str | None
+        self,
+        folder: Path,
+        path: Path,
+        existing: Existing,
+        sharers: Sequence[str],
+        test: str | None,
+        *,
+        renews: bool,
     ) -> None:
         """Make a place in the folder of the run, for one test or those of a class or module."""
         own = folder / hashlib.sha256(bytes(path)).hexdigest()[:16]
@@ -82,7 +90,7 @@ class Share:
         named = own / _NAMED / path.name
         self._home = self.place.parent if test is None else named.parent
         self._test = test
-        self._facts = _PartFacts(str(path), existing, sharers)
+        self._facts = _PartFacts(str(path), existing, sharers, renews)
         if test is not None and named.exists():
             self._facts = _read_facts(named.parent)
         earlier = path if existing == "append" and path.exists() else None
@@ -183,9 +191,13 @@ def _publish(
             if lost:
                 return _refused(path, lost, partial, fails=partial is narrowed)
         earlier = load_cassette(path) if existing == "append" and path.exists() else None
-        publish(path, _pieces(parts, homes, path.name, earlier), replace=existing != "keep")
+        published = publish_recording(
+            *(path, _as_one(parts, earlier), existing), renews=facts[0].renews
+        )
     except MrtrCassetteError as error:
         return Published("discarded (not written)", problem=error.in_terms(terms))
+    if published.is_same:
+        return Published("same, kept")
     return Published("recorded" if earlier is None else "added to")
 
 
@@ -216,14 +228,12 @@ def _calls(cassette: Cassette) -> Iterable[tuple[str, str]]:
         yield lasting("\n".join(call.key())), call.title
 
 
-def _pieces(
-    parts: Sequence[RunPart], homes: Sequence[Path], name: str, earlier: Cassette | None
-) -> Iterable[bytes]:
+def _as_one(parts: Sequence[RunPart], earlier: Cassette | None) -> Cassette:
     """Return the cassette: as if the tests had run one after the other, in their order."""
     only = parts[0]
     in_order = [only.places[number] for number in sorted(only.places)]
     if len(parts) == 1 and in_order == sorted(in_order):
-        return [(homes[0] / name).read_bytes()]
+        return only.cassette
     known = () if earlier is None else earlier.recorders
     whole = joined(parts, {recorder.id for recorder in known})
     head = only.cassette
@@ -231,8 +241,8 @@ def _pieces(
         rules = part.cassette.redaction
         redaction = None if rules is None else rules_of_both(head, rules)
         head = replace(head, redaction=redaction)
-    head = replace(head, recorders=(*known, *whole.recorders))
-    return dump_pieces(head, assemble(whole.exchanges, earlier, whole.places))
+    interactions = tuple(assemble(whole.exchanges, earlier, whole.places))
+    return replace(head, recorders=(*known, *whole.recorders), interactions=interactions)
 
 
 def _read_facts(home: Path) -> _PartFacts:

@@ -40,6 +40,7 @@ from mrtr_cassette.core.drive.verification import (
     VerifiedInteraction,
     planned,
 )
+from mrtr_cassette.core.secrets.sealed import sealed_hash
 
 CALL = with_token(tool("deploy", env="prod"), 1)
 STATE, LIVE = "the-recorded-state-0123456789abc", "the-live-state-0123456789-abcdefg"
@@ -241,9 +242,18 @@ def test_ids_of_events_and_sessions_are_the_recorded_ones() -> None:
     )
     exchange = conversation((begin, reply)).exchanges[0]
     new = with_live(file, 1, 0, exchange)
-    assert new.count(b"mrtr-event:1:1") == 1
+    assert new.count(sealed_hash("event-one-0123456789").encode()) == 1
     assert b"mrtr-session:1" in new
-    assert b"sha256:" not in new.partition(b'\n  "recording"')[0]
+    assert new.partition(b'\n  "recording"')[0].count(b"sha256:") == 1
+
+
+def test_a_page_that_is_taken_issues_the_recorded_cursor() -> None:
+    """The request of the next page, which stays, repeats it."""
+    page = rpc("tools/list")
+    live = conversation((page, {"tools": [{"name": "new"}], "nextCursor": "theirs"}))
+    file = file_of((page, {"tools": [], "nextCursor": "mine"}), (page, {"tools": []}))
+
+    assert b'"nextCursor": "mine"' in with_live(file, 1, 0, live.exchanges[0])
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,9 @@ from pushing import SESSION, PushingSession, elicit, posted, roots
 from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.cassette.model import BranchModel, CassetteModel, InteractionModel
 from mrtr_cassette.core.cassette.recorded import Branch, RecorderFacts
-from mrtr_cassette.core.record.assembly import head_of
+from mrtr_cassette.core.record.assembly import assemble, head_of
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.secrets.sealed import sealed_hash
 from mrtr_cassette.core.wire.http import End, Request
 
 CALL = tool("deploy", env="prod")
@@ -387,13 +388,11 @@ def legacy_session(name: str, events: list[str]) -> CassetteModel:
     return talk.cassette()
 
 
-def test_session_of_the_old_transport_is_the_same_in_every_recording() -> None:
-    """Ids of sessions in URLs and bodies, and ids of events, have the same names every time."""
-    first = legacy_session("0f9d8c7b6a5e4d3c2b1a", ["a-1", "a-2"])
-    second = legacy_session("ffffeeeeddddccccbbbb", ["b-1", "b-2"])
+def test_ids_of_the_old_transport_are_sealed() -> None:
+    """A session has one name in URLs and bodies, and of the ids of its events there are hashes."""
+    cassette = legacy_session("0f9d8c7b6a5e4d3c2b1a", ["a-1", "a-2"])
+    stream, opening, call = loaded(cassette).interactions
 
-    assert first.model_copy(update={"recording": second.recording}) == second
-    stream, opening, call = loaded(first).interactions
     assert [each.exchanges[0].request.target for each in (stream, opening, call)] == [
         "/sse",
         "/messages?session_id=mrtr-session:1",
@@ -403,10 +402,9 @@ def test_session_of_the_old_transport_is_the_same_in_every_recording() -> None:
     assert response is not None
     assert [piece.raw.partition(b"\ndata: ")[0] for piece in response.pieces] == [
         b"event: endpoint",
-        b"id: mrtr-event:1:1",
-        b"id: mrtr-event:1:2",
+        *(f"id: {sealed_hash(identity)}".encode() for identity in ("a-1", "a-2")),
     ]
-    assert b"0f9d8c7b" not in encode_cassette(first)
+    assert b"0f9d8c7b" not in encode_cassette(cassette)
 
 
 OPENED = (("Content-Type", "application/json"), ("Mcp-Session-Id", "one"))
@@ -433,67 +431,32 @@ def test_session_seen_anywhere_before_is_not_another_recordings_session(
 
 
 def test_resumed_stream_names_the_event_after_which_it_goes_on() -> None:
-    """A client names an event of one stream when it opens the next, which may send it again."""
+    """A client names an event of one stream when it opens the next, as that is recorded."""
     talk = Conversation()
-    stream = [("Content-Type", "text/event-stream")]
-    first = Answer((b"id: x\ndata: 1\n\n", b"id: y\ndata: 2\n\n"), tuple(stream))
-    talk.response(talk.request(get("/mcp", SESSION)), first)
-    again = Answer((b"id: y\ndata: 2\n\n", b"id: z\r\ndata: 3\r\n\r\n"), tuple(stream))
-    talk.response(talk.request(get("/mcp", SESSION, ("Last-Event-ID", "x"))), again)
+    talk.response(
+        talk.request(get("/mcp", SESSION)), Answer((b"id: x\ndata: 1\n\n",), STREAM_HEADERS)
+    )
+    again = get("/mcp", SESSION, ("Last-Event-ID", "x"))
+    talk.response(talk.request(again), Answer((b"id: y\r\ndata: 2\r\n\r\n",), STREAM_HEADERS))
 
     one, other = (each.exchanges[0] for each in loaded(talk.cassette()).interactions)
 
     assert one.response is not None
     assert other.response is not None
-    assert one.response.body.startswith(b"id: mrtr-event:1:1\ndata: 1\n\nid: mrtr-event:1:2\n")
-    assert other.request.header("last-event-id") == "mrtr-event:1:1"
-    assert other.response.body == (
-        b"id: mrtr-event:1:2\ndata: 2\n\nid: mrtr-event:1:3\r\ndata: 3\r\n\r\n"
-    )
+    assert one.response.body == f"id: {sealed_hash('x')}\ndata: 1\n\n".encode()
+    assert other.request.header("last-event-id") == sealed_hash("x")
+    assert other.response.body == f"id: {sealed_hash('y')}\r\ndata: 2\r\n\r\n".encode()
 
 
-MADE_UP = ["68bd7e60-d327-4838-ae34-59eb64f86eaa", "fa5cff16-f68a-4503-80a9-e47cbb1cff41"]
+def test_interactions_stand_in_the_order_of_their_first_requests() -> None:
+    """What was added goes on behind; a branch stands behind what it parts from; places go first."""
+    talk = Conversation()
+    calls = [talk.request(tool(name)) for name in "abc"]
+    for number in reversed(calls):
+        talk.response(number, text(f"{number}"))
 
+    def names(places: dict[int, int]) -> str:
+        numbered = {each.number or 0: each for each in talk.exchanges}
+        return "".join(each.exchanges[0].call.name for each in assemble(numbered, None, places))
 
-def visiting(*ids: str, earlier: CassetteModel | None = None) -> list[bytes]:
-    """Return, of each interaction, what is recorded of a server that asks for visits of URLs."""
-    session = PushingSession()
-    call = session.open(CALL)
-    for each in ids:
-        visit = {"mode": "url", "url": f"https://h/{each}?a", "elicitationId": each}
-        session.say(call, rpc("elicitation/create", visit, number=each[:4] or "p"))
-    session.end(call, answer(CALL, text("done")))
-    session.post(rpc("notifications/elicitation/complete", {"elicitationId": ids[-1]}, number=7))
-    moved = Answer((b"",), (("Location", f"/done/{ids[0]}"),), 302)
-    session.post(get(f"/{ids[0]}?a", SESSION), moved)
-    interactions = loaded(session.talk.cassette(earlier=earlier)).interactions
-    return [
-        f"{one.request.target} {one.response and one.response.headers}".encode()
-        + one.request.body
-        + (one.response.body if one.response else b"")
-        for each in interactions
-        for one in each.own
-    ]
-
-
-def test_id_that_a_server_made_up_for_a_question_is_named_in_its_session() -> None:
-    """It has a name wherever it is repeated, the same in every recording; additions count on."""
-    one, *others = visiting(*MADE_UP)
-    (visited,) = (each for each in others if b"Location" in each)
-    (told,) = (each for each in others if b"/complete" in each)
-
-    assert [one.count(b"mrtr-elicitation:1:%d" % number) for number in (1, 2)] == [2, 2]
-    assert b"mrtr-elicitation:1:2" in told
-    assert visited.startswith(
-        b"/mrtr-elicitation:1:1?a (('Location', '/done/mrtr-elicitation:1:1')"
-    )
-    assert not any(each.encode() in one + told + visited for each in MADE_UP)
-
-    earlier = cassette_of((CALL, stream(elicit("p"))))
-    assert b"mrtr-elicitation:1:1" in visiting(MADE_UP[0], earlier=earlier)[1]
-
-
-@pytest.mark.parametrize("word", ["confirm", "confirm-the-payment", "x" * 201 + "1", ""])
-def test_word_is_no_id_that_a_server_made_up(word: str) -> None:
-    """What nobody made up is the same in every recording."""
-    assert b'"elicitationId":"%b"' % word.encode() in visiting(word)[0]
+    assert (names({}), names({1: 2, 2: 1, 3: 1})) == ("abc", "bca")

@@ -233,6 +233,8 @@ def recordings() -> str:
         RecordingReport("c.json", None, 0, 5, 0),
         RecordingReport("c.json", None, 0, None, 0),
         RecordingReport("c.json", None, 2, None, 0, "all 2 requests got 404"),
+        RecordingReport("c.json", 3, 4, None, 0, kept=2),
+        RecordingReport("c.json", 3, 4, None, 0, kept=3, is_same=True),
     ):
         event, line = recording_said(report)
         assert line == recording_text(report)

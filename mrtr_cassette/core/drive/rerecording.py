@@ -1,0 +1,283 @@
+"""Recording over a cassette: interactions that are the same stay as they were written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from mrtr_cassette.core.cassette.load import in_time_of
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.compare.conversations import compared
+from mrtr_cassette.core.compare.responses import elicitation_id
+from mrtr_cassette.core.drive.accepting import issued_values, questions_of
+from mrtr_cassette.core.drive.conversation import LiveValues
+from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.protocol.messages import messages_in, splice_pieces
+from mrtr_cassette.core.record.naming import with_texts
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.secrets.sealed import NAME_BYTES, placeholder, placeholders_in, renumber
+
+_COUNTED = re.compile(r"(?P<stem>[^:]*(?::[0-9a-f]+)*:)(?P<number>[0-9]{1,9})(?P<end>>?)")
+"""A name that ends with a count: of a state without its turn, an id, or a secret."""
+
+
+class Rerecording(NamedTuple):
+    """A recording in the place of an earlier one, and how many interactions stand as they did."""
+
+    cassette: Cassette
+    kept: int
+
+
+def recorded_over(earlier: Cassette, recorded: Cassette) -> Rerecording:
+    """Return a recording in which each interaction that is the same stands as it did earlier.
+
+    Where all are the same, that is the earlier cassette itself. Branches, and calls of which one
+    stream tells, are kept together or not at all.
+    """
+    if _settings(earlier) != _settings(recorded):
+        return Rerecording(recorded, 0)
+    pairs = [
+        _Pair(
+            each.mark,
+            earlier.interactions[each.recorded - 1],
+            recorded.interactions[each.received - 1],
+        )
+        for each in compared(earlier, recorded).interactions
+        if each.recorded is not None and each.received is not None
+    ]
+    same = [pair for pair in pairs if pair.mark == "=" and not pair.has_new_headers]
+    if len(same) == len(earlier.interactions) == len(recorded.interactions):
+        return Rerecording(earlier, len(same))
+    alike = {pair.new.number: pair for pair in same if pair.is_alike}
+    kept = {new: pair.old.number for new, pair in alike.items()}
+    before, after = _connected(earlier), _connected(recorded)
+    while apart := [
+        new for new, old in kept.items() if {kept.get(each) for each in after[new]} != before[old]
+    ]:
+        for new in apart:
+            del kept[new]
+    names = _Names()
+    exchanges: dict[RecordedExchange, RecordedExchange] = {}
+    for new in sorted(kept):
+        for old_one, new_one in alike[new].exchanges:
+            names.keep(old_one, new_one)
+            exchanges[old_one] = _kept(old_one, new_one)
+    changed = [pair for pair in pairs if pair.new.number not in kept]
+    partners_of = {new: old for pair in changed for old, new in pair.in_turn}
+    for new_one, old_one in partners_of.items():
+        names.issued(old_one, new_one)
+    for interaction in recorded.interactions:
+        if interaction.number not in kept:
+            for each in interaction.own:
+                exchanges[each] = names.in_kept(each, partners_of.get(each))
+    partners = {pair.new.number: pair.old.number for pair in pairs}
+    return Rerecording(_merged(earlier, recorded, exchanges, kept, partners), len(kept))
+
+
+def _settings(cassette: Cassette) -> tuple[Any, ...]:
+    """Return what a recording leaves out or hides: another one can't share its interactions."""
+    return cassette.transport, cassette.request_state, cassette.redaction, cassette.seals_answers
+
+
+class _Pair(NamedTuple):
+    """An interaction of the earlier cassette and the one that belongs to it in the recording."""
+
+    mark: str
+    old: RecordedInteraction
+    new: RecordedInteraction
+
+    @property
+    def exchanges(self) -> list[tuple[RecordedExchange, RecordedExchange]]:
+        """Their own exchanges, where these have the same places."""
+        return list(zip(self.old.own, self.new.own, strict=True))
+
+    @property
+    def in_turn(self) -> Iterator[tuple[RecordedExchange, RecordedExchange]]:
+        """Their exchanges from the first request on, as long as both have one."""
+        return zip(self.old.exchanges, self.new.exchanges, strict=False)
+
+    @property
+    def has_new_headers(self) -> bool:
+        """Whether requests have headers that the earlier ones lack, as the user may want."""
+        return any(
+            {name.lower() for name, _ in new.request.headers}
+            - {name.lower() for name, _ in old.request.headers}
+            for old, new in self.in_turn
+        )
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether one can stand in the place of the other, message by message."""
+        places = [[place for _, place in each.placed] for each in (self.old, self.new)]
+        return places[0] == places[1] and all(
+            _messages(old) == _messages(new) for old, new in self.exchanges
+        )
+
+
+def _messages(exchange: RecordedExchange) -> tuple[int, int]:
+    """Return how many messages a response has, and in how many pieces, where that counts."""
+    response = exchange.response
+    if response is None:
+        return 0, 0
+    count = len(messages_in(response))
+    return count, len(response.pieces) if count > 1 and not response.is_framed else 0
+
+
+def _connected(cassette: Cassette) -> dict[int, set[int]]:
+    """Return, for each interaction, those without which it can't be kept, and itself."""
+    connected = {each.number: {each.number} for each in cassette.interactions}
+    pairs = [
+        (each.number, each.branch.of) for each in cassette.interactions if each.branch is not None
+    ]
+    for one, other in [*pairs, *Player(cassette).connected]:
+        connected[one].add(other)
+        connected[other].add(one)
+    return connected
+
+
+def _kept(old: RecordedExchange, new: RecordedExchange) -> RecordedExchange:
+    """Return an exchange as it stood, at the place and the time of the new one."""
+    response = None if old.response is None else in_time_of(new, old.response)
+    return replace(
+        new,
+        request=old.request,
+        response=response,
+        issued_sha256=old.issued_sha256,
+        echoed_sha256=old.echoed_sha256,
+    )
+
+
+class _Names:
+    """Names and values of the earlier cassette, by those for which they stand in the recording."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._values = LiveValues()
+        self._question_ids: dict[bytes, bytes] = {}
+
+    def keep(self, old: RecordedExchange, new: RecordedExchange) -> None:
+        """Take an exchange that stays, and the new one that says the same."""
+        before, after = _texts_of(old), _texts_of(new)
+        for part, raw in before.items():
+            names, new_names = _names_in(raw), _names_in(after.get(part, b""))
+            self._taken.update(names)
+            if len(names) == len(new_names):
+                self._kept = dict(zip(new_names, names, strict=True)) | self._kept
+        self.issued(old, new)
+
+    def issued(self, old: RecordedExchange, new: RecordedExchange) -> None:
+        """Take two responses, of which one stands where the other issued cursors and ids."""
+        if old.rpc_response is not None and new.rpc_response is not None:
+            self._values.issued(new.rpc_response, old.rpc_response)
+        for question, new_question in zip(questions_of(old), questions_of(new), strict=False):
+            mine, others = elicitation_id(question), elicitation_id(new_question)
+            if mine is not None and others is not None:
+                self._question_ids[others.encode()] = mine.encode()
+
+    def in_kept(
+        self, exchange: RecordedExchange, partner: RecordedExchange | None
+    ) -> RecordedExchange:
+        """Return a new exchange that repeats the kept names and values, and shares no other one."""
+        response = exchange.response
+        if partner is not None and response is not None:
+            pieces = splice_pieces(response.pieces, issued_values(partner, exchange))
+            exchange = replace(exchange, response=replace(response, pieces=pieces))
+        exchange = with_texts(exchange, self._changed)
+        call = exchange.call
+        if call.message is None or call.message.kind is not Kind.REQUEST:
+            return exchange
+        body = self._values.in_live(exchange.request.body)
+        return replace(exchange, request=replace(exchange.request, body=body))
+
+    def _changed(self, raw: bytes, _header: str) -> bytes:
+        for identity, kept in self._question_ids.items():
+            raw = raw.replace(identity, kept)
+
+        def named(match: re.Match[bytes]) -> bytes:
+            name = self._name(match[0].replace(b"%3A", b":").decode())
+            return name.encode().replace(b":", b"%3A" if b"%3A" in match[0] else b":")
+
+        def number(rule: str, token: str) -> str:
+            name = self._name(placeholder(rule, token))
+            return name.removesuffix(">").rpartition(":")[2]
+
+        return renumber(NAME_BYTES.sub(named, raw), number)
+
+    def _name(self, name: str) -> str:
+        """Return the kept name for one, or one that no other has."""
+        if name not in self._kept:
+            free = name
+            while free in self._taken and (match := _COUNTED.fullmatch(free)):
+                free = f"{match['stem']}{int(match['number']) + 1}{match['end']}"
+            self._kept[name] = free
+            self._taken.add(free)
+        return self._kept[name]
+
+
+def _texts_of(exchange: RecordedExchange) -> dict[str, bytes]:
+    """Return the texts of an exchange by where they stand."""
+    request, response = exchange.request, exchange.response
+    texts = {"": request.target}
+    texts |= {f"request {name.lower()}": value for name, value in request.headers}
+    if response is not None:
+        texts |= {f"response {name.lower()}": value for name, value in response.headers}
+    raw = {place: text.encode("utf-8", "surrogateescape") for place, text in texts.items()}
+    body = b"" if response is None else response.body
+    return {**raw, "request": request.body, "response": body}
+
+
+def _names_in(raw: bytes) -> list[str]:
+    names = [match[0].replace(b"%3A", b":").decode() for match in NAME_BYTES.finditer(raw)]
+    found = placeholders_in(raw.decode("latin-1"))
+    return [*names, *(placeholder(match["rule"], match["token"]) for match in found)]
+
+
+def _merged(
+    earlier: Cassette,
+    recorded: Cassette,
+    exchanges: Mapping[RecordedExchange, RecordedExchange],
+    kept: Mapping[int, int],
+    partners: Mapping[int, int],
+) -> Cassette:
+    """Return both in one: in the earlier order, and what is new after what came before it."""
+    before = earlier.with_exchanges(exchanges).interactions
+    after = recorded.with_exchanges(exchanges).interactions
+    places: dict[int, int] = {}
+    place = 0
+    for each in after:
+        place = partners.get(each.number, place)
+        if each.branch is not None and each.number not in kept:
+            place = places[each.branch.of]
+        places[each.number] = place
+    order = sorted(places, key=lambda new: (places[new], new))
+    new_numbers = {new: number for number, new in enumerate(order, start=1)}
+    old_numbers = {old: new_numbers[new] for new, old in kept.items()}
+    interactions = tuple(
+        _numbered(before[kept[new] - 1], old_numbers)
+        if new in kept
+        else _numbered(after[new - 1], new_numbers)
+        for new in order
+    )
+    return replace(recorded, interactions=interactions)
+
+
+def _numbered(interaction: RecordedInteraction, numbers: Mapping[int, int]) -> RecordedInteraction:
+    """Return an interaction with the new numbers of itself and of those that it refers to."""
+
+    def asked(turn: Any) -> Iterator[Any]:
+        for each in turn.asked:
+            number = each.interaction
+            yield replace(each, interaction=None if number is None else numbers[number])
+
+    branch = interaction.branch
+    return replace(
+        interaction,
+        number=numbers[interaction.number],
+        branch=None if branch is None else branch._replace(of=numbers[branch.of]),
+        pushed_turns=tuple(
+            replace(turn, asked=tuple(asked(turn))) for turn in interaction.pushed_turns
+        ),
+    )

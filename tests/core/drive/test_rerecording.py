@@ -1,0 +1,222 @@
+"""Recording over a cassette: what stays, what changes, and what the one repeats of the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from builders import (
+    INITIALIZE,
+    Step,
+    answer,
+    cassette_of,
+    changed,
+    loaded,
+    opened,
+    play,
+    post,
+    progress,
+    retry,
+    rpc,
+    said,
+    state_in,
+    stream,
+    tool,
+    with_id,
+    with_meta,
+    with_token,
+    within,
+)
+from messages import YES, Json, asks, text
+from pushing import PushingSession, elicit, posted
+
+from mrtr_cassette.core.cassette.dump import dump
+from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.drive.rerecording import recorded_over
+from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.replay.player import Player
+
+
+def recorded(*script: Step, **options: Any) -> Cassette:
+    """Return the cassette of exchanges that follow one another."""
+    return loaded(cassette_of(*script, **options))
+
+
+def over(old: Cassette, new: Cassette) -> tuple[Cassette, str]:
+    """Return a recording over another one, read from its file, and which interactions it kept."""
+    whole, count = recorded_over(old, new)
+    written = load(dump(whole), "f")
+    before = lines_of(old)
+    marks = "".join("=" if each in before else "~" for each in lines_of(written))
+    assert marks.count("=") == count
+    return written, marks
+
+
+def lines_of(cassette: Cassette) -> list[bytes]:
+    """Return what a file has of each interaction."""
+    return [
+        dump(replace(cassette, interactions=(each,))).partition(b'\n  "recording"')[0]
+        for each in cassette.interactions
+    ]
+
+
+def session(run: str, *, number: int = 1, report: Json = "as ever") -> list[Step]:
+    """Return a session in which all that nobody fixes is a run's own."""
+    own = f"session-of-{run}-0123456789"
+    listing = with_meta(rpc("tools/list", {}, number), traceparent=f"00-{run}")
+    page = with_id(changed(listing, "params", "cursor", to=f"{run}:2"), number + 1)
+    call, state = with_token(with_id(tool("deploy"), number + 2), run), f"state-of-{run}" * 3
+    again = retry(call, {"a": YES}, state=state, number=number + 3)
+    asking = stream(progress(run), answer(call, asks("a", state=state)))
+    ids = tuple(b"id: %b-%d\n%b" % (run.encode(), at, it) for at, it in enumerate(asking.chunks))
+    return [
+        (INITIALIZE, opened(own)),
+        (within(own, listing), {"tools": [], "nextCursor": f"{run}:2"}),
+        (within(own, page), {"tools": [{"name": report}]}),
+        (within(own, call), asking._replace(chunks=ids)),
+        (within(own, again), text("done")),
+    ]
+
+
+def test_what_is_new_in_every_run_changes_nothing() -> None:
+    """Ids, tokens, traces, cursors, states, events and sessions of a run leave a cassette alone."""
+    old = recorded(*session("one"))
+
+    assert recorded_over(old, recorded(*session("two", number=40))) == (old, 4)
+
+
+def test_changed_interaction_repeats_what_was_kept() -> None:
+    """A page that differs stands in the kept session, behind the kept cursor."""
+    news = within("session-of-others-0123456789", tool("news"))
+    new = recorded((news, text("new")), *session("two", number=40, report="now"))
+    whole, marks = over(recorded(*session("one")), new)
+
+    assert marks == "~==~="
+    requests = [each.request for one in whole.interactions for each in one.own]
+    names = [each.header("mcp-session-id") for each in requests]
+    assert names == ["mrtr-session:2", "", *["mrtr-session:1"] * 4]
+    cursors = [read_call(each).cursor for each in requests]
+    assert cursors[2:4] == [None, "one:2"]
+
+
+SECRET = "ghp_" + "abcdefghij" * 3
+OTHER = "ghp_" + "klmnopqrst" * 3
+
+
+def test_changed_interaction_shares_no_secret_by_chance() -> None:
+    """The number of a secret is that of the kept one, or one that nothing kept has."""
+    login = (tool("login", key=SECRET), text("in"))
+    old = recorded(login, (tool("use", key=SECRET), text("used")), redacts=True)
+    new = recorded(
+        (tool("other", key=OTHER), text("new")),
+        login,
+        (tool("use", key=SECRET), text("used otherwise")),
+        redacts=True,
+    )
+    whole, marks = over(old, new)
+
+    assert marks == "~=~"
+    keys = [
+        each.exchanges[0].call.message.params["arguments"]["key"] for each in whole.interactions
+    ]  # type: ignore[union-attr]
+    assert keys == ["<github:2>", "<github:1>", "<github:1>"]
+
+
+def test_equal_call_has_a_state_of_its_own() -> None:
+    """A state that a new call was issued is none of those that stand already."""
+    call, states = tool("deploy"), ["s" * 30, "t" * 30]
+    kept = [
+        (call, asks("a", state=states[0])),
+        (retry(call, {"a": YES}, state=states[0]), text("a")),
+    ]
+    branch = (retry(call, {"a": 1}, state=states[1]), text("b"))
+    whole, marks = over(
+        recorded(*kept), recorded((call, asks("b", state=states[1])), branch, *kept)
+    )
+
+    assert marks == "~="
+    issued = [each.exchanges[0].ask.request_state for each in whole.interactions]  # type: ignore[union-attr]
+    assert len({*issued}) == 2
+    player = Player(whole)
+    first, second = (state_in(play(player, call)) for _ in range(2))
+    assert said(play(player, retry(call, {"a": YES}, state=second))) == "a"
+    assert said(play(player, retry(call, {"a": 1}, state=first))) == "b"
+
+
+def test_order_is_the_earlier_one() -> None:
+    """Calls stay in their places, a new one stands behind what came before it, and one goes."""
+    a, b, c, d = ((tool(name), text(name)) for name in "abcd")
+    whole, marks = over(recorded(a, b, c), recorded(c, d, (tool("b"), text("B")), a))
+
+    names = "".join(each.exchanges[0].call.name for each in whole.interactions)
+    assert (names, marks) == ("abcd", "=~=~")
+    assert [each.exchanges[0].number for each in whole.interactions] == [4, 3, 1, 2]
+
+
+def listening(words: str, *, more: str = "", first: int = 1) -> Cassette:
+    """Return a session in which a question comes on a stream that other calls share."""
+    pushing = PushingSession()
+    stream = pushing.listen()
+    call, other = (with_id(tool(name), first + at) for at, name in enumerate(("ask", "other")))
+    asking, question = pushing.open(call), elicit(f"push-{first}", words)
+    pushing.say(stream, question)
+    pushing.post(posted(question, YES))
+    pushing.end(asking, answer(call, text("done")))
+    pushing.post(other, text(f"other{more}"))
+    pushing.end(stream)
+    return loaded(pushing.talk.cassette())
+
+
+@pytest.mark.parametrize(
+    ("new", "marks"),
+    [
+        (listening("Sure?", first=10), "==="),
+        (listening("Sure?", first=10, more=" now"), "==~"),
+        (listening("Really?", first=10), "~~="),
+    ],
+    ids=["all the same", "the question stays", "another question"],
+)
+def test_stream_is_kept_together_with_the_calls_of_which_it_tells(
+    new: Cassette, marks: str
+) -> None:
+    """A question and the call during which it was asked never have ids of two recordings."""
+    whole, found = over(listening("Sure?"), new)
+
+    assert found == marks
+    assert whole.interactions[1].pushed_turns[0].posted == {"elicitation-1": YES}
+    assert Player(whole).entries
+
+
+def test_branches_are_kept_together() -> None:
+    """Where one answer has another result, its question is the new one in all branches."""
+    call, state = tool("deploy"), "s" * 30
+
+    def branches(result: str, run: str) -> Cassette:
+        own = state + run
+        answers = [(1, "a"), (2, result)]
+        return recorded(
+            (with_token(call, run), asks("a", state=own)),
+            *((retry(with_token(call, run), {"a": it}, state=own), text(w)) for it, w in answers),
+            (tool("x"), text("x")),
+        )
+
+    assert over(branches("b", "one"), branches("c", "two"))[1] == "~~="
+
+
+@pytest.mark.parametrize("options", [{"seals": False}, {"redacts": True}, {"seals_answers": True}])
+def test_recording_that_hides_something_else_is_written_whole(options: dict[str, bool]) -> None:
+    """Nothing is kept that another recording left out, or in."""
+    new = recorded((tool("a"), text("a")), **options)
+
+    assert recorded_over(recorded((tool("a"), text("a"))), new) == (new, 0)
+
+
+def test_header_that_is_kept_now_is_written() -> None:
+    """What is the same is written anew where its request has a header that it lacked."""
+    new = recorded((post(tool("a"), ("Accept", "x")), text("a")), (tool("b"), text("b")))
+    old = recorded((tool("a"), text("a")), (tool("b"), text("b")))
+
+    assert over(old, new)[1] == "~="
+    assert recorded_over(new, old) == (new, 2)
