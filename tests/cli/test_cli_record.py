@@ -351,6 +351,36 @@ async def test_a_killed_recording_is_recovered(tmp_path: Path) -> None:
     assert "is not whole (" in (await run("recover", path)).err
 
 
+@pytest.mark.parametrize("is_dangling", [False, True])
+def test_a_link_is_not_followed_out_of_its_folder(tmp_path: Path, *, is_dangling: bool) -> None:
+    """No file elsewhere is written, read or removed by a link that came with a stranger's folder."""
+    folder, path = tmp_path / "theirs", tmp_path / "theirs" / "c.json"
+    folder.mkdir()
+    assert recording(path, PONG, client=caller("ping", code=7)).code == 7
+    outside = tmp_path / "precious"
+    if not is_dangling:
+        outside.write_text("precious")
+    before = path.with_name("c.json.journal").read_bytes()
+
+    def refused(name: str, *words: str) -> None:
+        link = folder / name
+        link.symlink_to(Path("..") / outside.name)
+        ended = (
+            run_here(*words) if words else recording(path, client=caller(), options=("--force",))
+        )
+        assert (ended.code, "link that leads out of its folder" in ended.err) == (3, True)
+        assert (link.is_symlink(), outside.exists()) == (True, not is_dangling)
+        link.unlink()
+
+    refused("c.json", "recover", str(path))
+    assert path.with_name("c.json.journal").read_bytes() == before
+    path.with_name("c.json.journal").unlink()
+    refused("c.json")
+    refused("c.json.journal")
+    refused("c.json.journal", "recover", str(path))
+    assert is_dangling or outside.read_text() == "precious"
+
+
 @pytest.mark.parametrize(("option", "count"), [("--append", 3), ("--force", 2)])
 @looped
 async def test_what_was_killed_beside_a_cassette_is_recovered_as_it_was_meant(

@@ -271,6 +271,20 @@ def test_who_waits_for_a_lock_says_so(tmp_path: Path) -> None:
         assert told == [f"waiting for {cassette}, which another process records"]
 
 
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    """What it leads to is neither locked nor removed."""
+    (tmp_path / "cassettes").mkdir()
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "cassettes" / "c.json.lock").symlink_to("../precious")
+
+    with (
+        pytest.raises(CassetteError, match="leads out of its folder"),
+        locked(tmp_path / "cassettes" / "c.json", 0),
+    ):
+        pass
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
 def test_who_records_a_cassette_waits_less_for_another(tmp_path: Path) -> None:
     """Two processes may wait for each other's, so the error says how tests avoid that."""
     run = Run(

@@ -1,6 +1,7 @@
 """Facts about the replay proxy: the recording is the server, and what it has not is a miss."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,24 @@ async def test_harmless_requests_get_what_any_server_answers(tmp_path: Path) -> 
     assert probe.json["error"]["code"] == -32601
     assert [(each.status, each.body) for each in (notified, metadata)] == [(202, b""), (404, b"")]
     assert [event["event"] for event in events] == ["harmless"] * 4
+
+
+@looped
+async def test_framing_that_a_cassette_names_is_not_sent(tmp_path: Path) -> None:
+    """Whatever a stranger's cassette says of a body's length, the client gets the whole body."""
+    path = tmp_path / "c.json"
+    await taped(path, (tool_call("x"), json_response(result({"a": 1}))))
+    tree = without_digests(read(path))
+    recorded = tree["interactions"][0]["response"]
+    recorded["headers"] |= {"Content-Length": "3", "transfer-encoding": "gzip", "Trailer": "a"}
+    path.write_text(json.dumps(tree))
+
+    async with playing(path) as replay:
+        answer = await post(replay.url, tool_call("x"))
+
+    assert (answer.is_whole, answer.json["result"]) == (True, {"a": 1})
+    assert answer.head.values("content-length") == [str(len(answer.body))]
+    assert not answer.head.values("transfer-encoding") + answer.head.values("trailer")
 
 
 @looped

@@ -551,8 +551,8 @@ class Verifier:
             # Of a credential only the name was kept.
             if value or name.lower() not in CREDENTIAL_HEADERS
         )
-        request = replace(request, headers=kept)
-        return with_body(request, self._values.in_live(request.body)) if request.body else request
+        body = self._values.in_live(request.body) if request.body else b""
+        return with_body(replace(request, headers=kept), body)
 
     def ended(self, repeated: Repeated) -> VerifiedInteraction:
         """Return what came of an interaction, and take what others need of it."""

@@ -16,8 +16,10 @@ from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.order import LiveSession
 from mrtr_cassette.core.replay.timeline import NO_WAITS, OPEN, Gate, Waits
-from mrtr_cassette.core.wire.http import End, Headers, Response
+from mrtr_cassette.core.wire.http import HOP_BY_HOP, End, Headers, Response
 from mrtr_cassette.core.wire.jsonbytes import Span
+
+_FRAMING = HOP_BY_HOP | {"content-length"}
 
 
 class CallerValue(Enum):
@@ -129,7 +131,9 @@ def build_reply(
     is_left = response.end is End.OPEN and response.only_accepts
     ended = End.COMPLETE if is_left else response.end
     is_stream = response.is_event_stream
-    return Reply(response.status, response.headers, tuple(parts), ended, is_stream, waits)
+    # The recorder keeps no framing, but a stranger's cassette may name one that is not the body's.
+    headers = tuple(pair for pair in response.headers if pair[0].lower() not in _FRAMING)
+    return Reply(response.status, headers, tuple(parts), ended, is_stream, waits)
 
 
 def echoes_in(

@@ -25,6 +25,7 @@ from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.options import Existing
 from mrtr_cassette.shell.files.disk import (
+    check_link,
     check_writable,
     is_locked,
     real_path,
@@ -146,6 +147,7 @@ def check_replaceable(path: Location) -> None:
         check_writable(path)
         if path.exists() and not path.is_file():
             raise CassetteError(path, "is no regular file", hint="name a file")
+        check_link(path)
 
 
 def is_cassette(path: Path) -> bool:

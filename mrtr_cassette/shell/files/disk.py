@@ -44,6 +44,20 @@ def check_writable(path: Path) -> None:
         raise CassetteError(path, f"there is no directory {folder}", hint="create it first")
 
 
+def check_link(path: Path) -> None:
+    """Make sure that a file which came with a stranger's folder leads to no file elsewhere.
+
+    Raises:
+        CassetteError: it is a symbolic link that leads out of its folder.
+    """
+    if path.is_symlink() and not real_path(path).is_relative_to(real_path(path.parent)):
+        raise CassetteError(
+            path,
+            "is a symbolic link that leads out of its folder",
+            hint="name the file that it leads to, or delete the link",
+        )
+
+
 def real_path(path: Path) -> Path:
     """Return where a path leads, through links; the last of them may lead to nothing."""
     return Path(os.path.realpath(path))
@@ -159,7 +173,8 @@ def locked(
         CassetteError: another process holds the lock for too long, or it can't be made.
     """
     # Tests name one file in several ways, and processes find each other by it.
-    path = cassette.with_name(cassette.name + ".lock").resolve()
+    path = real_path(cassette.parent) / (cassette.name + ".lock")
+    check_link(path)
     began, is_told = time.monotonic(), False
     while (file := _locked_now(path)) is None:
         waited_s = time.monotonic() - began
@@ -185,7 +200,7 @@ def _locked_now(path: Path) -> int | None:
     """Return a lock file, open; None where another process holds it."""
     while True:
         try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise CassetteError(path, reason_of(error)) from None
         try:

@@ -16,7 +16,7 @@ from mrtr_cassette.core.cassette.journal import (
     encode_header,
 )
 from mrtr_cassette.errors import CassetteError
-from mrtr_cassette.shell.files.disk import is_locked, reason_of, stands_at
+from mrtr_cassette.shell.files.disk import check_link, is_locked, reason_of, stands_at
 from mrtr_cassette.shell.files.stores import Location
 
 _JOURNAL_SUFFIX = ".journal"
@@ -40,6 +40,7 @@ class Journal:
         """
         self.path = path
         self._is_torn = False
+        check_link(path)
         try:
             self._file = _created(path)
         except FileExistsError:
@@ -126,7 +127,7 @@ def client_of(path: Path) -> str | None:
 
 def stands(journal: Path) -> bool:
     """Tell whether there is a journal; the name of a cassette may be too long for one."""
-    return os.path.exists(journal)  # noqa: PTH110  Path.exists fails for such a name
+    return os.path.lexists(journal)
 
 
 def unpublished(cassette: Location) -> str | None:
@@ -147,6 +148,7 @@ def read_journal(path: Path) -> JournalContent:
     Raises:
         CassetteError: there is no journal, or its first line is not one of ours.
     """
+    check_link(path)
     try:
         data = path.read_bytes()
     except OSError as error:

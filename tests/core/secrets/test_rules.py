@@ -22,6 +22,7 @@ from mrtr_cassette.core.secrets.rules import (
         ({"patterns": ("(a)\\1",)}, "no regular expression: invalid escape sequence"),
         ({"patterns": ("\ud800",)}, "half of a surrogate pair"),
         ({"patterns": ("(" * 500 + "a*" + ")" * 500,)}, "empty"),
+        ({"patterns": ("(" * 20_000 + "a" + ")" * 20_000,)}, "more than 1000 groups"),
         ({"keys": ("",)}, "''"),
         ({"keys": ("-_",)}, "'-_'"),
         ({"disabled": ("passwort",)}, "'passwort'.*api-key, .*password"),
