@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import combinations
+from itertools import accumulate, combinations, compress
 from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
@@ -39,8 +39,8 @@ _ABOUT_BODIES: Final = frozenset({"accept", "content-type"})
 _OF_MCP: Final = "io.modelcontextprotocol/"
 """Begins the metadata of a request that a server may answer to."""
 
-_Changed = tuple[Request, Response | None, list[int]]
-"""An exchange over the other transport, and the new index of each piece of its response."""
+_Changed = tuple[Request, Response | None]
+"""An exchange over the other transport; pieces that say nothing there are empty."""
 
 
 class _UnsayableError(Exception):
@@ -133,9 +133,13 @@ def _changed(cassette: Cassette, change: Callable[[RecordedExchange], _Changed])
     for interaction in cassette.interactions:
         for each in interaction.own:
             try:
-                request, response, places[each] = change(each)
+                request, response = change(each)
             except _UnsayableError as error:
                 raise _unsayable(cassette, f"interaction {interaction.number}: {error}") from None
+            if response is not None:
+                says = [bool(piece.raw) for piece in response.pieces]
+                places[each] = list(accumulate(says, initial=0))
+                response = replace(response, pieces=tuple(compress(response.pieces, says)))
             made[each] = replace(each, request=request, response=response)
     return cassette.with_exchanges(made, places)
 
@@ -144,7 +148,7 @@ def _with_session(exchange: RecordedExchange) -> _Changed:
     request, response = exchange.request, exchange.response
     if not request.header(SESSION_HEADER):
         request = line_request(request.body, FIRST_SESSION)
-    return request, response, [] if response is None else [*range(len(response.pieces))]
+    return request, response
 
 
 def _as_lines(exchange: RecordedExchange) -> _Changed:
@@ -155,9 +159,9 @@ def _as_lines(exchange: RecordedExchange) -> _Changed:
         raise _UnsayableError("it is part of an HTTP session (protocol versions before 2026-07-28)")
     line = line_request(on_one_line(request.body), FIRST_SESSION)
     if response is None:
-        return line, None, []
+        return line, None
     said = list(_said_over_http(response))
-    messages = [classify(raw) for raw, _ in said if raw]
+    messages = [classify(piece.raw) for piece in said if piece.raw]
     if _is_about_headers(messages):
         named = exchange.call.contradiction.partition(":")[0]
         which = f"the header {named}" if named else "its headers"
@@ -166,26 +170,21 @@ def _as_lines(exchange: RecordedExchange) -> _Changed:
         raise _UnsayableError(f"its response is HTTP {response.status}, which is no message")
     message = exchange.call.message
     if message is not None and message.kind is not Kind.REQUEST and not any(messages):
-        return line, None, [0] * len(said)
-    pieces: list[Piece] = []
-    places = []
-    for raw, piece in said:
-        places.append(len(pieces))
-        if raw:
-            pieces.append(piece._replace(raw=on_one_line(raw) + b"\n"))
-    return line, Response(NO_STATUS, (), tuple(pieces), response.end), places
+        return line, None
+    lines = [piece._replace(raw=piece.raw and on_one_line(piece.raw) + b"\n") for piece in said]
+    return line, Response(NO_STATUS, (), tuple(lines), response.end)
 
 
-def _said_over_http(response: Response) -> Iterator[tuple[bytes, Piece]]:
-    """Yield the message of each piece of a stream, or the whole body of another response."""
-    if response.is_event_stream:
-        for index, piece in enumerate(response.pieces):
-            data = read_event(piece.raw, first=index == 0).data or b""
-            if data and classify(data) is None:
+def _said_over_http(response: Response) -> Iterator[Piece]:
+    """Yield the message of each piece of a stream; the last piece of another body has all of it."""
+    last = len(response.pieces) - 1
+    for index, piece in enumerate(response.pieces):
+        said = response.body if index == last else b""
+        if response.is_event_stream:
+            said = read_event(piece.raw, first=index == 0).data or b""
+            if said and classify(said) is None:
                 raise _UnsayableError("an event is no message")
-            yield data, piece
-    elif response.pieces:
-        yield response.body, response.pieces[-1]
+        yield piece._replace(raw=said)
 
 
 def _is_about_headers(messages: list[Message | None]) -> bool:
@@ -206,19 +205,16 @@ def _as_post(exchange: RecordedExchange) -> _Changed:
             raise _UnsayableError("a line of the client is no message")
         request = Request("POST", ENDPOINT, POST_HEADERS, request.body)
     if response is None:
-        return request, Response(ACCEPTED, (), (), End.COMPLETE), []
-    pieces: list[Piece] = []
-    places, kinds = [], []
-    for piece in response.pieces:
-        places.append(len(pieces))
-        message = classify(piece.raw)
-        # Clients pass over what servers print by mistake.
-        if message is not None:
-            kinds.append(message.kind)
-            pieces.append(piece._replace(raw=piece.raw.strip(b"\r\n")))
-    if is_channel and pieces:
+        return request, Response(ACCEPTED, (), (), End.COMPLETE)
+    messages = [classify(piece.raw) for piece in response.pieces]
+    # Clients pass over what servers print by mistake.
+    said = [b"" if message is None else message.raw.strip(b"\r\n") for message in messages]
+    kinds = [message.kind for message in messages if message is not None]
+    if is_channel and kinds:
         raise _UnsayableError("the server speaks of its own accord")
-    if kinds == [Kind.RESPONSE] and response.end is End.COMPLETE:
-        return request, Response(200, JSON_HEADERS, tuple(pieces), End.COMPLETE), places
-    events = [piece._replace(raw=b"event: message\ndata: %b\n\n" % piece.raw) for piece in pieces]
-    return request, Response(200, _STREAM, tuple(events), response.end), places
+    is_stream = kinds != [Kind.RESPONSE] or response.end is not End.COMPLETE
+    if is_stream:
+        said = [raw and b"event: message\ndata: %b\n\n" % raw for raw in said]
+    pieces = [piece._replace(raw=raw) for piece, raw in zip(response.pieces, said, strict=True)]
+    headers = _STREAM if is_stream else JSON_HEADERS
+    return request, Response(200, headers, tuple(pieces), response.end)
