@@ -9,11 +9,9 @@ that a corpus can be read. Several texts are separated by `SEPARATOR`.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import astuple
+from collections.abc import Callable, Iterable
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from itertools import pairwise
@@ -36,44 +34,26 @@ from builders import (
     stream,
     tool,
     with_token,
-    without_digests,
 )
 from messages import array_asks, asks, text
 
-from mrtr_cassette.core.cassette.journal import (
-    CHECKSUM_LENGTH,
-    decode_line,
-    encode_line,
-    with_checksum,
-)
+from mrtr_cassette.core.cassette.journal import encode_line
 from mrtr_cassette.core.cassette.lookup import caller_values
 from mrtr_cassette.core.cassette.model import CassetteModel
-from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.protocol.jsonrpc import (
-    ID_PATH,
-    Kind,
-    Message,
-    classify,
-)
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, classify
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.replay.reply import Reply
 from mrtr_cassette.core.report.details import details_of
-from mrtr_cassette.core.report.events import (
-    harmless_event,
-    missed_event,
-    played_event,
-)
+from mrtr_cassette.core.report.events import harmless_event, missed_event, played_event
 from mrtr_cassette.core.report.misses import error_body, report_of_miss
 from mrtr_cassette.core.report.runs import report_of_replay, summary_text
 from mrtr_cassette.core.report.text import inspection_data, inspection_text
 from mrtr_cassette.core.wire.http import End, Headers, Request
-from mrtr_cassette.core.wire.jsonbytes import (
-    canonical,
-)
+from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.sse import read_event
 from mrtr_cassette.errors import CassetteError
 
@@ -162,17 +142,6 @@ def secrets(data: bytes) -> None:
 # --- Files ---
 
 
-def journal(data: bytes) -> None:
-    """A line is an exchange that can be published, or a ValueError; so is any JSON."""
-    with contextlib.suppress(ValueError):
-        decode_line(with_checksum(data))
-    with contextlib.suppress(ValueError):
-        found = decode_line(data)
-        if isinstance(found, RecordedExchange):
-            assert astuple(decode_line(encode_line(found))) == astuple(found)
-            encode_cassette(assembled([found]))
-
-
 def cassette(data: bytes) -> None:
     """A file is a cassette that can be read, written, shown, played and added to, or an error."""
     try:
@@ -203,58 +172,6 @@ def _check_readable(read: CassetteModel, player: Player) -> None:
     )
     assert len(added.interactions) == len(read.interactions) + 1
     assert decode_cassette(encode_cassette(added), PATH) == added
-
-
-ODD_VALUES: tuple[Any, ...] = (
-    *(None, True, 0, 1, 2, -1, 7, 100, 999, 1000, 2**63 - 1, 2**64 - 1, 0.5, 1e300),
-    *("", "x", "open", "POST", "/", "http://x/y?z#a", "\n", "\x00", "\u00e9", "\u2028", "0" * 64),
-    *([], {}, [[]], ["x"], {"x": "y"}, [None], {"": ""}, [{"text": "x"}], [0, 0]),
-)
-
-
-def damage(data: bytes) -> None:
-    """A file of ours with values put in, taken out and swapped is read or refused, never half.
-
-    The first byte chooses the file. Of each three that follow, two choose a place and one says
-    what happens there.
-    """
-    file = ("cassette", "no digests", "journal")[data[0] % 3] if data else "cassette"
-    line = encode_line(exchange(ASKED, {"content": []}))[:-CHECKSUM_LENGTH]
-    tree = orjson.loads(line if file == "journal" else encode_cassette(recorded()))
-    if file == "no digests":
-        tree = without_digests(tree)
-    for at in range(1, min(len(data) - 2, 24), 3):
-        places = list(_places(tree))
-        if places:
-            _damage(places[int.from_bytes(data[at : at + 2]) % len(places)], data[at + 2])
-    try:
-        written = orjson.dumps(tree)
-    except TypeError:
-        return
-    (journal if file == "journal" else cassette)(written)
-
-
-def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each container with each of its keys."""
-    keys = list(tree) if isinstance(tree, dict) else range(len(tree))
-    for key in keys:
-        yield tree, key
-        if isinstance(tree[key], dict | list):
-            yield from _places(tree[key])
-
-
-def _damage(place: tuple[Any, Any], how: int) -> None:
-    inside, key = place
-    if how < len(ODD_VALUES):
-        inside[key] = orjson.loads(orjson.dumps(ODD_VALUES[how]))
-    elif how % 4 == 0:
-        del inside[key]
-    elif how % 4 == 1 and isinstance(inside, list):
-        inside.insert(0, inside[key])
-    elif how % 4 == 2 and isinstance(inside, list):
-        inside.reverse()
-    elif isinstance(inside, dict):
-        inside[f"{key}x"] = inside.pop(key)
 
 
 # --- The player ---
@@ -418,6 +335,4 @@ def _without_null(value: Any) -> Any:
     return [_without_null(one) for one in value] if isinstance(value, list) else value
 
 
-TARGETS_BY_NAME: dict[str, Target] = {
-    one.__name__: one for one in (secrets, journal, cassette, damage, player)
-}
+TARGETS_BY_NAME: dict[str, Target] = {one.__name__: one for one in (secrets, cassette, player)}

@@ -13,14 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from processes import (
-    PROGRAM,
-    Listening,
-    free_port,
-    listening,
-    record_command,
-    replay_command,
-)
+from processes import PROGRAM, Listening, free_port, listening, record_command, replay_command
 from wild.peers import Server
 
 Proxies = dict[str, Listening]

@@ -5,17 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import (
-    JSON_HEADERS,
-    STREAM_HEADERS,
-    Answer,
-    answer,
-    get,
-    post,
-    response_of,
-    rpc,
-    tool,
-)
+from builders import JSON_HEADERS, STREAM_HEADERS, Answer, answer, get, post, response_of, rpc, tool
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import NO, YES, asks, text
@@ -27,11 +17,7 @@ from mrtr_cassette.core.cassette.recorded import (
     posted_answer,
     pushed_asks,
 )
-from mrtr_cassette.core.cassette.sessions import (
-    EndpointPassing,
-    listens,
-    opened_session,
-)
+from mrtr_cassette.core.cassette.sessions import EndpointPassing, listens, opened_session
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.wire.http import Headers, Request

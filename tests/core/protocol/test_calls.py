@@ -1,17 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import (
-    changed,
-    get,
-    notification,
-    post,
-    retry,
-    rpc,
-    tool,
-    with_meta,
-    with_token,
-)
+from builders import changed, get, notification, post, retry, rpc, tool, with_meta, with_token
 from messages import CAPABILITIES_KEY, CLIENT_KEY, NO, VERSION_KEY, YES, compact
 
 from mrtr_cassette.core.cassette.lookup import lookup_key

@@ -20,11 +20,7 @@ from mrtr_cassette.core.protocol.dialect import (
     write_answers,
     write_retry,
 )
-from mrtr_cassette.core.wire.jsonbytes import (
-    Number,
-    canonical,
-    parse,
-)
+from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
 from mrtr_cassette.errors import NotJsonError
 
 ASKED = {"a": InputRequest("form", "a?")}

@@ -7,19 +7,8 @@ from hypothesis import strategies as st
 from messages import SUBSCRIPTION_KEY, compact
 
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
-from mrtr_cassette.core.protocol.jsonrpc import (
-    ID_PATH,
-    TOKEN_PATH,
-    Kind,
-    Message,
-    classify,
-    echoes,
-)
-from mrtr_cassette.core.wire.jsonbytes import (
-    canonical,
-    find_spans,
-    parse,
-)
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, TOKEN_PATH, Kind, Message, classify, echoes
+from mrtr_cassette.core.wire.jsonbytes import canonical, find_spans, parse
 
 
 def message(raw: bytes) -> Message:

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import post
 
-from mrtr_cassette.core.protocol.calls import (
-    ids_given_in,
-    session_in,
-    session_of,
-    without_session,
-)
+from mrtr_cassette.core.protocol.calls import ids_given_in, session_in, session_of, without_session
 
 HASH = "0123456789abcdef" * 4
 

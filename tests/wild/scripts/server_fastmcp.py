@@ -7,12 +7,7 @@ import asyncio
 from dataclasses import dataclass
 
 from fastmcp import Context, FastMCP
-from mcp_types import (
-    ElicitRequest,
-    ElicitRequestFormParams,
-    ElicitResult,
-    InputRequiredResult,
-)
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
 from sockets import serve
 
 server = FastMCP("wild")

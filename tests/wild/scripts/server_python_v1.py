@@ -15,12 +15,7 @@ from typing import Any, Literal
 from mcp import McpError, types
 from mcp.server.fastmcp import Context, FastMCP
 from mcp.server.session import ServerSession
-from mcp.server.streamable_http import (
-    GET_STREAM_KEY,
-    EventCallback,
-    EventMessage,
-    EventStore,
-)
+from mcp.server.streamable_http import GET_STREAM_KEY, EventCallback, EventMessage, EventStore
 from sockets import serve
 
 Stream = Literal["call", "get"]
