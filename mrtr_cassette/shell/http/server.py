@@ -213,6 +213,8 @@ class Connection(asyncio.Protocol):
         self._next: deque[HttpDownstream] = deque()
         # The request of which the head has come, and not all of the body.
         self._coming: HttpDownstream | None = None
+        # The same, once the time for its body runs.
+        self._awaited: HttpDownstream | None = None
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._head_size = 0
@@ -250,7 +252,7 @@ class Connection(asyncio.Protocol):
         service = self._service
         service.connections.add(self)
         if len(service.connections) <= service.most:
-            self._await_client()
+            self._wait(service.timeouts.idle_s, self.transport.close)
             return
         text = (
             f"{service.most} connections are open, and the limit of open files allows no more; "
@@ -280,6 +282,8 @@ class Connection(asyncio.Protocol):
                     # The offer of another protocol is not taken: the request is one of this.
                     data = self._framing_again() + data[upgrade.args[0] :]
                     self._parser = HttpRequestParser(self)
+            if self._coming is not None and self._awaited is not self._coming:
+                self._await_body(self._coming)
         except (HttpParserError, _RefusedError) as error:
             # After a last request the parser takes nothing.
             if not self._takes_no_more:
@@ -300,7 +304,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  asyncio's own
         """Cancel the request under way: nobody is there any more."""
         self._service.connections.discard(self)
-        self._stop_waiting()
+        if self._timer is not None:
+            self._timer.cancel()
         self.resume_writing()
         if self.task is not None:
             self.task.cancel()
@@ -336,7 +341,7 @@ class Connection(asyncio.Protocol):
         if method == "CONNECT":
             raise _no_request("it asks for a tunnel, and this is the proxy of one server")
         self._is_upgrade = parser.should_upgrade()
-        self._coming = coming = HttpDownstream(
+        self._coming = HttpDownstream(
             self,
             method,
             _target(self._url),
@@ -345,13 +350,6 @@ class Connection(asyncio.Protocol):
             keep_alive=parser.should_keep_alive(),
         )
         self._headers, self._url, self._head_size = [], b"", 0
-        headers = {name.lower(): value for name, value in coming.raw_headers}
-        if int(headers.get(b"content-length") or 0) > self._service.options.max_body:
-            raise self._too_large()
-        if self._current is None:
-            self._await_client()
-            if headers.get(b"expect", b"").lower() == b"100-continue":
-                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
@@ -376,6 +374,17 @@ class Connection(asyncio.Protocol):
         framing = [b"%b: %b\r\n" % pair for pair in headers if pair[0].lower() in _FRAMING]
         return b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing)
 
+    def _await_body(self, coming: HttpDownstream) -> None:
+        headers = {name.lower(): value for name, value in coming.raw_headers}
+        if int(headers.get(b"content-length") or 0) > self._service.options.max_body:
+            raise self._too_large()
+        # Nothing of it is read while another request is handled.
+        if self._current is None:
+            self._awaited = coming
+            self._wait(self._service.timeouts.body_s, self._end_body)
+            if headers.get(b"expect", b"").lower() == b"100-continue" and not coming.body:
+                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
     def _too_large(self) -> _RefusedError:
         text = f"the body has more than {self._service.options.max_body:,} bytes"
         return _RefusedError(413, f"{text}; see <<max_body>>")
@@ -391,8 +400,9 @@ class Connection(asyncio.Protocol):
         if self._next and self._service.is_ending:
             self.transport.close()
         elif self._next:
+            if self._timer is not None:
+                self._timer.cancel()
             self._current = self._next.popleft()
-            self._stop_waiting()
             self.task = self._loop.create_task(self._handle(self._current))
         elif self._refusal is not None:
             self._refuse(self._refusal.status, self._refusal.text)
@@ -422,7 +432,10 @@ class Connection(asyncio.Protocol):
             self._begin_next()
         else:
             self.transport.resume_reading()
-            self._await_client()
+            if self._coming is None:
+                self._wait(service.timeouts.idle_s, self.transport.close)
+            else:
+                self._await_body(self._coming)
 
     async def _fail(self, client: HttpDownstream, error: Exception) -> None:
         self._service.complain(f"a request could not be handled: {internal_error(error)}")
@@ -454,21 +467,10 @@ class Connection(asyncio.Protocol):
         self.transport.write_eof()
         self._wait(_LINGER_S, self.transport.abort)
 
-    def _await_client(self) -> None:
-        """Limit the time until the next request has come whole; none is handled meanwhile."""
-        timeouts = self._service.timeouts
-        if self._coming is None:
-            self._wait(timeouts.idle_s, self.transport.close)
-        else:
-            self._wait(timeouts.body_s, self._end_body)
-
     def _wait(self, seconds: float, then: Callable[[], None]) -> None:
-        self._stop_waiting()
-        self._timer = self._loop.call_later(seconds, then)
-
-    def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, then)
 
 
 def _refusal(error: Exception, data: bytes) -> _RefusedError:
