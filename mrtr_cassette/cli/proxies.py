@@ -36,10 +36,9 @@ if TYPE_CHECKING:
     import asyncio
     import signal
 
-    from mrtr_cassette.core.replay.player import Player
     from mrtr_cassette.core.report.runs import ReplayReport
     from mrtr_cassette.shell.runs.running import CommandEnd
-    from mrtr_cassette.shell.runs.sessions import RecordSession, Session
+    from mrtr_cassette.shell.runs.sessions import RecordSession, ReplaySession, Session
 
 _DRAIN_S: Final = 10.0
 """Seconds that requests under way have to end when a stateless replay does."""
@@ -251,7 +250,7 @@ async def _replay(
     async with stop_signals() as signals:
         async with replaying(cassette, options, on_event=log.event, drain_s=drain_s) as session:
             end = await _until_stopped(session, command, signals)
-        summary, fails = _conclude(session.player, options, log, report)
+        summary, fails = _conclude(session, options, log, report)
         is_played = any(each.plays for each in summary.interactions)
         is_unused = bool(command) and end.has_run and not is_played and not summary.misses
         if is_unused:
@@ -269,18 +268,19 @@ async def _replay_pipe(
     from mrtr_cassette.shell.runs.piped import replay_pipe
 
     session = await replay_pipe(cassette, options, log.event, server_command=command)
-    _, fails = _conclude(session.player, options, log, report)
+    _, fails = _conclude(session, options, log, report)
     return int(fails)
 
 
 def _conclude(
-    player: Player, options: ReplayOptions, log: Log, report: Path | None
+    session: ReplaySession, options: ReplayOptions, log: Log, report: Path | None
 ) -> tuple[ReplayReport, bool]:
     from mrtr_cassette.core.report.ci import annotation, junit
     from mrtr_cassette.core.report.events import replay_said
     from mrtr_cassette.core.report.runs import report_of_replay, summary_data
 
-    summary = report_of_replay(player, options.terms)
+    player, elsewhere = session.player, tuple(session.authorities_elsewhere)
+    summary = replace(report_of_replay(player, options.terms), authorities_elsewhere=elsewhere)
     event, line = replay_said(summary)
     log.tell(line, event)
     annotate(map(annotation, summary.misses))

@@ -29,6 +29,8 @@ from mrtr_cassette.errors import CassetteError, printable
 
 ENDPOINT: Final = "/mcp"
 """The path of a server on pipes that is served over HTTP: the official SDKs' default."""
+STARTED_HERE: Final = f"http://localhost{ENDPOINT}"
+"""What a cassette names as an upstream that has another port on each run, or none."""
 FIRST_SESSION: Final = "mrtr-session:0"
 """The session of what was recorded with the first start of a server on pipes."""
 
@@ -115,7 +117,7 @@ def over_http(cassette: Cassette) -> Cassette:
     """
     if cassette.transport == "http":
         return cassette
-    return replace(_changed(cassette, _as_post), upstream=f"http://localhost{ENDPOINT}")
+    return replace(_changed(cassette, _as_post), upstream=STARTED_HERE)
 
 
 def _unsayable(cassette: Cassette, reason: str) -> CassetteError:

@@ -68,6 +68,7 @@ class ReplayReport:
     interactions: tuple[InteractionOutcome, ...]
     misses: tuple[MissReport, ...]
     harmless: tuple[HarmlessRequest, ...] = ()
+    authorities_elsewhere: tuple[str, ...] = ()
 
     @property
     def incomplete(self) -> list[InteractionOutcome]:
@@ -122,6 +123,7 @@ def summary_text(report: ReplayReport) -> str:
     lines += _first_ten([f"  {each.words}: #{each.number} {each.call}" for each in incomplete])
     if report.harmless:
         lines.append(harmless_text(report.harmless))
+    lines += map(_elsewhere_text, report.authorities_elsewhere)
     return "\n".join(lines)
 
 
@@ -132,6 +134,10 @@ def harmless_text(requests: Sequence[HarmlessRequest]) -> str:
         times = f" {each.times} times" if each.times > 1 else ""
         lines.append(f"  not recorded, answered as by any server{times}: {each.call}")
     return "\n".join(_first_ten(lines))
+
+
+def _elsewhere_text(origin: str) -> str:
+    return f"  not recorded, as it is elsewhere: the authorization server {origin}"
 
 
 def _first_ten(lines: list[str]) -> list[str]:
@@ -217,10 +223,11 @@ class RecordingReport:
     """How many interactions stand as they did before."""
     is_same: bool = False
     """All do, and the file was left alone."""
+    authorities_elsewhere: tuple[str, ...] = ()
 
 
 def recording_text(report: RecordingReport) -> str:
-    """Return what a recording came to, in one line."""
+    """Return what a recording came to, in one or a few lines."""
     if report.objection is not None:
         return str(UnpublishedError(report.cassette, report.objection))
     parts = [f"{counted(report.exchanges, 'exchange')} recorded"]
@@ -238,7 +245,8 @@ def recording_text(report: RecordingReport) -> str:
         outcome = f"{report.cassette} stays as it is"
     else:
         return "nothing was recorded, no cassette was written"
-    return ", ".join([outcome, *parts])
+    elsewhere = map(_elsewhere_text, report.authorities_elsewhere)
+    return "\n".join([", ".join([outcome, *parts]), *elsewhere])
 
 
 # Calls

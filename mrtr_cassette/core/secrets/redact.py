@@ -21,6 +21,8 @@ _PASSES = 100
 _SCALAR = re.compile(rb"\s*(?:-?[0-9][0-9.eE+-]*|true|false|null)\s*")
 _FRAMING = re.compile(rb"(?:\r\n|\r|\n)(?:data: ?)?")
 """What stays of a secret in the data of an event that goes over several lines."""
+_CHALLENGE = re.compile(r"(?<=[?&]code_challenge=)[\w.~-]{43,128}(?=&|\Z)")
+"""What a client makes for one authorization (RFC 7636), in the request that asks for it."""
 _REPEATED = 1024
 """Header values, targets and lines of a log whose redacted form is remembered."""
 
@@ -97,7 +99,12 @@ class Redactor:
         return self._redacted(value, "text")
 
     def _redacted_target(self, path_with_query: str) -> str:
-        return self._redacted(path_with_query, "url")
+        redacted = self._redacted(path_with_query, "url")
+        if "token" in self._rules.disabled:
+            return redacted
+        return _CHALLENGE.sub(
+            lambda match: spell_in_url(self.placeholder("token", match[0])), redacted
+        )
 
     def _redacted_headers(self, headers: Headers) -> Headers:
         return tuple([(name, self.header(name, value)) for name, value in headers])

@@ -194,6 +194,11 @@ AMBIGUOUS: Final[Mapping[str, AmbiguousName]] = {
     "code": AmbiguousName(
         "token", _OAUTH, _mixed, looks_random, _random, in_query_only=frozenset(["state"])
     ),
+    # Of an authorization request and its answer.
+    "state": AmbiguousName(
+        *("token", frozenset(), _mixed, _never, _never),
+        in_query_only=frozenset(["code", "codechallenge", "responsetype"]),
+    ),
     "devicecode": AmbiguousName("token", _OAUTH, _whole, _mixed, _random),
     "assertion": AmbiguousName("token", _OAUTH, _whole, looks_random, _random),
     "token": AmbiguousName("token", _OAUTH | _LOGIN, _mixed, _mixed, _token),

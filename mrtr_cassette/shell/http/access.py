@@ -1,4 +1,4 @@
-"""Where the proxy listens, and whom it serves: foreign hosts and origins are refused."""
+"""Where the proxy listens, whom it serves there, and that they are told of no other origin."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache, partial
 
-from mrtr_cassette.core.wire.http import Headers
+from mrtr_cassette.core.protocol.origins import (
+    ServerOrigin,
+    is_metadata_request,
+    state_of,
+    with_state,
+)
+from mrtr_cassette.core.wire.http import Headers, Request, header_value
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ProxyOptions
-from mrtr_cassette.shell.http.transport import network_reason
+from mrtr_cassette.shell.http.transport import Handler, TranslatedDownstream, network_reason
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::[0-9]{0,5})?")
 """The spellings of a `Host` on which all programs agree (RFC 9110, section 7.2)."""
@@ -133,3 +140,89 @@ def _bound_sockets(host: str, port: int) -> tuple[socket.socket, ...]:
     if not sockets and problem is not None:
         raise problem
     return tuple(sockets)
+
+
+class OwnOrigin:
+    """Stands before a handler, which sees and sends only what names the server's origin.
+
+    So a client that is to be authorized comes here for it, and a cassette is the same on any port.
+    """
+
+    def __init__(self, handler: Handler, origin: ServerOrigin, url: str) -> None:
+        """Serve the server of an origin at a URL of our own."""
+        self._handler = handler
+        self._origin = origin
+        self._url = url
+        self.elsewhere: dict[str, None] = {}
+        """Origins of authorization servers that clients were told of, and that are elsewhere."""
+        self._headers = lru_cache(maxsize=1024)(self._translated)
+
+    async def handle(self, request: Request, client: TranslatedDownstream) -> None:
+        """Answer one request."""
+        own = _called_origin(request.headers, self._url)
+        client.translated = partial(self._headers, own)
+        target = request.target
+        if "resource=" in target or b"resource=" in request.body or "/.well-known/" in target:
+            await self._authorize(request, client, own)
+        else:
+            await self._handler(request, client)
+
+    def _translated(self, own: str, headers: Headers) -> Headers:
+        return self._origin.in_headers(headers, own)
+
+    async def _authorize(self, request: Request, client: TranslatedDownstream, own: str) -> None:
+        state = state_of(request.target)
+        if state is not None:
+            client.translated = lambda headers: with_state(self._headers(own, headers), state)
+        inward = self._origin.in_request(request, own)
+        if is_metadata_request(request):
+            document = _Document(client, self, own)
+            await self._handler(inward, document)
+        else:
+            await self._handler(inward, client)
+
+    def document(self, body: bytes, own: str) -> bytes:
+        """Return a metadata document as clients get it."""
+        self.elsewhere.update(dict.fromkeys(self._origin.authorities_elsewhere(body)))
+        return self._origin.in_document(body, own)
+
+
+class _Document:
+    """A client that gets a metadata document, whole, with another origin in it."""
+
+    def __init__(self, client: TranslatedDownstream, origin: OwnOrigin, own: str) -> None:
+        self.called = ""
+        self._client = client
+        self._translated = partial(origin.document, own=own)
+        self._held: bytearray | None = None
+        self._status = 0
+        self._headers: Headers = ()
+
+    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
+        self._client.begin(status, headers, reason)
+        self._status = status
+        self._headers = tuple(pair for pair in headers if pair[0].lower() != "content-length")
+        is_coded = bool(header_value(headers, "content-encoding"))
+        if "json" in header_value(headers, "content-type") and not is_coded:
+            self._held = bytearray()
+
+    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+        if self._held is None:
+            await self._client.send(chunk, is_last=is_last)
+            return
+        self._held += chunk
+        if is_last:
+            await self.send_whole(self._status, self._headers, bytes(self._held))
+
+    async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
+        await self._client.send_whole(status, headers, self._translated(body))
+
+    def break_off(self) -> None:
+        self._client.break_off()
+
+
+@lru_cache(maxsize=1024)
+def _called_origin(headers: Headers, url: str) -> str:
+    """Return the origin that a client has called; one of HTTP/1.0 may not say it."""
+    host = header_value(headers, "host")
+    return f"http://{host}" if host else url

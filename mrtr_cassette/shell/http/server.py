@@ -93,12 +93,16 @@ class HttpDownstream:
         """Bytes of the response's body."""
         self.is_started = False
         self.called = ""
+        self.translated: Callable[[Headers], Headers] | None = None
+        """Puts the headers of a response in the terms in which this client has called."""
         self._head = _NO_HEAD
         self._has_body = False
         self._is_chunked = False
 
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
         """Begin a response that comes in chunks; the head is sent with the first of them."""
+        if self.translated is not None:
+            headers = self.translated(headers)
         self._head = render_head(status, headers, reason)
         self._has_body = self.method != "HEAD" and status not in _WITHOUT_BODY
 

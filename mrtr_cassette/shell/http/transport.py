@@ -51,6 +51,12 @@ class Downstream(Protocol):
         """End the response in such a way that the client sees that it is not whole."""
 
 
+class TranslatedDownstream(Downstream, Protocol):
+    """One that puts the headers of its response in the terms in which its client has called."""
+
+    translated: Callable[[Headers], Headers] | None
+
+
 Handler = Callable[[Request, Downstream], Awaitable[None]]
 """Answers a request; what it does not send is never sent."""
 

@@ -25,7 +25,7 @@ from mrtr_cassette.shell.http.server import (
     RequestTimeouts,
     serving,
 )
-from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream, Handler
+from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -98,7 +98,7 @@ class Metrics:
         if "status" in event:
             self._exchanges.inc()
 
-    def counted(self, handler: Handler) -> HttpHandler:
+    def counted(self, handler: HttpHandler) -> HttpHandler:
         """Return a handler that does the same, and whose requests are counted."""
 
         async def handle(request: Request, client: HttpDownstream) -> None:
@@ -166,7 +166,7 @@ class Admin:
     @asynccontextmanager
     async def serving(
         self,
-        handler: Handler,
+        handler: HttpHandler,
         listener: Listener,
         announcer: Announcer,
         entries: Sequence[ReplayEntry],

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from mrtr_cassette.core.answers.fulfilment import LeavesToSources, Rounds, Sources
+from mrtr_cassette.core.cassette.transports import STARTED_HERE
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     Conversation,
@@ -22,6 +23,7 @@ from mrtr_cassette.core.drive.conversation import (
 )
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.methods import method_of
+from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.secrets.credentials import shown_by
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, Headers, Request
@@ -30,7 +32,7 @@ from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent
 from mrtr_cassette.shell.files.stores import Location
-from mrtr_cassette.shell.http.access import is_own_name, listening
+from mrtr_cassette.shell.http.access import OwnOrigin, is_own_name, listening
 from mrtr_cassette.shell.http.server import REQUEST_TIMEOUTS, RequestTimeouts
 from mrtr_cassette.shell.http.transport import Downstream, Handler
 from mrtr_cassette.shell.runs.admin import Admin
@@ -45,7 +47,7 @@ from mrtr_cassette.shell.runs.record_session import (
 )
 from mrtr_cassette.shell.runs.relay import Relay, RelayedResponse
 from mrtr_cassette.shell.runs.sessions import RecordSession
-from mrtr_cassette.shell.runs.upstreams import STARTED_HERE, target_of
+from mrtr_cassette.shell.runs.upstreams import target_of
 
 DEFAULTS: Final = RecordOptions()
 
@@ -101,14 +103,13 @@ async def recording(
             async with target.connecting(watcher.recorder) as server:
                 relay = Relay(server, target.origin, target.headers, watcher)
                 entries = () if player is None else player.entries
-                async with (
-                    _handling(relay, options) as handler,
-                    watcher.finishing(),
-                    admin.serving(
-                        *(handler, listener, announcer, entries), timeouts=timeouts
-                    ) as session.admin_url,
-                ):
-                    yield session
+                async with _handling(relay, options) as handler, watcher.finishing():
+                    served = OwnOrigin(handler, ServerOrigin(target.name), listener.url(""))
+                    session.authorities_elsewhere = served.elsewhere
+                    async with admin.serving(
+                        *(served.handle, listener, announcer, entries), timeouts=timeouts
+                    ) as session.admin_url:
+                        yield session
 
 
 @asynccontextmanager

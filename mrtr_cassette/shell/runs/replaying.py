@@ -15,7 +15,8 @@ from urllib.parse import quote, urlsplit
 
 from mrtr_cassette.core.cassette.load import damaged
 from mrtr_cassette.core.cassette.recorded import Cassette, PushedAsk, RecordedExchange, pushed_asks
-from mrtr_cassette.core.cassette.transports import over_http
+from mrtr_cassette.core.cassette.transports import STARTED_HERE, over_http
+from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
@@ -34,7 +35,7 @@ from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent
 from mrtr_cassette.shell.files.stores import Location
-from mrtr_cassette.shell.http.access import listening
+from mrtr_cassette.shell.http.access import OwnOrigin, listening
 from mrtr_cassette.shell.http.server import RequestTimeouts
 from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream
 from mrtr_cassette.shell.runs.admin import Admin
@@ -72,12 +73,15 @@ async def replaying(
     with listening(options) as listener:
         url = listener.url(target)
         timeouts = RequestTimeouts(drain_s=drain_s)
-        served = admin.serving(
-            server.handle, listener, announcer, player.entries, timeouts=timeouts
-        )
-        async with served as admin_url:
+        origin = ServerOrigin(cassette.upstream, any_port=cassette.upstream == STARTED_HERE)
+        own = OwnOrigin(server.handle, origin, listener.url(""))
+        async with admin.serving(
+            own.handle, listener, announcer, player.entries, timeouts=timeouts
+        ) as admin_url:
             shown = player.redacted(url)
-            yield ReplaySession(url, shown, path, cassette, player, options.terms, admin_url)
+            session = ReplaySession(url, shown, path, cassette, player, options.terms, admin_url)
+            session.authorities_elsewhere = own.elsewhere
+            yield session
 
 
 def served_target(cassette: Cassette) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mrtr_cassette.core.cassette.recorded import Cassette
@@ -32,6 +32,8 @@ class Session:
     """What plays it."""
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS)
     admin_url: str | None = None
+    authorities_elsewhere: Mapping[str, None] = field(default_factory=dict)
+    """Origins of authorization servers that clients were led to, and that are not recorded."""
     unreachable: int = 0
     """How many requests the upstream did not answer."""
     unrecorded: list[str] = field(default_factory=list)
@@ -107,6 +109,7 @@ class RecordSession(Session):
             played=None if self.player is None else self.played,
             unrecorded=len(self.unrecorded),
             objection=self.objection,
+            authorities_elsewhere=tuple(self.authorities_elsewhere),
         )
 
     @property

@@ -20,9 +20,9 @@ from contextlib import (
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from mrtr_cassette.core.cassette.transports import ENDPOINT
+from mrtr_cassette.core.cassette.transports import ENDPOINT, STARTED_HERE
 from mrtr_cassette.core.secrets.credentials import Given, Knows, shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
 from mrtr_cassette.core.wire.http import Headers
@@ -43,9 +43,6 @@ from mrtr_cassette.shell.runs.running import in_thread
 
 if TYPE_CHECKING:
     from aiohttp import web
-
-STARTED_HERE: Final = f"http://localhost{ENDPOINT}"
-"""What a cassette names as an upstream that has another port on each run, or none."""
 
 
 @dataclass(frozen=True, slots=True)

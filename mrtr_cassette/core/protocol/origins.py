@@ -1,0 +1,162 @@
+"""Where authorization over HTTP names the server's origin, and how another one takes its place."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Final
+
+from mrtr_cassette.core.wire.http import Headers, Request
+from mrtr_cassette.core.wire.jsonbytes import parse
+from mrtr_cassette.errors import NotJsonError
+
+_METADATA = re.compile(
+    r"/\.well-known/"
+    r"(?:oauth-protected-resource|oauth-authorization-server|openid-configuration)(?=[/?]|\Z)"
+)
+"""Matches the paths of RFC 9728, RFC 8414 and OpenID Connect Discovery."""
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
+_COLON: Final = "(?::|%3A)"
+_SLASH: Final = r"(?:/|\\/|%2F)"
+_ORIGIN = re.compile(r"(?P<scheme>[\w+.-]+)://(?P<host>\[[^\]/]*\]|[^/?#:@]*)(?::(?P<port>\d+))?")
+_ESCAPES: Final = {":": "%3A", "/": "%2F", "[": "%5B", "]": "%5D"}
+_ESCAPE = re.compile("%3A|%2F|%5B|%5D|\\\\", re.IGNORECASE)
+_STATE = re.compile(r"(?<=[?&]state=)[^&#]*")
+_ENDPOINTS: Final = ("issuer", "authorization_endpoint", "token_endpoint", "registration_endpoint")
+_FORM: Final = "application/x-www-form-urlencoded"
+
+
+def is_metadata_request(request: Request) -> bool:
+    """Tell whether a request asks for a document that tells clients how to be authorized."""
+    return request.method == "GET" and _METADATA.search(request.target) is not None
+
+
+def state_of(target: str) -> str | None:
+    """Return the `state` of an authorization request, as it is spelled in its URL, or None."""
+    match = _STATE.search(target) if "response_type=" in target else None
+    return None if match is None else match[0]
+
+
+def with_state(headers: Headers, state: str) -> Headers:
+    """Return the headers of an authorization response with the client's own `state`."""
+    return tuple(
+        (name, _STATE.sub(lambda _: state, value) if name.lower() == "location" else value)
+        for name, value in headers
+    )
+
+
+class ServerOrigin:
+    """A server's origin: found however it is spelled, and replaced by another or put in its place.
+
+    `localhost`, `127.0.0.1` and `[::1]` are one, and a server that a recording started itself has
+    any port.
+    """
+
+    def __init__(self, url: str, *, any_port: bool = False) -> None:
+        """Take the URL of a server."""
+        self._pattern = _pattern_of(url, any_port=any_port)
+        self._as_spelled = _origin_in(url) or url
+        """How the server has named itself last, which it may insist on."""
+
+    def replaced(self, text: str, own: str) -> str:
+        """Return a text that names another origin in the place of the server's."""
+        return self._pattern.sub(lambda match: self._put(own, match[0]), text)
+
+    def _put(self, own: str, spelled: str) -> str:
+        self._as_spelled = _ESCAPE.sub(_unescaped, spelled)
+        return _spelled_alike(own, spelled)
+
+    def in_document(self, body: bytes, own: str) -> bytes:
+        """Return a metadata document that names another origin in the place of the server's."""
+        text = body.decode("utf-8", "surrogateescape")
+        return self.replaced(text, own).encode("utf-8", "surrogateescape")
+
+    def in_headers(self, headers: Headers, own: str) -> Headers:
+        """Return headers of a response that name another origin in the place of the server's."""
+        return tuple((name, self.replaced(value, own)) for name, value in headers)
+
+    def in_request(self, request: Request, own: str) -> Request:
+        """Return a request as the server has to see it: its `resource` (RFC 8707) is the server's.
+
+        A document is asked for without a coding, in which nothing could be found.
+        """
+        if is_metadata_request(request):
+            return replace(request, headers=_without(request.headers, "accept-encoding"))
+        resource = _resource_of(own)
+
+        def put(match: re.Match[str]) -> str:
+            return match[1] + _spelled_alike(self._as_spelled, match[2])
+
+        target = resource.sub(put, request.target)
+        if target != request.target:
+            request = replace(request, target=target)
+        if request.header("content-type").startswith(_FORM):
+            body = resource.sub(put, request.body.decode("latin-1")).encode("latin-1")
+            if body != request.body:
+                headers = _without(request.headers, "content-length")
+                request = replace(request, headers=headers, body=body)
+        return request
+
+    def authorities_elsewhere(self, document: bytes) -> list[str]:
+        """Return the origins of the authorization servers in a document that are not the server."""
+        try:
+            tree = parse(document)
+        except NotJsonError:
+            return []
+        if not isinstance(tree, dict):
+            return []
+        servers = tree.get("authorization_servers")
+        named: list[Any] = [*servers] if isinstance(servers, list) else []
+        named += [tree.get(name) for name in _ENDPOINTS]
+        origins = [_origin_in(each) for each in named if isinstance(each, str)]
+        elsewhere = [each for each in origins if each and not self._pattern.fullmatch(each)]
+        return list(dict.fromkeys(elsewhere))
+
+
+def _origin_in(url: str) -> str:
+    match = _ORIGIN.match(url)
+    return "" if match is None else match[0]
+
+
+def _quoted(origin: str) -> str:
+    return "".join(_ESCAPES.get(each, each) for each in origin)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return next((each for each, it in _ESCAPES.items() if it == match[0].upper()), "")
+
+
+def _without(headers: Headers, name: str) -> Headers:
+    return tuple(pair for pair in headers if pair[0].lower() != name)
+
+
+def _spelled_alike(origin: str, spelled: str) -> str:
+    if "%" in spelled:
+        return _quoted(origin)
+    return origin.replace("/", "\\/") if "\\" in spelled else origin
+
+
+@lru_cache(maxsize=64)
+def _resource_of(origin: str) -> re.Pattern[str]:
+    pattern = _pattern_of(origin).pattern
+    return re.compile(rf"((?:\A|[?&])resource=)({pattern})", re.IGNORECASE)
+
+
+def _pattern_of(origin: str, *, any_port: bool = False) -> re.Pattern[str]:
+    """Return what matches an origin however it is spelled; nothing for what is no URL."""
+    match = _ORIGIN.match(origin)
+    if match is None:
+        return re.compile(r"(?!)")
+    host = match["host"].lower()
+    plain = sorted(_LOOPBACK) if host in _LOOPBACK else [host]
+    names = "|".join(re.escape(each) for each in (*plain, *map(_quoted, plain)))
+    default = _DEFAULT_PORTS.get(match["scheme"].lower(), "")
+    number = r"\d+" if any_port else match["port"] or default
+    is_optional = any_port or number == default
+    return re.compile(
+        rf"(?<![\w.+-]){match['scheme']}{_COLON}{_SLASH}{{2}}(?:{names})"
+        rf"(?:{_COLON}{number}){'?' if is_optional else ''}(?![\w.:@-]|%3A|%40)",
+        re.IGNORECASE,
+    )

@@ -1,0 +1,149 @@
+"""Facts about what names the server's origin: a client is told of the one that it has called."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from urllib.parse import quote
+
+from authorizing import Guarded
+from builders import JOURNAL_HEADER, JSON_HEADERS, Answer, cassette_of, encode_cassette, get, tool
+from harness import command, http, looped, playing, post, taping
+from hypothesis import given
+from hypothesis import strategies as st
+from messages import message
+from standin import Visit, json_response, response, upstream
+
+METADATA = "/.well-known/oauth-protected-resource/mcp"
+AUTHORITIES = {
+    "http://127.0.0.1:3000": [
+        "http://127.0.0.1:3000",
+        "http://localhost:3000",
+        "http://[::1]:3000",
+    ],
+    "http://localhost": ["http://localhost", "http://127.0.0.1:80", "http://localhost:51234"],
+    "https://api.example": ["https://api.example", "https://API.example:443"],
+    "https://api.example:8443": ["https://api.example:8443"],
+}
+ELSEWHERE = ["https://auth.example", "https://api.example.evil", "ftp://localhost", "localhost:80"]
+HEADERS = [
+    ("WWW-Authenticate", 'Bearer realm="{}", resource_metadata="{}/.well-known/x", error="e"'),
+    ("Location", "{}/mcp/?a=b"),
+    ("Location", "http://client.example:1/back?code=1&iss={quoted}"),
+]
+
+
+def filled(template: str, origin: str, *, escaped: bool = False) -> str:
+    """Return a text with an origin in its places."""
+    plain = origin.replace("/", "\\/") if escaped else origin
+    return template.replace("{quoted}", quote(origin, safe="")).replace("{}", plain)
+
+
+@given(data=st.data(), escaped=st.booleans())
+@looped
+async def test_no_client_of_a_replay_is_sent_to_another_origin(
+    data: st.DataObject, *, escaped: bool
+) -> None:
+    """Headers and metadata documents name the replay; what is elsewhere, and bodies, stay."""
+    upstream = data.draw(st.sampled_from(sorted(AUTHORITIES)))
+    spelled = data.draw(st.sampled_from(AUTHORITIES[upstream]))
+    headers = data.draw(st.lists(st.sampled_from(HEADERS), unique_by=lambda pair: pair[0]))
+    members = data.draw(
+        st.lists(st.sampled_from(["{}", "{}/a?b={quoted}", *ELSEWHERE]), max_size=5)
+    )
+    inner = ", ".join(f'"{n}" :\t"{each}"' for n, each in enumerate(members))
+    document = f"{{ {inner} }}"
+    body = f'{{"text":"{spelled}/mcp"}}'.encode()
+    told = tuple((name, filled(value, spelled)) for name, value in headers)
+    cassette = cassette_of(
+        (
+            get(METADATA),
+            Answer((filled(document, spelled, escaped=escaped).encode(),), JSON_HEADERS),
+        ),
+        (tool("x"), Answer((body,), (*JSON_HEADERS, *told), 401)),
+    )
+    raw = encode_cassette(cassette).replace(
+        JOURNAL_HEADER.upstream.encode(), f"{upstream}/mcp".encode()
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "c.json"
+        path.write_bytes(raw)
+        async with playing(path) as replay:
+            own = replay.url.removesuffix("/mcp")
+            found = await http("GET", replay.url, target=METADATA)
+            refused = await post(replay.url, tool("x"))
+    assert found.body.decode() == filled(document, own, escaped=escaped)
+    assert refused.body == body
+    assert refused.head.without("Content-Length") == (
+        *JSON_HEADERS,
+        *((name, filled(value, own)) for name, value in headers),
+    )
+
+
+@looped
+async def test_the_cassette_has_the_servers_own_words(tmp_path: Path) -> None:
+    """What passes names the proxy, or whatever the client calls it; what is kept, the server."""
+    path = tmp_path / "c.json"
+
+    async def refused(url: str, *headers: str) -> tuple[str, str]:
+        answer = await post(url, message("ping"), *headers)
+        (challenge,) = answer.head.values("www-authenticate")
+        metadata = challenge.partition('resource_metadata="')[2][:-1]
+        document = await http("GET", url, "Accept-Encoding: gzip", *headers, target=METADATA)
+        return metadata, document.json["resource"]
+
+    server = Guarded()
+    async with taping(path, server) as tape:
+        assert await refused(tape.url) == (tape.url.replace("/mcp", METADATA), tape.url)
+        assert await refused(tape.url, "Host: localhost:1") == (
+            f"http://localhost:1{METADATA}",
+            "http://localhost:1/mcp",
+        )
+        assert "Accept-Encoding" not in dict(tape.server.received[1].head.headers)
+        assert tape.url not in path.with_name("c.json.journal").read_text()
+    kept = path.read_text()
+    assert (tape.server.authority in kept, tape.url in kept) == (True, False)
+
+
+@looped
+async def test_the_server_gets_its_own_resource_and_replay_the_same(tmp_path: Path) -> None:
+    """`resource` is put back as the server has named itself; all other bytes of a form stay."""
+    form = "grant_type=x&resource={}&note=%7e+resource=http://127.0.0.1:9/"
+
+    async def script(visit: Visit) -> None:
+        port = visit.request.head.values("host")[0].rpartition(":")[2]
+        if visit.number == 1:
+            body = f'{{"resource": "http:\\/\\/LOCALHOST:{port}\\/mcp"}}'
+            await visit.send(response(body.encode(), "Content-Type: application/json"))
+        else:
+            resource = quote(f"http://LOCALHOST:{port}/mcp", safe="")
+            assert visit.request.body.decode() == form.format(resource)
+            await visit.send(json_response({"access_token": "t"}))
+
+    async def exchange(url: str) -> int:
+        await http("GET", url, target=METADATA)
+        sent = form.format(quote(url, safe="")).encode()
+        kind = "Content-Type: application/x-www-form-urlencoded"
+        return (await http("POST", url, kind, target="/token", body=sent)).status
+
+    path = tmp_path / "c.json"
+    async with taping(path, script) as tape:
+        assert await exchange(tape.url) == 200
+    async with playing(path) as replay:
+        assert await exchange(replay.url) == 200
+        assert replay.misses == ()
+
+
+@looped
+async def test_an_authorization_server_elsewhere_is_named(tmp_path: Path) -> None:
+    """The summary of a recording and of a replay says that what passes there is not recorded."""
+    path = tmp_path / "c.json"
+    told = "  not recorded, as it is elsewhere: the authorization server https://auth.example\n"
+    async with upstream(Guarded("https://auth.example")) as server:
+        to_record = ("record", "--upstream", server.url, "--output", path)
+        for words in (to_record, ("replay", path)):
+            async with command(*words, "--port", 0) as process:
+                document = (await http("GET", await process.listening(), target=METADATA)).json
+                assert document["authorization_servers"] == ["https://auth.example"]
+                ended = await process.stopped()
+            assert (ended.code, ended.err.count(told)) == (0, 1), ended.err
