@@ -17,7 +17,7 @@ from processes import listening, record_command
 from results import Rates, ratio_of
 from traffic import LARGE, PAUSED, PLAIN, ROUNDS, STREAM, UPLOAD, Kind
 
-from mrtr_cassette.shell.files.journals import journal_path
+from mrtr_cassette.shell.files.cassettes import journal_path
 
 RECORD_TARGETS = {
     kind.name: limit

@@ -353,8 +353,7 @@ def warn_of_path(
 
 def tell_of_journal(cassette: Location, log: Log) -> None:
     """Say that a killed recording left something beside a cassette, which is whole all the same."""
-    from mrtr_cassette.shell.files.cassettes import exists
-    from mrtr_cassette.shell.files.journals import unpublished
+    from mrtr_cassette.shell.files.cassettes import exists, unpublished
 
     note = unpublished(cassette)
     if note is not None and exists(cassette):

@@ -120,9 +120,8 @@ def recover(cassette: Location) -> None:
     CASSETTE is written from the journal beside it, which goes; that of a cassette in a store is in
     this directory.
     """
-    from mrtr_cassette.shell.files.cassettes import recover_journal
+    from mrtr_cassette.shell.files.cassettes import journal_path, recover_journal, stands
     from mrtr_cassette.shell.files.disk import is_locked
-    from mrtr_cassette.shell.files.journals import journal_path, stands
 
     journal = journal_path(cassette)
     if not stands(journal):

@@ -21,8 +21,7 @@ from standin import answering, json_response
 
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell.files import cassettes
-from mrtr_cassette.shell.files.cassettes import Publication, recover_journal
-from mrtr_cassette.shell.files.journals import journal_path
+from mrtr_cassette.shell.files.cassettes import Publication, journal_path, recover_journal
 from mrtr_cassette.shell.files.stores import StoreFile
 
 try:

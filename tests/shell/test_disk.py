@@ -20,8 +20,8 @@ from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.page import START, View
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.files import cassettes
+from mrtr_cassette.shell.files.cassettes import Journal, journal_path
 from mrtr_cassette.shell.files.disk import locked, write_whole
-from mrtr_cassette.shell.files.journals import Journal, journal_path
 from mrtr_cassette.shell.files.reports import REPORT, write_own, write_page
 from mrtr_cassette.shell.runs.plays import CassetteUse, Run
 from mrtr_cassette.testing.settings import settings_of

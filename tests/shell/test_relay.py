@@ -13,8 +13,7 @@ from standin import event
 from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import Headers, Request
-from mrtr_cassette.shell.files.cassettes import publish_journal
-from mrtr_cassette.shell.files.journals import Journal, journal_path
+from mrtr_cassette.shell.files.cassettes import Journal, journal_path, publish_journal
 from mrtr_cassette.shell.files.log import CLOCK, Announcer
 from mrtr_cassette.shell.http.transport import RawHeaders
 from mrtr_cassette.shell.runs.record_session import Watcher

@@ -23,9 +23,8 @@ from mrtr_cassette.core.wire.pointers import Difference
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError
 from mrtr_cassette.options import RecordOptions, ReplayOptions
 from mrtr_cassette.shell.files import cassettes
-from mrtr_cassette.shell.files.cassettes import recorded_so_far, recover_journal
+from mrtr_cassette.shell.files.cassettes import journal_path, recorded_so_far, recover_journal
 from mrtr_cassette.shell.files.disk import is_locked
-from mrtr_cassette.shell.files.journals import journal_path
 from mrtr_cassette.shell.files.log import OnEvent
 from mrtr_cassette.shell.files.stores import Location, path_of
 from mrtr_cassette.shell.runs.piped import (

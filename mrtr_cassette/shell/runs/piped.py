@@ -17,7 +17,7 @@ from mrtr_cassette.core.wire.http import NO_STATUS, End, Request
 from mrtr_cassette.core.wire.lines import Line, opens_channel
 from mrtr_cassette.errors import CassetteError, LineTooLongError, UsageError
 from mrtr_cassette.options import RecordOptions, ReplayOptions
-from mrtr_cassette.shell.files import cassettes, journals
+from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import recover_journal
 from mrtr_cassette.shell.files.disk import is_locked
 from mrtr_cassette.shell.files.log import CLOCK, Announcer, OnEvent, heard_by
@@ -135,9 +135,9 @@ async def predecessor_ended(output: Location, client: str) -> bool:
     Raises:
         CassetteError: it was killed, and what it left can't be published.
     """
-    journal = journals.journal_path(output)
+    journal = cassettes.journal_path(output)
     looks = round(_PREDECESSOR_S / _LOOK_S)
-    while journals.client_of(journal) == client:
+    while cassettes.client_of(journal) == client:
         if not is_locked(journal):
             # Whoever ended it did not wait for its cassette.
             recover_journal(output)

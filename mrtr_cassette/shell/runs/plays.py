@@ -18,9 +18,10 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.report.runs import UnplayedError
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError, counted
 from mrtr_cassette.options import Existing, RecordOptions, ReplayOptions, VerifyOptions
-from mrtr_cassette.shell.files import disk, journals
+from mrtr_cassette.shell.files import disk
 from mrtr_cassette.shell.files.cassettes import (
     discard_journal,
+    journal_path,
     load_cassette,
     publish_journal,
     publish_recording,
@@ -230,7 +231,7 @@ class CassetteUse:
 
     def _replay(self) -> Replay:
         shown = (self._run.mode, self.path, self._settings.answers)
-        if not self.path.exists() and not journals.journal_path(self.path).exists():
+        if not self.path.exists() and not journal_path(self.path).exists():
             error = CassetteError(
                 self.path,
                 "there is no such cassette, and in mode none no new one is recorded",

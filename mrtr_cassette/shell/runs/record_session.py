@@ -34,7 +34,7 @@ from mrtr_cassette.errors import (
     internal_error,
 )
 from mrtr_cassette.options import RecordOptions
-from mrtr_cassette.shell.files import cassettes, journals
+from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import publish_journal
 from mrtr_cassette.shell.files.log import Announcer, Clock
 from mrtr_cassette.shell.files.stores import Location
@@ -46,7 +46,7 @@ class Watcher:
     """Watches all exchanges of one recording; its failure never breaks what passes."""
 
     recorder: Recorder
-    journal: journals.Journal
+    journal: cassettes.Journal
     session: RecordSession
     announcer: Announcer
     clock: Clock
@@ -270,8 +270,8 @@ def journaling(
     Raises:
         CassetteError: the journal can't be written, or the cassette not be published.
     """
-    path = journals.journal_path(session.path)
-    journal = journals.Journal(path, header, session.path)
+    path = cassettes.journal_path(session.path)
+    journal = cassettes.Journal(path, header, session.path)
     redactor = Redactor(header.redaction or RedactionRules(), keyed_hash(secrets.token_bytes(32)))
     recorder = Recorder(
         seals=options.request_state == "sealed",
