@@ -30,7 +30,7 @@ from mrtr_cassette.options import VerifyOptions
 from mrtr_cassette.shell.files.stores import Location
 
 if TYPE_CHECKING:
-    from mrtr_cassette.core.compare.values import Change
+    from mrtr_cassette.core.compare.folding import Fold
     from mrtr_cassette.core.drive.accepting import Proposal
     from mrtr_cassette.core.report.comparison import Verification
     from mrtr_cassette.shell.runs.verifying import Choose, Update
@@ -203,25 +203,29 @@ class Review:
     def __init__(self, verdicts: set[str]) -> None:
         """Begin with the verdicts whose changes are accepted without a question."""
         self._verdicts = verdicts
-        self._decided: dict[tuple[object, Change], bool] = {}
+        self._decided: dict[tuple[object, Fold], bool] = {}
         self._is_over = False
 
     def choose(self, proposed: Sequence[Proposal]) -> list[Proposal]:
         """Return the proposals of which all changes are accepted."""
+        from mrtr_cassette.core.compare.folding import folded
+
         changes = [
-            (each, each.counting or each.changes) for each in proposed if each.problem is None
+            (each, folded(each.counting or each.changes))
+            for each in proposed
+            if each.problem is None
         ]
         total = sum(len(its) for _, its in changes)
         asked = 0
         chosen = []
         for each, its in changes:
             accepted = []
-            for change in its:
+            for fold in its:
                 asked += 1
                 # Branches share a question, which is asked about once.
-                key = (each.recorded, change)
+                key = (each.recorded, fold)
                 if key not in self._decided:
-                    self._decided[key] = self._asked(each, change, f"{asked} of {total}")
+                    self._decided[key] = self._asked(each, fold, f"{asked} of {total}")
                 accepted.append(self._decided[key])
             if all(accepted):
                 chosen.append(each)
@@ -229,25 +233,26 @@ class Review:
                 say(f"  {_name(each)} stays: a response is taken whole")
         return chosen
 
-    def _asked(self, proposal: Proposal, change: Change, place: str) -> bool:
+    def _asked(self, proposal: Proposal, fold: Fold, place: str) -> bool:
         from mrtr_cassette.core.drive.accepting import ACCEPTABLE
-        from mrtr_cassette.core.report.comparison import change_lines, plain
+        from mrtr_cassette.core.report.comparison import fold_lines, plain
 
-        if self._is_over or change.verdict in self._verdicts:
+        verdict = fold.first.verdict
+        if self._is_over or verdict in self._verdicts:
             return not self._is_over
         say(f"{place}: {_name(proposal)}")
-        for line in change_lines(change, painted if has_colour(sys.stderr) else plain):
+        for line in fold_lines(fold, painted if has_colour(sys.stderr) else plain):
             click.echo(f"    {line}", err=True)
         keys = {"y": "yes", "n": "no"}
-        if change.verdict in ACCEPTABLE:
-            keys["a"] = f"all {change.verdict}"
+        if verdict in ACCEPTABLE:
+            keys["a"] = f"all {verdict}"
         keys["q"] = "quit"
         shown = ", ".join(f"{key}: {words}" for key, words in keys.items())
         answer = click.prompt(
             f"  accept? ({shown})", type=click.Choice(list(keys)), show_choices=False, err=True
         )
         if answer == "a":
-            self._verdicts.add(change.verdict)
+            self._verdicts.add(verdict)
         self._is_over = answer == "q"
         return answer in ("y", "a")
 

@@ -14,7 +14,7 @@ import click
 import pytest
 from builders import cassette_of, loaded, tool
 from harness import looped, post, run_here, taping
-from messages import compact, text, tool_call
+from messages import CAPABLE, YES, asks, compact, form, result, text, tool_call
 from processes import PROGRAM
 from standin import Visit, response, upstream
 
@@ -175,3 +175,39 @@ def test_an_error_is_taken_after_a_look_only(recorded: Path, tmp_path: Path) -> 
     assert "accept? (y: yes, n: no, q: quit)" in shown
     assert session(cassette, "error", "--review", keys="y")[0] == 0
     assert "Broken" in cassette.read_text()
+
+
+def asking(key: str) -> Any:
+    """Return a server that asks under this key, and then says which key was answered."""
+
+    async def server(visit: Visit) -> None:
+        asked, params = visit.request.json, visit.request.json["params"]
+        said: Any = text("answered" if key in params.get("inputResponses", {}) else "nothing")
+        if "inputResponses" not in params:
+            said = {**asks(key), "inputRequests": {key: form("Sure?")}, "requestState": "a-state"}
+        reply = result(said, id=asked["id"])
+        await visit.send(response(compact(reply), "Content-Type: application/json"))
+
+    return server
+
+
+def test_a_question_under_another_key_is_answered_and_accepted_by_itself(tmp_path: Path) -> None:
+    """Its recorded answer goes under the key of today, to the server and into the cassette."""
+    path = tmp_path / "call.json"
+
+    @looped
+    async def record() -> None:
+        async with taping(path, asking("ask_sure")) as tape:
+            for answers in ({}, {"inputResponses": {"ask_sure": YES}, "requestState": "a-state"}):
+                await post(tape.url, tool_call("deploy", _meta=CAPABLE, **answers))
+
+    record()
+    with in_thread(upstream(asking("sure"))) as server:
+        command = ("verify", str(path), "--upstream", server.url)
+        shown = run_here(*command).err
+        assert "turn 1 key-changed: ask_sure → sure\n" in shown
+        assert "response" not in shown
+        assert run_here(*command, "--accept", "text-changed").code == 1
+        assert run_here(*command, "--accept", "key-changed").code == 0
+        assert run_here(*command).code == 0
+    assert b"ask_sure" not in path.read_bytes()

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import cassette_of, encode_cassette, tool
+from builders import cassette_of, encode_cassette, retry, tool
 from click.testing import CliRunner, Result
-from messages import text
+from messages import YES, asks, form, text
 
 import mrtr_cassette
 from mrtr_cassette.cli import main
@@ -65,7 +65,60 @@ def test_other_formats(tmp_path: Path) -> None:
     old, new = write(tmp_path / "a.json", "x"), write(tmp_path / "b.json", "z")
     data = json.loads(diff(old, new, "--json").stdout)
     assert (data["same"], data["verdict"]) == (False, "text-changed")
-    assert diff(old, new, "--markdown").output.startswith("**1 of 1 interaction differs")
+    table = r'| \~ \#1 | tools/call "tool-0" | text-changed | /content/0/text: "x" → "z" |'
+    markdown = diff(old, new, "--markdown").output.splitlines()
+    assert markdown[2:5] == [table, "", "**1 of 1 interaction differs: 1 changed**"]
+
+
+def said(path: Path, *results: Any, key: str = "ask_sure") -> Path:
+    """Write a cassette of a call that asks once under this key, and of calls with these results."""
+    state = f"a-state-0123456789-{key}"
+    asking = [
+        (tool("deploy"), {**asks(key, state=state), "inputRequests": {key: form("Sure?")}}),
+        (retry(tool("deploy"), {key: YES}, state=state), text("done")),
+    ]
+    calls = [(tool(f"tool-{number}"), each) for number, each in enumerate(results)]
+    path.write_bytes(encode_cassette(cassette_of(*asking, *calls)))
+    return path
+
+
+def listed(member: str, unit: str = "EUR") -> Any:
+    """Return a result with three rows, which its text repeats as the SDKs have it."""
+    rows = {"rows": [{member: number, "unit": unit} for number in range(3)]}
+    return {"structuredContent": rows, "content": [{"type": "text", "text": json.dumps(rows)}]}
+
+
+def test_what_changed_everywhere_is_told_once(tmp_path: Path) -> None:
+    """A member of all rows, its new name, and the text that repeats it; such a place is ignored."""
+    old = said(tmp_path / "a.json", listed("total"), listed("total"))
+    new = said(tmp_path / "b.json", listed("amount"), listed("total", "USD"), key="sure")
+    rows, text_ = "/structuredContent/rows/*", "and again at /content/0/text#json/rows/*"
+    renamed = f"{rows}/total: missing in 3 of 3, amount new: renamed?, {text_}/total"
+    shown = diff(old, new).output
+    assert [line.strip() for line in shown.splitlines()[2:-1] if " = " not in line] == [
+        '~ #1 tools/call "deploy": key-changed',
+        "~ turn 1, question",
+        "key-changed: ask_sure → sure",
+        '~ #2 tools/call "tool-0": shape-changed',
+        "~ result",
+        renamed,
+        '~ #3 tools/call "tool-1": text-changed',
+        "~ result",
+        f"{rows}/unit: text-changed in 3 of 3, {text_}/unit",
+        '- "EUR"',
+        '+ "USD"',
+    ]
+    markdown = diff(old, new, "--markdown").output
+    assert [line.split(" | ")[1:3] for line in markdown.splitlines()[2:5]] == [
+        ['tools/call "deploy"', "key-changed"],
+        ['tools/call "tool-0"', "shape-changed"],
+        ['tools/call "tool-1"', "text-changed"],
+    ]
+    assert renamed in markdown
+    ignored = [f"{rows}/unit", "/content/*/text#json/rows/*/unit"]
+    left_out = diff(old, new, *(word for place in ignored for word in ("--ignore", place)))
+    assert "2 of 3 interactions differ" in left_out.output
+    assert left_out.stderr == ""
 
 
 @pytest.mark.parametrize(

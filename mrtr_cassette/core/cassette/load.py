@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from sys import intern
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -557,8 +558,12 @@ def _new_places(
     return places
 
 
-def with_responses(cassette: Cassette, responses: Mapping[RecordedExchange, Response]) -> bytes:
-    """Return the file of a cassette in which other responses stand.
+def with_responses(
+    cassette: Cassette,
+    responses: Mapping[RecordedExchange, Response],
+    requests: Mapping[RecordedExchange, Request] = MappingProxyType({}),
+) -> bytes:
+    """Return the file of a cassette in which other responses stand, and other requests.
 
     Where the new response ends a conversation in which the recorded one asks, the turns from that
     ask on go.
@@ -570,6 +575,8 @@ def with_responses(cassette: Cassette, responses: Mapping[RecordedExchange, Resp
         exchange: replace(exchange, response=in_time_of(exchange, response))
         for exchange, response in responses.items()
     }
+    for exchange, request in requests.items():
+        new[exchange] = replace(new.get(exchange, exchange), request=request)
     cut = [_without_turns_after_the_end(each, new) for each in cassette.interactions]
     data = dump(replace(cassette, interactions=tuple(cut)).with_exchanges(new))
     load(data, cassette.path)

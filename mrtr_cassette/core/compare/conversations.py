@@ -23,7 +23,9 @@ from mrtr_cassette.core.compare.responses import (
     pinned_question,
     pushed_question,
     question_changes,
+    renamed_keys,
     response_changes,
+    with_recorded_keys,
 )
 from mrtr_cassette.core.compare.values import (
     Change,
@@ -340,7 +342,8 @@ def _turn_stages(
         changes = question_changes(old.question, new.question)
     yield _compared("ask", number, changes)
     if answers != [ABSENT, ABSENT]:
-        yield _compared("answer", number, value_changes(old.answers, new.answers, _ANSWERS))
+        received = with_recorded_keys(new.answers, renamed_keys(old.question, new.question))
+        yield _compared("answer", number, value_changes(old.answers, received, _ANSWERS))
 
 
 def _final(side: _Side | None) -> RecordedExchange | None:

@@ -31,7 +31,13 @@ from mrtr_cassette.core.wire.http import (
     kept_response_headers,
 )
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
-from mrtr_cassette.core.wire.pointers import ABSENT, ANY, pointer_path, value_at
+from mrtr_cassette.core.wire.pointers import (
+    ABSENT,
+    ANY,
+    escape_pointer,
+    pointer_path,
+    value_at,
+)
 from mrtr_cassette.errors import NotJsonError
 
 ASKS: Final = f"/{INPUT_REQUESTS}"
@@ -82,9 +88,10 @@ def response_changes(
 ) -> list[Change]:
     """Return where two responses to the same call differ, and all that came with them.
 
-    Two asks are the same question only if no change is `question-changed`. `live` has the form in
-    which it is or would be recorded; `states` has the recorded request state or session id by the
-    SHA-256 of the live one, so that what repeats them is the same in every run.
+    Two asks are the same question only if no change is `question-changed`; a question that only
+    has another key is `key-changed`. `live` has the form in which it is or would be recorded;
+    `states` has the recorded request state or session id by the SHA-256 of the live one, so that
+    what repeats them is the same in every run.
     """
     old, new = recorded.response, live.response
     if old is None or new is None:
@@ -111,11 +118,20 @@ def response_changes(
         common = min(len(before["#messages"]), len(after["#messages"]))
         for tree in (before, after):
             tree["#messages"] = tree["#messages"][:common]
+    renamed: list[Change] = []
+    if recorded.ask is not None:
+        names = renamed_keys(before[INPUT_REQUESTS], after[INPUT_REQUESTS])
+        after[INPUT_REQUESTS] = with_recorded_keys(after[INPUT_REQUESTS], names)
+        renamed = [
+            change_of("key-changed", f"{ASKS}/{escape_pointer(key)}", key, name)
+            for key, name in names.items()
+        ]
     pair_items = _by_name if method_of(recorded.call.method).describes_server else by_place
-    return [
+    judged = [
         _judged(change, after, is_surface=pair_items is _by_name)
         for change in value_changes(before, after, "", pair_items)
     ]
+    return renamed + judged
 
 
 def question_changes(recorded: Any, received: Any) -> list[Change]:
@@ -125,6 +141,36 @@ def question_changes(recorded: Any, received: Any) -> list[Change]:
     """
     changes = value_changes(pinned_question(recorded), pinned_question(received), ASKS)
     return [change._replace(verdict="question-changed") for change in changes]
+
+
+def renamed_keys(recorded: Any, received: Any) -> dict[str, str]:
+    """Return the keys that equal questions have now, by the recorded ones, but for equal keys.
+
+    These are two values of `inputRequests`: an object, or in the array dialect an array.
+    """
+    old, new = (_by_key(pinned_question(question)) for question in (recorded, received))
+    gone, added = sorted(old.keys() - new.keys()), sorted(new.keys() - old.keys())
+    pairs = matches([old[key] for key in gone], [new[key] for key in added])
+    return {gone[at_old]: added[at_new] for at_old, at_new in pairs}
+
+
+def _by_key(question: Any) -> dict[str, str]:
+    if isinstance(question, dict):
+        return {key: canonical(request) for key, request in question.items()}
+    return {item["id"]: canonical({**item, "id": ""}) for item in question}
+
+
+def with_recorded_keys(value: Any, names: Mapping[str, str]) -> Any:
+    """Return what has members by key, or items by `id`, with the recorded keys, as `renamed_keys`.
+
+    Questions have these forms, and answers too.
+    """
+    recorded = {new: old for old, new in names.items()}
+    if not names or not isinstance(value, dict | list):
+        return value
+    if isinstance(value, dict):
+        return {recorded.get(key, key): inner for key, inner in value.items()}
+    return [{**item, "id": recorded.get(item["id"], item["id"])} for item in value]
 
 
 def round_change(recorded: Any, received: Any) -> Change:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from functools import partial
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import starmap, zip_longest
 from typing import Any, Final, Literal, NamedTuple, get_args
 
@@ -28,6 +27,7 @@ Verdict = Literal[
     "text-changed",
     "shape-changed",
     "surface-changed",
+    "key-changed",
     "error-changed",
     "rounds-changed",
     "question-changed",
@@ -40,6 +40,7 @@ Verdict = Literal[
 - `text-changed`: another value of the same type, or a list in another order.
 - `shape-changed`: a member, an item or a message is missing or new, or has another type.
 - `surface-changed`: lists, discovery or `initialize`: what the server says that it can do.
+- `key-changed`: the same question under another key.
 - `error-changed`: an error where there was none, or the other way round, or another error.
 - `rounds-changed`: a question more or less.
 - `not-reached`: what should have been compared was not there to compare.
@@ -57,6 +58,9 @@ _PINNED: Final = "..."
 _KINDS: Final = {'"': "text", "{": "object", "[": "array", "t": "bool", "f": "bool", "n": "null"}
 """The type of a value by the first character of its JSON."""
 _BELOW = re.compile(rf"({TEXT_STEP})?($|/|{ORDER}$)")
+_INDEX = re.compile(r"(?<=/)[0-9]+(?=$|[/#])")
+_ANY_STEP = re.compile(r"(?<=/)\\\*(?=$|/|\\#)")
+"""A step that is `*`, in a pointer with escapes for a regular expression."""
 
 
 class Change(NamedTuple):
@@ -68,6 +72,7 @@ class Change(NamedTuple):
             `/#error`, `/#body` and `/#end` stand beside the result.
         recorded, received: canonical JSON of either value; None where it is absent.
         is_information: it is worth knowing, and breaks nobody.
+        places: how many places of both values have its pointer but for indices.
     """
 
     verdict: Verdict
@@ -75,6 +80,7 @@ class Change(NamedTuple):
     recorded: str | None
     received: str | None
     is_information: bool = False
+    places: int = 1
 
     @property
     def difference(self) -> Difference:
@@ -114,8 +120,25 @@ def check_pointers(pointers: Collection[str]) -> None:
 
 
 def is_below(pointer: str, outer: str) -> bool:
-    """Tell whether a place is another one, or is within it."""
-    return pointer.startswith(outer) and _BELOW.match(pointer, len(outer)) is not None
+    """Tell whether a place is another one, or is within it; in that, `*` is any one step."""
+    if "/*" not in outer:
+        return pointer.startswith(outer) and _BELOW.match(pointer, len(outer)) is not None
+    start = re.match(_ANY_STEP.sub("[^/#]+", re.escape(outer)), pointer)
+    return start is not None and _BELOW.match(pointer, start.end()) is not None
+
+
+def without_indices(pointer: str) -> str:
+    """Return a pointer with `*` in the place of each index."""
+    return _INDEX.sub(ANY, pointer)
+
+
+def common_pointer(pointers: Sequence[str]) -> str:
+    """Return pointers that differ in indices alone as one, with `*` for these."""
+    first, *others = (pointer.split("/") for pointer in pointers)
+    for step, same in enumerate(zip(first, *others, strict=True)):
+        if len(set(same)) > 1:
+            first[step] = without_indices(f"/{same[0]}")[1:]
+    return "/".join(first)
 
 
 class Pair(NamedTuple):
@@ -180,8 +203,22 @@ def value_changes(
 
     A list whose items only stand in another order has one change; with `pair_items`, none.
     """
-    within = partial(_places_in, pair_items)
-    return [_change(*each) for each in differences(recorded, received, pointer, within)]
+    items: Counter[str] = Counter()
+
+    def within(place: ValuesAt) -> list[ValuesAt] | None:
+        inner = _places_in(pair_items, place)
+        if isinstance(place.recorded, list) and isinstance(place.received, list) and inner:
+            items[without_indices(f"{place.pointer}/0")] += len(inner)
+        return inner
+
+    found = differences(recorded, received, pointer, within)
+    return [_change(*each)._replace(places=_places(each.pointer, items)) for each in found]
+
+
+def _places(pointer: str, items: Mapping[str, int]) -> int:
+    """Return how many items the innermost lists have in which a place is."""
+    within, index, _ = without_indices(pointer).rpartition(f"/{ANY}")
+    return items.get(f"{within}{index}", 1)
 
 
 def _change(pointer: str, recorded: str | None, received: str | None) -> Change:

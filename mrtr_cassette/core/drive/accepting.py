@@ -6,16 +6,16 @@ import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import Any, Final
 
 from mrtr_cassette.core.cassette.load import with_responses
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
-from mrtr_cassette.core.compare.responses import elicitation_id
+from mrtr_cassette.core.compare.responses import asked_question, elicitation_id, renamed_keys
 from mrtr_cassette.core.compare.values import Change, Verdict
-from mrtr_cassette.core.drive.conversation import ISSUED
+from mrtr_cassette.core.drive.conversation import ISSUED, with_body
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
-from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
+from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, with_answer_keys
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.protocol.messages import Located, messages_in, splice_pieces
 from mrtr_cassette.core.record.naming import SecretNumbers, is_journal_token
@@ -27,7 +27,7 @@ from mrtr_cassette.core.secrets.sealed import (
     reveal_text,
     sha256_of,
 )
-from mrtr_cassette.core.wire.http import SESSION_HEADER, Response, header_value
+from mrtr_cassette.core.wire.http import SESSION_HEADER, Request, Response, header_value
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
 from mrtr_cassette.core.wire.pointers import value_at
 from mrtr_cassette.core.wire.sse import event_id_spans
@@ -36,6 +36,7 @@ ACCEPTABLE: Final[tuple[Verdict, ...]] = (
     "text-changed",
     "shape-changed",
     "surface-changed",
+    "key-changed",
     "question-changed",
 )
 """The verdicts that can be accepted wherever they are found."""
@@ -142,7 +143,8 @@ def _objections(
         yield "a request state came or went, which the recorded answer has to repeat"
     if old.dialect != new.dialect:
         yield f"the server asks in the dialect {new.dialect}, and the answer is in {old.dialect}"
-    unanswered = new.input_requests.keys() - old.input_requests.keys()
+    renamed = renamed_keys(asked_question(recorded), asked_question(live))
+    unanswered = {*new.input_requests} - {*old.input_requests, *renamed.values()}
     if unanswered and not is_last:
         yield f"no answer is recorded for {', '.join(sorted(unanswered))}"
 
@@ -152,11 +154,11 @@ def _pushed_in(exchange: RecordedExchange) -> list[Located]:
     return [each for each in located if each.message.kind is Kind.REQUEST]
 
 
-def accepted(data: bytes, cassette: Cassette, taken: Iterable[Proposal]) -> bytes:
+def accepted(data: bytes, cassette: Cassette, taken: Collection[Proposal]) -> bytes:
     """Return the file of a cassette with responses of a live server in it.
 
     Where the new response ends a conversation in which the recorded one asks, the turns from that
-    ask on go.
+    ask on go. The recorded answers get the keys that equal questions have now.
     """
     numbers = SecretNumbers()
     numbers.leave_out_those_in(data)
@@ -165,7 +167,17 @@ def accepted(data: bytes, cassette: Cassette, taken: Iterable[Proposal]) -> byte
         for each in taken
         if each.recorded is not None and each.live is not None
     }
-    return with_responses(cassette, responses)
+    live = {each.recorded: each.live for each in taken}
+    retries: dict[RecordedExchange, Request] = {}
+    for interaction in cassette.interactions:
+        for asking, retry in pairwise(interaction.exchanges):
+            new = live.get(asking)
+            if new is None or new.ask is None:
+                continue
+            if names := renamed_keys(asked_question(asking), asked_question(new)):
+                body = with_answer_keys(retry.request.body, names)
+                retries[retry] = with_body(retry.request, body)
+    return with_responses(cassette, responses, retries)
 
 
 def _as_recorded(

@@ -23,6 +23,7 @@ from mrtr_cassette.core.compare.responses import (
     asked_question,
     pushed_value,
     question_changes,
+    renamed_keys,
     response_changes,
     round_change,
 )
@@ -52,7 +53,7 @@ from mrtr_cassette.core.drive.conversation import (
     with_ids,
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
-from mrtr_cassette.core.protocol.dialect import answers_text
+from mrtr_cassette.core.protocol.dialect import answers_text, with_answer_keys
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
@@ -109,12 +110,16 @@ class RecordedScript:
         pushed_turns: Sequence[PushedTurn] = (),
         ignored: Collection[str] = (),
         listening: Sequence[RecordedScript] = (),
+        *,
+        renames_keys: bool = False,
     ) -> None:
         """Take a recorded conversation, whose last exchange may ask and have no answer here.
 
         Requests that were pushed while several calls were pending belong to the scripts of the
-        session's `listening` streams.
+        session's `listening` streams. With `renames_keys`, the recorded question is answered under
+        another key too.
         """
+        self._renames_keys = renames_keys
         self._listening = listening
         self._exchanges = exchanges
         self._ignored = ignored
@@ -171,13 +176,15 @@ class RecordedScript:
             return self._refused(ask, turn, [round_change(_asked(unasked[0]), ABSENT)])
         if ask.request_state is not None and recorded.ask.request_state is not None:
             self.states.append(IssuedState(ask.request_state, recorded.ask.request_state))
+        names = renamed_keys(asked_question(recorded), asked_question(live))
         changes = self._counting(response_changes(recorded, live, self._recorded_by_hash))
-        if heaviest(changes) == "question-changed":
+        if heaviest(changes) == "question-changed" or (names and not self._renames_keys):
             return self._refused(ask, turn, changes)
         self._take(turn, changes)
         if position + 1 == len(self._exchanges):
             return NeedsAnswers(ask)
-        return Answered(answers_text(self._exchanges[position + 1].request.body))
+        retry = with_answer_keys(self._exchanges[position + 1].request.body, names)
+        return Answered(answers_text(retry))
 
     def _answer_push(self, push: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
         position = len(self.live)
@@ -527,6 +534,7 @@ class Verifier:
             interaction.pushed_turns,
             self._ignored_for(planned.call),
             listening.setdefault(planned.session, []),
+            renames_keys=True,
         )
         if planned.part == "listening":
             listening[planned.session].append(script)

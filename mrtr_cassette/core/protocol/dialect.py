@@ -12,8 +12,11 @@ from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
     canonical,
     find_spans,
+    item_spans,
+    parse,
     replace_members,
     spelled_at,
+    splice,
 )
 
 INPUT_REQUESTS: Final = method_of(CALL_TOOL).asks_by
@@ -206,6 +209,27 @@ def answers_text(request: bytes) -> bytes | None:
         NotJsonError: `request` is no JSON.
     """
     return spelled_at(request, ANSWERS_PATH)
+
+
+def with_answer_keys(request: bytes, names: Mapping[str, str]) -> bytes:
+    """Return a retry that gives its answers under other keys, by the old ones; other bytes stay.
+
+    Raises:
+        NotJsonError: `request` is no JSON.
+    """
+    for old, new in names.items():
+        answer = spelled_at(request, (*ANSWERS_PATH, old))
+        if answer is not None:
+            request = replace_members(request, ANSWERS_PATH, {old: None, new: answer})
+    answers = find_spans(request, [ANSWERS_PATH]).get(ANSWERS_PATH, []) if names else []
+    arrays = [span for span in answers if request[span.start : span.start + 1] == b"["]
+    renamed = []
+    for item in (item for span in arrays for item in item_spans(request, span)):
+        raw = request[item.start : item.end]
+        name = names.get(parse(raw)["id"])
+        if name is not None:
+            renamed.append((item, replace_members(raw, (), {"id": _string(name)})))
+    return splice(request, renamed)
 
 
 def write_answers(dialect: str, answers: Mapping[str, Any]) -> bytes:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final
 
 from mrtr_cassette.core.compare.conversations import (
@@ -15,6 +16,7 @@ from mrtr_cassette.core.compare.conversations import (
     Mark,
     Stage,
 )
+from mrtr_cassette.core.compare.folding import Fold, folded
 from mrtr_cassette.core.compare.values import VERDICTS, Change
 from mrtr_cassette.core.drive.verification import Learned, TurnChange, VerifiedInteraction
 from mrtr_cassette.core.report.text import as_data
@@ -26,6 +28,14 @@ Paint = Callable[[Mark, str], str]
 _KEPT_BEFORE = 40
 """Characters that are shown before the place where two long values part."""
 _STAGES = {"request": "request", "ask": "question", "answer": "answer", "result": "result"}
+_MARKED: Final[Mapping[Mark, str]] = {
+    "~": "changed",
+    "-": "only in the first",
+    "+": "only in the second",
+}
+_ABSENT = "absent"
+_SHORT = 60
+"""Characters of a value in a table."""
 _BACKTICKS = re.compile("`+")
 _NOT_COMPARED = frozenset({"skipped", "not-reached"})
 _MARKS = {"same": "=", "skipped": "-"}
@@ -60,15 +70,47 @@ def _spelled(value: str) -> str:
     return json.dumps(json.loads(value), ensure_ascii=False) if value.startswith('"') else value
 
 
-def change_lines(change: Change, paint: Paint = plain) -> Iterator[str]:
-    """Yield a change as lines: its verdict and place, the recorded value, the other one."""
-    kind = f"{change.verdict}, information only" if change.is_information else change.verdict
-    yield f"{printable(change.pointer) or '/'}: {kind}"
+def fold_lines(fold: Fold, paint: Paint = plain) -> Iterator[str]:
+    """Yield changes that are told as one: verdict and place, the recorded value, the other one."""
+    change = fold.first
+    yield _head(fold)
+    if fold.renamed_to or change.verdict == "key-changed":
+        return
     recorded, received = shown_values(change)
     if recorded is not None:
         yield paint("-", f"- {recorded}")
     if received is not None:
         yield paint("+", f"+ {received}")
+
+
+def _head(fold: Fold) -> str:
+    change, count = fold.first, len(fold.changes)
+    if change.verdict == "key-changed":
+        old, new = (printable(json.loads(value or '""')) for value in change[2:4])
+        return f"key-changed: {old} → {new}"
+    place = printable(fold.pointer) or "/"
+    again = f", and again at {printable(fold.repeated_at)}" if fold.repeated_at else ""
+    places = f" in {count} of {change.places}" if count > 1 else ""
+    if fold.renamed_to:
+        return f"{place}: missing{places}, {printable(fold.renamed_to)} new: renamed?{again}"
+    first = "" if fold.is_uniform else ", the first of them"
+    information = ", information only" if change.is_information else ""
+    return f"{place}: {change.verdict}{places}{first}{again}{information}"
+
+
+def _in_short(folds: Sequence[Fold]) -> str:
+    """Return changes in one line: the first of them, and how many there are besides."""
+    if not folds:
+        return ""
+    first, others = folds[0], len(folds) - 1
+    text = _head(first)
+    if not (first.renamed_to or first.first.verdict == "key-changed"):
+        values = (
+            _ABSENT if value is None else shorten(value, _SHORT)
+            for value in shown_values(first.first)
+        )
+        text = f"{printable(first.pointer) or '/'}: {' → '.join(values)}"
+    return f"{text}, and {others} more" if others else text
 
 
 # Two cassettes
@@ -77,29 +119,20 @@ def change_lines(change: Change, paint: Paint = plain) -> Iterator[str]:
 def comparison_text(comparison: CassetteComparison, paint: Paint = plain) -> str:
     """Return two compared cassettes as text."""
     lines = [f"- {printable(comparison.recorded)}", f"+ {printable(comparison.received)}"]
-    for folded in _folded(comparison.interactions):
-        if len(folded) > 1:
-            numbers = f"{_number(folded[0])} to {_number(folded[-1])}"
-            lines.append(f"= {numbers}: {counted(len(folded), 'interaction')}")
+    for is_same, interactions in groupby(comparison.interactions, key=_is_same):
+        run = [*interactions]
+        if is_same and len(run) > 1:
+            numbers = f"{_number(run[0])} to {_number(run[-1])}"
+            lines.append(f"= {numbers}: {counted(len(run), 'interaction')}")
         else:
-            lines += _interaction_lines(folded[0], paint)
+            lines += [line for each in run for line in _interaction_lines(each, paint)]
     lines += _information_lines(comparison, paint)
     lines.append(conclusion(comparison))
     return "\n".join(printable_lines(line) if paint is plain else line for line in lines)
 
 
-def _folded(interactions: Iterable[InteractionComparison]) -> Iterator[list[InteractionComparison]]:
-    run: list[InteractionComparison] = []
-    for each in interactions:
-        if each.mark == "=" and not each.is_moved:
-            run.append(each)
-            continue
-        if run:
-            yield run
-        run = []
-        yield [each]
-    if run:
-        yield run
+def _is_same(interaction: InteractionComparison) -> bool:
+    return interaction.mark == "=" and not interaction.is_moved
 
 
 def _number(interaction: InteractionComparison) -> str:
@@ -125,21 +158,19 @@ def _stage_lines(stage: Stage, paint: Paint) -> Iterator[str]:
         return
     turn = "" if stage.turn is None else f"turn {stage.turn}, "
     yield "  " + paint(stage.mark, f"{stage.mark} {turn}{_STAGES[stage.kind]}")
-    for change in stage.changes:
-        if not change.is_information:
-            yield from (f"      {line}" for line in change_lines(change, paint))
+    for fold in folded(change for change in stage.changes if not change.is_information):
+        yield from (f"      {line}" for line in fold_lines(fold, paint))
 
 
 def _information_lines(comparison: CassetteComparison, paint: Paint) -> Iterator[str]:
     told = Counter(
-        change
+        fold
         for each in comparison.interactions
         for stage in each.stages
-        for change in stage.changes
-        if change.is_information
+        for fold in folded(change for change in stage.changes if change.is_information)
     )
-    for change, count in told.items():
-        first, *values = change_lines(change, paint)
+    for fold, count in told.items():
+        first, *values = fold_lines(fold, paint)
         yield f"information, {counted(count, 'time')}: {first.removesuffix(', information only')}"
         yield from (f"      {line}" for line in values)
 
@@ -147,8 +178,7 @@ def _information_lines(comparison: CassetteComparison, paint: Paint) -> Iterator
 def conclusion(comparison: CassetteComparison) -> str:
     """Return in one line what two cassettes came to."""
     counts, total = comparison.counts, len(comparison.interactions)
-    words: dict[Mark, str] = {"~": "changed", "-": "only in the first", "+": "only in the second"}
-    facts = [f"{counts[mark]} {text}" for mark, text in words.items() if counts[mark]]
+    facts = [f"{counts[mark]} {text}" for mark, text in _MARKED.items() if counts[mark]]
     differing = total - counts["="]
     if differing:
         verb = "differs" if differing == 1 else "differ"
@@ -168,7 +198,28 @@ def comparison_data(comparison: CassetteComparison) -> dict[str, Any]:
 def comparison_markdown(comparison: CassetteComparison) -> str:
     """Return two compared cassettes as Markdown, for a pull request."""
     *shown, last = comparison_text(comparison).split("\n")
-    return "\n".join([f"**{last}**", "", *_diff_block(shown)])
+    rows = [
+        (f"{each.mark} {_number(each)}", each.call, each.verdict, _short_of(each))
+        for each in comparison.interactions
+        if each.mark != "="
+    ]
+    return "\n".join([*_table(rows), f"**{last}**", "", *_diff_block(shown)])
+
+
+def _short_of(interaction: InteractionComparison) -> str:
+    if interaction.mark != "~":
+        return _MARKED[interaction.mark]
+    changes = (change for stage in interaction.stages for change in stage.changes)
+    return _in_short(folded(change for change in changes if not change.is_information))
+
+
+def _table(rows: Sequence[tuple[str, str, str, str]]) -> list[str]:
+    """Return the calls that differ as a table in Markdown, one line a call."""
+    if not rows:
+        return []
+    lines = ["| | call | verdict | first difference |", "| --- | --- | --- | --- |"]
+    cells = ([_plain(printable(cell)) for cell in row] for row in rows)
+    return [*lines, *(f"| {' | '.join(row)} |" for row in cells), ""]
 
 
 def _diff_block(shown: Iterable[str]) -> list[str]:
@@ -279,12 +330,17 @@ def interaction_lines(each: VerifiedInteraction) -> list[str]:
     verdict = "same, with notes" if each.verdict == "same" else each.verdict
     reason = [] if each.reason is None else [f"    {printable(each.reason)}"]
     changes = []
-    for turn, change in each.changes:
-        first, *values = change_lines(change)
+    for turn, fold in _folds_of(each):
+        first, *values = fold_lines(fold)
         changes += [f"    {f'turn {turn}' if turn else 'response'} {first}"]
         changes += [f"      {line}" for line in values]
     mark = _MARKS.get(each.verdict, "~")
     return [f"{mark} #{each.number} {each.call}: {verdict}", *reason, *changes]
+
+
+def _folds_of(each: VerifiedInteraction) -> Iterator[tuple[int, Fold]]:
+    for turn, changes in groupby(each.changes, key=lambda change: change.turn):
+        yield from ((turn, fold) for fold in folded(change.change for change in changes))
 
 
 def summary_line(verification: Verification) -> str:
@@ -305,24 +361,43 @@ def verification_data(verifications: Sequence[Verification]) -> dict[str, Any]:
     return {"cassettes": cassettes}
 
 
+_CHANGE: Final = ("verdict", "pointer", "recorded", "received", "is_information")
 _ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
+    Change: " ".join(_CHANGE),
     CassetteComparison: "recorded received same=is_same verdict interactions",
     InteractionComparison: "mark recorded received call verdict moved=is_moved stages",
     Stage: "kind turn mark changes",
     Verification: "cassette upstream is_good counts interactions",
     VerifiedInteraction: "number call verdict reason changes",
-    TurnChange: lambda it: {"turn": it.turn or None, **it.change._asdict()},
+    TurnChange: lambda it: (
+        {"turn": it.turn or None} | {name: getattr(it.change, name) for name in _CHANGE}
+    ),
 }
 
 
 def verification_markdown(verifications: Sequence[Verification]) -> str:
     """Return it as Markdown, for a pull request or a job's summary."""
-    lines = []
+    rows = [
+        (
+            f"{_MARKS.get(each.verdict, '~')} #{each.number}",
+            each.call,
+            each.verdict,
+            _short_of_verified(each),
+        )
+        for verification in verifications
+        for each in verification.failures
+    ]
+    lines = _table(rows)
     for verification in verifications:
         lines += [f"### {_plain(summary_line(verification))}", ""]
         failing = [line for each in verification.failures for line in interaction_lines(each)]
         lines += [*_diff_block(failing), ""] if failing else []
     return "\n".join(lines)
+
+
+def _short_of_verified(each: VerifiedInteraction) -> str:
+    folds = [fold for _, fold in _folds_of(each) if not fold.first.is_information]
+    return _in_short(folds) or each.reason or ""
 
 
 def _plain(text: str) -> str:

@@ -215,7 +215,7 @@ def test_what_is_no_message_is_compared_as_it_is() -> None:
     other = converse((asked, Answer((b'{"issuer":"b"}',))))[0]
 
     assert response_changes(json_body, other) == [
-        ("text-changed", "/#body/issuer", '"a"', '"b"', False)
+        Change("text-changed", "/#body/issuer", '"a"', '"b"')
     ]
     assert [change[:2] for change in response_changes(json_body, page)] == [
         ("shape-changed", "/#body"),

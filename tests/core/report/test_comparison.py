@@ -13,16 +13,17 @@ from harmless import assert_harmless
 from messages import Json, text
 
 from mrtr_cassette.core.compare.conversations import CassetteComparison, compared
+from mrtr_cassette.core.compare.folding import Fold
 from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.verification import Learned, TurnChange, VerifiedInteraction, planned
 from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
 from mrtr_cassette.core.report.comparison import (
     Verification,
-    change_lines,
     comparison_data,
     comparison_markdown,
     comparison_text,
     exit_code_of,
+    fold_lines,
     shown_values,
     verification_data,
     verification_markdown,
@@ -102,7 +103,7 @@ def test_long_values_are_shown_from_where_they_part() -> None:
 def test_a_change_at_the_root_has_a_place_too() -> None:
     """An empty pointer is shown as a slash, and what is information says so."""
     change = Change("surface-changed", "", None, "1", is_information=True)
-    assert list(change_lines(change)) == ["/: surface-changed, information only", "+ 1"]
+    assert list(fold_lines(Fold("", (change,)))) == ["/: surface-changed, information only", "+ 1"]
 
 
 def test_names_can_not_forge_lines() -> None:
