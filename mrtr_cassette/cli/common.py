@@ -59,7 +59,7 @@ TERMS: Final[Terms] = {
     "header_form": "--header 'Name: value'",
     "ignore_value": "--ignore POINTER",
     "record": "mrtr-cassette record --upstream URL --output FILE",
-    "record_too": "mrtr-cassette record --append",
+    "record_too": "mrtr-cassette record --append, or all calls with record --force",
     "repeat_always": "--repeat always",
     "replace": "--force",
 }

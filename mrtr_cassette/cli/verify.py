@@ -127,7 +127,7 @@ async def _verify(
     choose: Choose | None,
 ) -> tuple[list[Verification], int]:
     from mrtr_cassette.core.compare.values import unused_pointers
-    from mrtr_cassette.core.report.comparison import exit_code_of, verification_text
+    from mrtr_cassette.core.report.comparison import exit_code_of, verification_text, ways_out
     from mrtr_cassette.shell.runs.verifying import update_cassette, verify_cassette
 
     verifications = []
@@ -148,6 +148,10 @@ async def _verify(
         if update is not None:
             _tell_of_update(update)
         verifications.append(verification)
+    if options.learn is not None and not any(each.learned for each in verifications):
+        say(f"note: nothing was learned, so {options.learn} stays as it is")
+    for line in ways_out(verifications):
+        say(line)
     left_out = [change for each in verifications for change in each.left_out]
     tell_unused(unused_pointers(options.ignore, left_out), Log())
     return verifications, problems or exit_code_of(verifications)

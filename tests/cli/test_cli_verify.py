@@ -92,6 +92,23 @@ def test_folder_is_verified_and_reported(project: Path, monkeypatch: pytest.Monk
     assert '-       "one"\n+       "two | `x`"\n' in markdown
 
 
+def test_a_failing_run_says_what_can_be_done_and_what_was_not_learned(project: Path) -> None:
+    """Options in the terms of the command line; a tool is called twice only if it only reads."""
+    rules = project / "ignore.toml"
+    path = project / "cassettes/a.json"
+    ended = invoke(path, "--learn", rules, *server(project, "two"))
+    assert ended.output.splitlines()[-6:] == [
+        "not called twice: tools/call say: the server does not mark it readOnlyHint",
+        ended.output.splitlines()[-5],
+        f"note: nothing was learned, so {rules} stays as it is",
+        "fix: take what the server says now into the cassette with --accept text-changed",
+        " or: leave out what differs in every run with --ignore /content/0/text",
+        " or: have such places found and left out with --learn FILE",
+    ]
+    assert not rules.exists()
+    assert "fix:" not in invoke(path, *server(project, "one")).output
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

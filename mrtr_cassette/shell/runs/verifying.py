@@ -92,6 +92,7 @@ async def hold(
             tuple(sorted(verified, key=lambda each: each.number)),
             frozenset(options.fail_on),
             tuple(run.places),
+            untried=tuple(run.untried),
         )
         is_of_transport = target.is_on_pipes is (cassette.transport == "stdio")
         return Held(data, cassette, verification, is_of_transport)
@@ -149,6 +150,7 @@ class _Run:
     stack: AsyncExitStack
     verifier: Verifier = field(init=False)
     places: list[tuple[str, Learned]] = field(default_factory=list, init=False)
+    untried: dict[str, None] = field(default_factory=dict, init=False)
     _servers: dict[str, LiveServer] = field(default_factory=dict, init=False)
     _listening: list[Repeated] = field(default_factory=list, init=False)
 
@@ -202,8 +204,12 @@ class _Run:
                 return None
             await server.follow(repeated.conversation)
             verified = self.verifier.ended(repeated)
-            if self.options.learn is not None and self.verifier.only_reads(each):
+            if self.options.learn is None or verified.verdict in ("skipped", "not-reached"):
+                return verified
+            if self.verifier.only_reads(each):
                 return await self._learned(server, verified)
+            if each.is_tool:
+                self.untried[call_name(each.call)] = None
             return verified  # noqa: TRY300
         except (UpstreamError, BodyTooLargeError, CassetteError) as error:
             return self.verifier.failed(each, str(error))
