@@ -134,6 +134,10 @@ class _Asking:
     def form(self) -> Steps:
         fields, required = fields_of(self._request), required_in(self._request)
         content: dict[str, Any] = {}
+        if fields:
+            self._lines.append(
+                "  :decline or :cancel refuses it, :help says what else can be typed"
+            )
         for name, schema in fields.items():
             field = _Field(name, schema if isinstance(schema, Mapping) else {}, name in required)
             content |= yield from self._field(field)

@@ -92,11 +92,15 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """A request for input has no answer, so nothing is answered; `detail` says why."""
+    """A request for input has no answer, so nothing is answered; `detail` says why.
+
+    `names` are those under which the call could answer it itself.
+    """
 
     asked: Asked
     key: str
     detail: str
+    names: tuple[str, ...] = ()
 
 
 class _FaultError(Exception):
@@ -128,7 +132,9 @@ def fulfilment(asked: Asked, sources: Sources) -> Fulfilment:
         if action != "fail" and request.kind in ELICITATIONS and not request.takes_value:
             answers[key] = Answer(elicited(action), "otherwise")
         elif is_required(request):
-            return Unanswered(asked, key, _why_open(key, request, sources.given))
+            names = sources.given.names_for(key, request, asked.requests)
+            detail = _why_open(key, request, sources.given, asked)
+            return Unanswered(asked, key, detail, tuple(names))
     # As the server asked, not as the sources came.
     return {key: answers[key] for key in asked.requests if key in answers}
 
@@ -148,7 +154,8 @@ def _answers_of_sources(
     def missing() -> dict[str, InputRequest]:
         return {key: each for key, each in asked.requests.items() if key not in answers}
 
-    given = {key: sources.given.answer_to(key, each) for key, each in asked.requests.items()}
+    keys = asked.requests.keys()
+    given = {key: sources.given.answer_to(key, asked.requests[key], keys) for key in keys}
     for key, request in asked.requests.items():
         if given[key] is not None:
             take(key, given[key], "call")
@@ -169,14 +176,11 @@ def _answers_of_sources(
     return answers
 
 
-def _why_open(key: str, request: InputRequest, given: GivenAnswers) -> str:
-    spent = given.spent_name(key, request)
+def _why_open(key: str, request: InputRequest, given: GivenAnswers, asked: Asked) -> str:
+    spent = given.spent_name(key, request, asked.requests)
     if spent is None:
         return "nothing answers it"
-    return (
-        f"nothing answers it: the answer {spent!r} is for one question, and was given "
-        f"before; name the key too, {key}.{spent}=…"
-    )
+    return f"nothing answers it: the answer {spent!r} is for one question, and was given before"
 
 
 # Replies of an endpoint

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -19,6 +20,7 @@ from mrtr_cassette.core.answers.checking import (
     Asked,
     elicited,
     fields_of,
+    required_in,
     sampled,
     type_of_text,
     value_of_text,
@@ -457,8 +459,9 @@ class GivenAnswers:
     """The answers that a call brings itself.
 
     A name is a request's key, a form's field, or both with a dot between, such as `confirm.env`.
-    A field's name alone answers one question: the next one may be about deleting what the first
-    one was about.
+    The last part of a key stands for it where no other key of the turn ends so: `ask` for
+    `__main__:ask`. A field's name alone answers one question: the next one may be about deleting
+    what the first one was about.
     """
 
     def __init__(self, pairs: Iterable[WrittenPair] = ()) -> None:
@@ -480,48 +483,56 @@ class GivenAnswers:
         has_results = any(isinstance(pair.value, dict) for pair in self._pairs.values())
         return {*ELICITATIONS, *RESULTS} if has_results else set(ELICITATIONS)
 
-    def answer_to(self, key: str, request: InputRequest) -> Any:
-        """Return the answer to a request; None where no name is for it."""
-        own = self._pairs.get(key)
+    def answer_to(self, key: str, request: InputRequest, keys: Collection[str] = ()) -> Any:
+        """Return the answer to a request, one of several by `keys`; None where no name is for it.
+
+        `decline` and `cancel` for a field that is no text refuse the whole form.
+        """
+        aliases = (key, short_key(key, keys))
+        own = next((self._pairs[name] for name in aliases if name in self._pairs), None)
         fields = fields_of(request)
         if own is not None and isinstance(own.value, dict):
-            self._used.add(key)
+            self._used.add(own.name)
             return own.value
-        if self.spent_name(key, request):
+        if (own is None or own.name in fields) and self.spent_name(key, request, keys):
             return None
         names = {
             field: name
             for field in fields
-            for name in (field, f"{key}.{field}")
+            for name in (field, *(f"{alias}.{field}" for alias in aliases))
             if name in self._pairs
         }
         if own is not None and not names and len(fields) == 1 and own.value not in ACTIONS:
-            names = {next(iter(fields)): key}
-        if not names:
-            return None if own is None else self._whole(own, request)
-        if own is not None and self._refuses(own, fields):
-            self._used.add(own.name)
-            return elicited(own.value)
+            names = {next(iter(fields)): own.name}
+        given = {field: self._pairs[name] for field, name in names.items()}
         self._used.update(names.values())
+        if own is not None and own.name not in fields and (not given or own.value in ACTIONS[1:]):
+            return self._whole(own, request)
+        for field, pair in given.items():
+            if pair.value in ACTIONS[1:] and type_of_text(fields[field]) != "string":
+                return elicited(pair.value)
+        if not given:
+            return None
         return elicited(
-            "accept",
-            {field: self._pairs[name].read_as(fields[field]) for field, name in names.items()},
+            "accept", {field: pair.read_as(fields[field]) for field, pair in given.items()}
         )
 
-    def spent_name(self, key: str, request: InputRequest) -> str | None:
+    def spent_name(self, key: str, request: InputRequest, keys: Collection[str] = ()) -> str | None:
         """Return the name of a field that has answered another question; None without one."""
+        aliases = {key, short_key(key, keys)}
         spent = (
             field
             for field in fields_of(request)
-            if field in self._used and f"{key}.{field}" not in self._pairs
+            if field in self._used
+            and not any(f"{alias}.{field}" in self._pairs for alias in aliases)
         )
         return next(spent, None)
 
-    @staticmethod
-    def _refuses(own: WrittenPair, fields: Mapping[str, Any]) -> bool:
-        if own.value not in ACTIONS[1:]:
-            return False
-        return own.name not in fields or type_of_text(fields[own.name]) != "string"
+    def names_for(self, key: str, request: InputRequest, keys: Collection[str]) -> list[str]:
+        """Return the names under which a request can be answered: the fields that it needs."""
+        short = short_key(key, keys)
+        fields = required_in(request) or [*fields_of(request)]
+        return [f"{short}.{field}" if field in self._used else field for field in fields] or [short]
 
     def _whole(self, own: WrittenPair, request: InputRequest) -> Any:
         self._used.add(own.name)
@@ -532,3 +543,13 @@ class GivenAnswers:
         if request.kind == "sampling" and isinstance(own.value, str):
             return sampled(own.value)
         return own.value
+
+
+_KEY_PARTS: Final = re.compile("[:./#]")
+
+
+def short_key(key: str, keys: Collection[str]) -> str:
+    """Return the last part of a key, or the key where another one of `keys` ends so too."""
+    last = _KEY_PARTS.split(key)[-1]
+    ends = [_KEY_PARTS.split(other)[-1] for other in keys if other != key]
+    return key if not last or last in ends else last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -22,6 +22,7 @@ from mrtr_cassette.errors import (
     Terms,
     UpstreamError,
     counted,
+    printable,
 )
 
 _MOST_LISTED: Final = 10
@@ -291,7 +292,9 @@ class CallResult:
         if self.error is not None:
             return str(self.error.get("message", ""))
         if self.result is None:
-            raise UpstreamError("; ".join(_problems(self)) or "the call has no result")
+            raise UpstreamError(
+                "; ".join(_problems(self, _as_argument)) or "the call has no result"
+            )
         return "\n".join(_texts(self.result))
 
     @property
@@ -366,15 +369,16 @@ def call_data(result: CallResult) -> dict[str, Any]:
 def problem_lines(result: CallResult) -> list[str]:
     """Return what went wrong, and what was given for nothing, for people."""
     warnings = [f"warning: {unused_text([name])}" for name in result.unused]
-    return [*(f"error: {problem}" for problem in _problems(result)), *warnings]
+    return [*(f"error: {each}" for each in _problems(result, _as_options)), *warnings]
 
 
-def _problems(result: CallResult) -> Iterator[str]:
+def _problems(result: CallResult, spelled: Callable[[Unanswered], str]) -> Iterator[str]:
     if result.problem is not None:
         yield result.problem
     if result.unanswered is not None:
         asked = result.unanswered
-        yield f"turn {asked.asked.turn} is not answered: {asked.key!r}: {asked.detail}"
+        line = f"; write {printable(spelled(asked))}" if asked.names else ""
+        yield f"turn {asked.asked.turn} is not answered: {asked.key!r}: {asked.detail}{line}"
     if result.error is not None:
         yield f"{result.error.get('code')}: {result.error.get('message')}"
 
@@ -384,6 +388,16 @@ def unused_text(names: Sequence[str]) -> str:
     return f"nothing asked for the answer {' or '.join(map(repr, names))}"
 
 
+def _as_options(unanswered: Unanswered) -> str:
+    is_json = unanswered.asked.requests[unanswered.key].kind == "roots"
+    value = ":=JSON" if is_json else "=VALUE"
+    return " ".join(f"--answer {name}{value}" for name in unanswered.names)
+
+
+def _as_argument(unanswered: Unanswered) -> str:
+    return f"answers={{{', '.join(f'{name!r}: …' for name in unanswered.names)}}}"
+
+
 class UnansweredError(MrtrCassetteError):
     """A call ended with a question that nothing answers."""
 
@@ -391,5 +405,5 @@ class UnansweredError(MrtrCassetteError):
 
     def __init__(self, result: CallResult) -> None:
         hint = unused_text(result.unused) if result.unused else None
-        super().__init__("; ".join(_problems(result)), hint=hint)
+        super().__init__("; ".join(_problems(result, _as_argument)), hint=hint)
         self.result = result
