@@ -127,7 +127,7 @@ async def _verify(
     choose: Choose | None,
 ) -> tuple[list[Verification], int]:
     from mrtr_cassette.core.compare.values import unused_pointers
-    from mrtr_cassette.core.report.comparison import exit_code_of, verification_text, ways_out
+    from mrtr_cassette.core.report.comparison import exit_code_of, verification_text
     from mrtr_cassette.shell.runs.verifying import update_cassette, verify_cassette
 
     verifications = []
@@ -150,11 +150,30 @@ async def _verify(
         verifications.append(verification)
     if options.learn is not None and not any(each.learned for each in verifications):
         say(f"note: nothing was learned, so {options.learn} stays as it is")
-    for line in ways_out(verifications):
+    for line in _ways_out(verifications):
         say(line)
     left_out = [change for each in verifications for change in each.left_out]
     tell_unused(unused_pointers(options.ignore, left_out), Log())
     return verifications, problems or exit_code_of(verifications)
+
+
+def _ways_out(verifications: Sequence[Verification]) -> list[str]:
+    from mrtr_cassette.core.compare.folding import folded
+    from mrtr_cassette.core.drive.accepting import ACCEPTABLE
+
+    failing = [each for verification in verifications for each in verification.failures]
+    changes = [change for each in failing for _, change in each.changes]
+    folds = folded(change for change in changes if not change.is_information)
+    if not folds:
+        return []
+    verdict = next((it.first.verdict for it in folds if it.first.verdict in ACCEPTABLE), None)
+    place = next((fold.pointer for fold in folds if fold.pointer), "POINTER")
+    return [
+        "fix: take what the server says now into the cassette with "
+        + ("--review" if verdict is None else f"--accept {verdict}"),
+        f" or: leave out what differs in every run with --ignore {printable(place)}",
+        " or: have such places found and left out with --learn FILE",
+    ]
 
 
 def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> None:

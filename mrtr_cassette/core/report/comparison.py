@@ -18,7 +18,6 @@ from mrtr_cassette.core.compare.conversations import (
 )
 from mrtr_cassette.core.compare.folding import Fold, folded
 from mrtr_cassette.core.compare.values import VERDICTS, Change
-from mrtr_cassette.core.drive.accepting import ACCEPTABLE
 from mrtr_cassette.core.drive.verification import Learned, TurnChange, VerifiedInteraction
 from mrtr_cassette.core.report.text import as_data
 from mrtr_cassette.errors import SHOWN_CHARS, counted, printable, printable_lines, shorten
@@ -345,26 +344,6 @@ def interaction_lines(each: VerifiedInteraction) -> list[str]:
 def _folds_of(each: VerifiedInteraction) -> Iterator[tuple[int, Fold]]:
     for turn, changes in groupby(each.changes, key=lambda change: change.turn):
         yield from ((turn, fold) for fold in folded(change.change for change in changes))
-
-
-def ways_out(verifications: Iterable[Verification]) -> list[str]:
-    """Return what can be done where a live server differs, on the command line."""
-    failing = [each for verification in verifications for each in verification.failures]
-    folds = [
-        fold for each in failing for _, fold in _folds_of(each) if not fold.first.is_information
-    ]
-    if not folds:
-        return []
-    verdicts = {fold.first.verdict for fold in folds}
-    accepted = [f"--accept {verdict}" for verdict in ACCEPTABLE if verdict in verdicts]
-    place = next((fold.pointer for fold in folds if fold.pointer), "POINTER")
-    return [
-        f"fix: take what the server says now into the cassette with {accepted[0]}"
-        if accepted
-        else "fix: take what the server says now into the cassette with --review",
-        f" or: leave out what differs in every run with --ignore {printable(place)}",
-        " or: have such places found and left out with --learn FILE",
-    ]
 
 
 def summary_line(verification: Verification) -> str:
