@@ -120,8 +120,9 @@ async def test_the_server_gets_its_own_resource_and_replay_the_same(tmp_path: Pa
             assert visit.request.body.decode() == form.format(resource)
             await visit.send(json_response({"access_token": "t"}))
 
-    async def exchange(url: str) -> int:
-        await http("GET", url, target=METADATA)
+    async def exchange(url: str, *, is_known: bool = False) -> int:
+        if not is_known:
+            await http("GET", url, target=METADATA)
         sent = form.format(quote(url, safe="")).encode()
         kind = "Content-Type: application/x-www-form-urlencoded"
         return (await http("POST", url, kind, target="/token", body=sent)).status
@@ -131,6 +132,8 @@ async def test_the_server_gets_its_own_resource_and_replay_the_same(tmp_path: Pa
         assert await exchange(tape.url) == 200
     async with playing(path) as replay:
         assert await exchange(replay.url) == 200
+    async with playing(path) as replay:
+        assert await exchange(replay.url, is_known=True) == 200
         assert replay.misses == ()
 
 

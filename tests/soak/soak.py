@@ -354,7 +354,6 @@ FIGURES = {
     "beyond": "exchanges in the cassette that no client had whole",
     "halves": "of these, the ones that are marked as such",
     "torn": "journals whose last line was cut off by the end of the recorder",
-    "cut": "journals that were cut at a byte of our choice and recovered again",
     "replayed": "conversations that were replayed from the cassette and compared",
 }
 
@@ -467,30 +466,6 @@ def numbers_in(cassette: JsonObject | None) -> list[int]:
     return [facts["number"] for facts in cassette["recording"]["exchanges"]] if cassette else []
 
 
-def cut_again(journal: Path, whole: JsonObject | None, folder: Path, chance: random.Random) -> None:
-    """Cut a journal within its last line; what is recovered lacks that line and nothing else."""
-    head, *lines = journal.read_bytes().splitlines(keepends=True)
-    if not lines or whole is None:
-        return
-    path = folder / "cut.json"
-    last = lines[-1]
-    kept = last[: chance.randrange(1, len(last) - 1)]
-    journal_path(path).write_bytes(b"".join([head, *lines[:-1], kept]))
-    published, lost = publish_journal(path)
-    if lost is None or TORN not in lost:
-        raise UnexpectedError(f"a line was cut after {len(kept)} bytes, and recover says {lost!r}")
-    cassette = read(path) if published is not None else None
-    wanted = numbers_of(lines[:-1])
-    if sorted(numbers_in(cassette)) != sorted(wanted):
-        raise UnexpectedError(f"{wanted} are whole, and {numbers_in(cassette)} are there")
-    found = index(kept_in(cassette)) if cassette is not None else {}
-    for key, one in index(kept_in(whole)).items():
-        other = found.get(key, one)
-        if other.is_complete and other != one:
-            raise UnexpectedError(f"{key} differs after another line was cut")
-    path.unlink(missing_ok=True)
-
-
 # --- Rounds ---
 
 
@@ -582,17 +557,11 @@ async def killed(this: Round) -> Tally:
         await asyncio.wait_for(asyncio.gather(*tasks), HANGS_S)
         await process.process.wait()
     was_torn = is_torn(journal)
-    copied = this.folder / "journal"
-    shutil.copy(journal, copied)
     said = await recovered(this)
     if (TORN in said) != was_torn:
         raise UnexpectedError(f"torn: {was_torn}; recover says {said!r}")
     whole = read(this.cassette) if this.cassette.exists() else None
-    tally = await checked(this, load.seen, whole)
-    if not was_torn:
-        cut_again(copied, whole, this.folder, this.chance)
-    is_cut = not was_torn and whole is not None
-    return tally + Tally(torn=was_torn, cut=is_cut)
+    return await checked(this, load.seen, whole) + Tally(torn=was_torn)
 
 
 async def recovered(this: Round) -> str:
@@ -671,7 +640,7 @@ async def checked(
     this: Round, seen: Sequence[Seen], cassette: JsonObject | None, *, may_lose: bool = False
 ) -> Tally:
     """Compare, and replay a sample."""
-    litter = {path.name for path in this.folder.iterdir()} - {"journal", this.cassette.name}
+    litter = {path.name for path in this.folder.iterdir()} - {this.cassette.name}
     if litter - {journal_path(this.cassette).name}:
         raise UnexpectedError(f"{litter} is left behind")
     empty: JsonObject = {"interactions": [], "recording": {"exchanges": []}}

@@ -18,6 +18,5 @@ def test_no_exchange_is_lost_however_a_recorder_ends(tmp_path: Path) -> None:
     killed, terminated, publishing, limited = outcome.tallies.values()
     for tally in (killed, terminated, publishing):
         assert tally["recovered"] == tally["seen"] > 0
-    assert killed["cut"] > 0
     assert killed["replayed"] > 0
     assert 0 < limited["recovered"] < limited["seen"]

@@ -18,6 +18,7 @@ from mrtr_cassette.core.protocol.calls import (
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import completed_by
 from mrtr_cassette.core.protocol.methods import LISTEN
+from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Request, Response, header_value
 from mrtr_cassette.core.wire.lines import opens_channel
 from mrtr_cassette.core.wire.sse import event_id, read_event
@@ -125,7 +126,7 @@ class EndpointPassing:
     def __init__(self, authority: str) -> None:
         """Begin before the first byte of a stream of the server at `authority`, `host:port`."""
         self.is_over = False
-        self._authority = authority.lower().encode()
+        self._origin = ServerOrigin(f"http://{authority}")
         self._held = b""
 
     def feed(self, chunk: bytes) -> bytes:
@@ -142,6 +143,8 @@ class EndpointPassing:
         held, self._held, self.is_over = self._held, b"", True
         end = _END.search(held)
         url = _URL.search(held, 0, len(held) if end is None else end.end())
-        if not held.startswith(_STARTS) or url is None or url[2].lower() != self._authority:
+        if not held.startswith(_STARTS) or url is None:
+            return held
+        if not self._origin.is_named(f"http://{url[2].decode('latin-1')}"):
             return held
         return held[: url.start(1)] + held[url.end() :]

@@ -60,6 +60,10 @@ class ServerOrigin:
         self._as_spelled = _origin_in(url) or url
         """How the server has named itself last, which it may insist on."""
 
+    def is_named(self, origin: str) -> bool:
+        """Tell whether an origin is the server's."""
+        return self._pattern.fullmatch(origin) is not None
+
     def replaced(self, text: str, own: str) -> str:
         """Return a text that names another origin in the place of the server's."""
         return self._pattern.sub(lambda match: self._put(own, match[0]), text)
@@ -72,6 +76,10 @@ class ServerOrigin:
         """Return a metadata document that names another origin in the place of the server's."""
         text = body.decode("utf-8", "surrogateescape")
         return self.replaced(text, own).encode("utf-8", "surrogateescape")
+
+    def learn(self, document: bytes) -> None:
+        """Take note of how the server names itself in a metadata document."""
+        self.in_document(document, "")
 
     def in_headers(self, headers: Headers, own: str) -> Headers:
         """Return headers of a response that name another origin in the place of the server's."""
@@ -111,7 +119,7 @@ class ServerOrigin:
         named: list[Any] = [*servers] if isinstance(servers, list) else []
         named += [tree.get(name) for name in _ENDPOINTS]
         origins = [_origin_in(each) for each in named if isinstance(each, str)]
-        elsewhere = [each for each in origins if each and not self._pattern.fullmatch(each)]
+        elsewhere = [each for each in origins if each and not self.is_named(each)]
         return list(dict.fromkeys(elsewhere))
 
 

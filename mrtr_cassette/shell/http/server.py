@@ -38,7 +38,6 @@ _LINGER_S = 10.0
 """Seconds in which a client that still sends can take in that it is refused."""
 _TLS_HANDSHAKE = b"\x16\x03"
 """How a client begins that speaks TLS (RFC 8446, section 5.1)."""
-_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 _SHUTDOWN_S = 1.0
 """Seconds in which a client can take what was sent; its request has been cancelled before."""
 _LARGEST_BURST = 1024
@@ -222,7 +221,6 @@ class Connection(asyncio.Protocol):
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._head_size = 0
-        self._is_upgrade = False
         self._refusal: _RefusedError | None = None
         self._takes_no_more = False
         self._room: asyncio.Future[None] | None = None
@@ -284,7 +282,7 @@ class Connection(asyncio.Protocol):
                     break
                 except HttpParserUpgrade as upgrade:
                     # The offer of another protocol is not taken: the request is one of this.
-                    data = self._framing_again() + data[upgrade.args[0] :]
+                    data = self._head_without_offer() + data[upgrade.args[0] :]
                     self._parser = HttpRequestParser(self)
             if self._coming is not None and self._awaited is not self._coming:
                 self._await_body(self._coming)
@@ -319,16 +317,15 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """Begin to read a request; what comes after its first bytes waits for its turn."""
-        if not self._is_upgrade and (self._current is not None or self._next):
+        if self._current is not None or self._next:
             self.transport.pause_reading()
 
     def on_url(self, raw: bytes) -> None:
         """Take a part of the target."""
-        if self._coming is None:
-            self._url += raw
+        self._url += raw
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header, but not what comes after a body, or once more after an upgrade."""
+        """Take a header, but not what comes after a body."""
         if self._coming is not None:
             return
         if len(self._headers) == MOST_HEADERS:
@@ -338,13 +335,9 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         """Take the end of a head."""
         parser = self._parser
-        if self._is_upgrade:
-            self._is_upgrade = False
-            return
         method = parser.get_method().decode()
         if method == "CONNECT":
             raise _no_request("it asks for a tunnel, and this is the proxy of one server")
-        self._is_upgrade = parser.should_upgrade()
         self._coming = HttpDownstream(
             self,
             method,
@@ -364,7 +357,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Take the end of the body: there is a request."""
-        if self._coming is None or self._is_upgrade:
+        if self._coming is None or self._parser.should_upgrade():
             return
         self._next.append(self._coming)
         self._takes_no_more = not self._coming.keep_alive
@@ -372,11 +365,15 @@ class Connection(asyncio.Protocol):
 
     # Requests whose body is still to come
 
-    def _framing_again(self) -> bytes:
-        """Return a head that a new parser reads, so that it reads the body of the same request."""
-        headers = self._coming.raw_headers if self._coming is not None else ()
-        framing = [b"%b: %b\r\n" % pair for pair in headers if pair[0].lower() in _FRAMING]
-        return b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing)
+    def _head_without_offer(self) -> bytes:
+        """Return the head of the coming request again, for a parser that reads its body."""
+        coming, self._coming = self._coming, None
+        if coming is None:
+            return b""
+        target = coming.target.encode("utf-8", "surrogateescape")
+        headers = [pair for pair in coming.raw_headers if pair[0].lower() != b"upgrade"]
+        lines = [b"%b: %b\r\n" % pair for pair in headers]
+        return b"%b %b HTTP/1.1\r\n%b\r\n" % (coming.method.encode(), target, b"".join(lines))
 
     def _await_body(self, coming: HttpDownstream) -> None:
         headers = {name.lower(): value for name, value in coming.raw_headers}
