@@ -120,6 +120,7 @@ def recover(cassette: Location) -> None:
     CASSETTE is written from the journal beside it, which goes; that of a cassette in a store is in
     this directory.
     """
+    from mrtr_cassette.core.report.runs import replaced_digests
     from mrtr_cassette.shell.files.cassettes import journal_path, recover_journal, stands
     from mrtr_cassette.shell.files.disk import is_locked
 
@@ -140,7 +141,8 @@ def recover(cassette: Location) -> None:
     elif published.is_same:
         say(f"{cassette}: {counted(published.interactions, 'interaction')}, same, kept")
     else:
-        say(f"wrote {cassette}: {counted(published.interactions, 'interaction')}")
+        outcome = f"wrote {cassette}: {counted(published.interactions, 'interaction')}"
+        say(", ".join([outcome, *replaced_digests(published.digests)]))
 
 
 @click.command()

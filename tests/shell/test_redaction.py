@@ -22,10 +22,14 @@ from core.secrets.planted import (
     message_of,
 )
 from harness import ACCEPT, Answer, http, looped, playing, post, taping
-from messages import input_required, result, tool_call
-from standin import JSON, answering, json_response, response
+from messages import input_required, message, result, tool_call
+from standin import JSON, Visit, answering, json_response, response, upstream
 
 from mrtr_cassette.core.report.misses import report_of_miss
+from mrtr_cassette.core.report.runs import recording_text
+from mrtr_cassette.core.secrets.sealed import sha256_of
+from mrtr_cassette.options import VerifyOptions
+from mrtr_cassette.shell.runs.verifying import verify_cassette
 
 IN_RESPONSES = {Place.RESULT, Place.ERROR, Place.EVENT}
 
@@ -285,3 +289,46 @@ async def test_credentials_are_found_wherever_they_are_repeated(tmp_path: Path) 
         assert (await http("POST", replay.url, *other, body=body)).result == {"a": 1}
     async with playing(path) as replay:
         assert (await http("POST", replay.url, JSON, ACCEPT, body=given.encode())).error
+
+
+SKILL = f"# Deploy\nUse the key {GITHUB}.\n"
+LISTED = {"files": [{"uri": "skill://deploy", "digest": f"sha256:{sha256_of(SKILL)}"}]}
+
+
+def skills(body: dict[str, Any]) -> dict[str, Any]:
+    """Say what a server of a skill says: a list with the digest of a file, and the file."""
+    is_list = body["method"] == "skills/list"
+    read = {"contents": [{"uri": "skill://deploy", "mimeType": "text/markdown", "text": SKILL}]}
+    return result(LISTED if is_list else read, id=body["id"])
+
+
+@pytest.mark.parametrize("is_appended", [False, True])
+@looped
+async def test_announced_digest_is_that_of_the_redacted_text(
+    tmp_path: Path, *, is_appended: bool
+) -> None:
+    """A client that checks a file of a skill accepts the replay; publishing and `verify` know."""
+
+    async def server(visit: Visit) -> None:
+        await visit.send(json_response(skills(visit.request.json)))
+
+    path = tmp_path / "c.json"
+    calls = [message("skills/list"), message("resources/read", {"uri": "skill://deploy"})]
+    runs = [calls[:1], calls[1:]] if is_appended else [calls]
+    for number, run in enumerate(runs):
+        existing = "append" if number else "keep"
+        async with taping(path, server, existing=existing, publish_anyway=True) as tape:
+            for call in run:
+                await post(tape.url, call)
+
+    async with playing(path) as replay:
+        listed, read_ = [(await post(replay.url, call)).json["result"] for call in calls]
+    text = read_["contents"][0]["text"]
+    assert "<github:1>" in text
+    assert listed["files"][0]["digest"] == f"sha256:{sha256_of(text)}"
+    assert "1 announced SHA-256 digest replaced by that of the redacted text" in recording_text(
+        tape.session.report
+    )
+    async with upstream(server) as live:
+        verification = await verify_cassette(path, live.url, VerifyOptions())
+    assert verification.counts == {"same": 2}

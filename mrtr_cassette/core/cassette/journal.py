@@ -115,6 +115,8 @@ def encode_line(exchange: RecordedExchange, *, continues: bool = False) -> bytes
             "request": [request.method, request.target, request.headers, body],
             "response": None,
         }
+        if exchange.digests:
+            tree["digests"] = dict(exchange.digests)
         if response is not None:
             head = (response.status, response.headers, response.end.value)
             tree["response"] = [*head, encoded]
@@ -147,6 +149,7 @@ def decode_line(line: bytes, recorder: str | None = None) -> RecordedExchange | 
             echoed_sha256=tree["echoed_sha256"],
             ended_after=tree["ended_after"],
             recorded_by=None if recorder is None else RecordedBy(recorder, tree["number"]),
+            digests=tuple(tree.get("digests", {}).items()),
         )
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"no exchange: {error}") from None

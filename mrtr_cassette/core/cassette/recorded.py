@@ -52,6 +52,8 @@ class RecordedExchange:
     echoed_sha256: str | None = None
     ended_after: int | None = None
     recorded_by: RecordedBy | None = None
+    digests: tuple[tuple[str, str], ...] = ()
+    """Announced digests of texts that sealing changed, and those of the texts as sealed."""
 
     @property
     def call(self) -> Call:

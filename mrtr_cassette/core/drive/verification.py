@@ -10,6 +10,7 @@ from functools import partial
 from json.encoder import encode_basestring
 from typing import Any, Final, Literal, NamedTuple
 
+from mrtr_cassette.core.cassette.digests import differ_in_digests, digests_of_redacted
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     PushedRequest,
@@ -112,14 +113,16 @@ class RecordedScript:
         listening: Sequence[RecordedScript] = (),
         *,
         renames_keys: bool = False,
+        redacted_digests: Collection[str] = (),
     ) -> None:
         """Take a recorded conversation, whose last exchange may ask and have no answer here.
 
         Requests that were pushed while several calls were pending belong to the scripts of the
         session's `listening` streams. With `renames_keys`, the recorded question is answered under
-        another key too.
+        another key too. Digests of redacted texts differ from those of the server.
         """
         self._renames_keys = renames_keys
+        self._redacted_digests = redacted_digests
         self._listening = listening
         self._exchanges = exchanges
         self._ignored = ignored
@@ -225,7 +228,11 @@ class RecordedScript:
     def _counting(self, changes: list[Change]) -> list[Change]:
         kept = without_ignored(changes, self._ignored)
         self.left_out += [change for change in changes if change not in kept]
-        return kept
+        return [change for change in kept if not self._is_of_redacted(change)]
+
+    def _is_of_redacted(self, change: Change) -> bool:
+        texts = change.recorded or "", change.received or ""
+        return bool(self._redacted_digests) and differ_in_digests(*texts, self._redacted_digests)
 
     def finished(self, exchange: RecordedExchange) -> None:
         """Take the response that asks nothing."""
@@ -481,6 +488,8 @@ class Verifier:
             credentials=self._credentials,
             largest_body=largest_body,
         )
+        own = (exchange for each in cassette.interactions for exchange in each.own)
+        self._redacted_digests = digests_of_redacted(each.response for each in own if each.response)
         self._sessions: dict[str, ServerSession] = {}
         self._unopened: dict[str, str] = {}
         self._tools: dict[str, ToolList] = {}
@@ -535,6 +544,7 @@ class Verifier:
             self._ignored_for(planned.call),
             listening.setdefault(planned.session, []),
             renames_keys=True,
+            redacted_digests=self._redacted_digests,
         )
         if planned.part == "listening":
             listening[planned.session].append(script)

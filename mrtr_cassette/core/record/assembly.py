@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from mrtr_cassette.core.cassette.digests import new_digests, with_digests
 from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.cassette.recorded import (
     Branch,
@@ -32,7 +33,7 @@ from mrtr_cassette.core.record.linking import (
     link_pushes,
     streams_of_closing,
 )
-from mrtr_cassette.core.record.naming import Names, recounted
+from mrtr_cassette.core.record.naming import Names, recounted, with_texts
 from mrtr_cassette.core.secrets.sealed import sha256_of
 
 
@@ -128,8 +129,22 @@ class _Assembly:
         begun = link(calls, self._linked, earlier)
         begun.sort(key=lambda each: places.get(each.numbers[0] - self._offset, 0))
         linked = [*self._linked, *begun]
+        sent = {sealed: one for each in exchanges.values() for one, sealed in each.digests}
+        before = {number: self._exchanges[number] for number in self._facts if sent}
         self._name(linked, pushes)
+        if sent:
+            self._correct(sent, before)
         return self._finished_interactions(linked, pushes)
+
+    def _correct(self, sent: Mapping[str, str], sealed: Mapping[int, RecordedExchange]) -> None:
+        """Put the digests of the texts in the cassette in the places of those that were sent."""
+        named = {number: self._finish(number) for number in sealed} | self._finished
+        pairs = [
+            (sealed.get(number, each).response, each.response) for number, each in named.items()
+        ]
+        new = new_digests(sent, [(old, new) for old, new in pairs if old and new])
+        for number, exchange in named.items():
+            self._finished[number] = with_texts(exchange, lambda raw, _: with_digests(raw, new))
 
     def _read(self, number: int, exchange: RecordedExchange, streams: Streams[int]) -> None:
         offset = self._offset

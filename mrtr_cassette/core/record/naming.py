@@ -14,6 +14,7 @@ from dataclasses import replace
 from itertools import count
 from operator import itemgetter
 
+from mrtr_cassette.core.cassette.digests import Announced
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedBy, RecordedExchange
 from mrtr_cassette.core.record.linking import LinkedInteraction
 from mrtr_cassette.core.secrets.sealed import (
@@ -288,12 +289,19 @@ def reopened(cassette: Cassette, digest: str) -> dict[str, dict[int, RecordedExc
     names = _NamesBefore(digest, own)
     offsets = {each.id: each.offset_ms for each in cassette.recorders}
     numbers: dict[str, list[tuple[int, int]]] = {}
+    announced = Announced()
+    before: dict[int, RecordedExchange] = {}
     for number in sorted(numbered):
+        exchange = before[number] = names.put_back(numbered[number])
+        named = numbered[number].response
+        if named is not None and exchange.response is not None:
+            digests = announced.add(named, exchange.response)
+            before[number] = replace(exchange, digests=digests)
         recorder, at = numbered[number].recorded_by or RecordedBy("", number)
         numbers.setdefault(recorder, [(0, 0)]).append((number, at))
     return {
         recorder: {
-            at: _as_counted(names.put_back(numbered[number]), at, its, offsets.get(recorder, 0))
+            at: _as_counted(before[number], at, its, offsets.get(recorder, 0))
             for number, at in its[1:]
         }
         for recorder, its in numbers.items()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Literal, NamedTuple
 
+from mrtr_cassette.core.cassette.digests import Announced
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import (
@@ -85,12 +86,13 @@ class Sealer:
     """Lower-case names of headers of requests that are kept besides MCP's."""
     known: KnownStates = field(default_factory=KnownStates)
     """The states that were issued or echoed."""
+    announced: Announced = field(default_factory=Announced)
 
     def seal(self, seen: RecordedExchange, call: Call) -> Sealed:
         """Take out what must not reach the disk; the states are known from now on."""
         received, response = call.request, seen.response or NOTHING
-        headers = _kept_of_request(received.headers, self.kept_headers)
-        request, body = replace(received, headers=headers), response.body
+        body = response.body
+        request = replace(received, headers=_kept_of_request(received.headers, self.kept_headers))
         raw = received.body + body
         unread: Sequence[Unread] = ()
         if (
@@ -119,14 +121,18 @@ class Sealer:
             request, response = redacted(request, response, self.redactor)
         if self.credentials is not None and len(self.credentials.known):
             request, response = _without_credentials(request, response, self.credentials)
+        ask = None if result is None else recognise(result)
         exchange = replace(
             seen,
             request=request,
             response=None if seen.response is None else response,
             issued_sha256=sha256_of(issued) if isinstance(issued, str) else None,
             echoed_sha256=None if echoed is None else sha256_of(echoed),
+            digests=()
+            if ask is not None
+            else self.announced.add(seen.response or NOTHING, response),
         )
-        return Sealed(exchange, None if result is None else recognise(result), unread)
+        return Sealed(exchange, ask, unread)
 
 
 def _echoed_by(call: Call) -> str | None:

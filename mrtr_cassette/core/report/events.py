@@ -234,6 +234,8 @@ def recording_said(report: RecordingReport) -> Said:
         facts |= {"kept": report.kept, "same": report.is_same}
     if report.objection is not None:
         facts["unpublished"] = report.objection
+    if report.digests:
+        facts["digests"] = report.digests
     return {"event": "concluded", **facts}, recording_text(report)
 
 

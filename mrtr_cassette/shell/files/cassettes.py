@@ -178,6 +178,8 @@ class Publication(NamedTuple):
     kept: int = 0
     is_same: bool = False
     """All stand as before, and the file was left alone."""
+    digests: int = 0
+    """How many announced digests are those of redacted texts."""
 
 
 def publish_recording(
@@ -373,6 +375,8 @@ def publish_journal(
             hint="the recording is in the journal; make way for the cassette, "
             f"and publish it with: mrtr-cassette recover {output}",
         )
+        digests = {digest for each in journal.exchanges.values() for digest, _ in each.digests}
+        published = published._replace(digests=len(digests))
     path.unlink()
     return published, journal.lost
 

@@ -129,6 +129,10 @@ class Appender:
 def appender_of(relay: Relay, earlier: Cassette, player: Player) -> Appender:
     """Return what plays a cassette and has the relay record what it lacks."""
     as_recorded, credentials = redactor_of(earlier), relay.watcher.recorder.credentials
+    for interaction in earlier.interactions:
+        for exchange in interaction.own:
+            if exchange.response is not None:
+                relay.watcher.recorder.announced.add(exchange.response, exchange.response)
     return Appender(
         ReplayServer(player, relay.watcher.announcer, paced=False),
         relay,

@@ -110,6 +110,7 @@ class RecordSession(Session):
             unrecorded=len(self.unrecorded),
             objection=self.objection,
             authorities_elsewhere=tuple(self.authorities_elsewhere),
+            digests=published.digests,
         )
 
     @property

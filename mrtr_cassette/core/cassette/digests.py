@@ -1,0 +1,128 @@
+"""Announced SHA-256 digests of texts: they stay true where redaction changes the text.
+
+A client of Skills compares each file with the SHA-256 in the list of files. Where a file has a
+secret, the cassette's list has the digest of the redacted file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from mrtr_cassette.core.protocol.messages import messages_in
+from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, sha256_of
+from mrtr_cassette.core.secrets.shapes import compiled
+from mrtr_cassette.core.wire.http import Response
+
+_DIGEST = compiled(r"\b[0-9a-f]{64}\b")
+_MOST = 10_000
+"""Digests that a recorder keeps in memory, of announcements and of texts."""
+
+
+def announced_in(raw: bytes) -> set[str]:
+    """Return what may be a SHA-256 in a text."""
+    return {digest.decode() for digest in _DIGEST.findall(raw)}
+
+
+class Announced:
+    """Finds the digests, among those that a server announces, of texts that sealing changes."""
+
+    def __init__(self) -> None:
+        self._announced: dict[str, None] = {}
+        self._changed: dict[str, str] = {}
+
+    def add(self, received: Response, sealed: Response) -> tuple[tuple[str, str], ...]:
+        """Take a response; return digests of texts as they were, and as they are sealed.
+
+        No other digest of a text with a secret is returned, as it could tell the secret.
+        """
+        announced, changed = announced_in(received.body), {}
+        if received.body != sealed.body:
+            pairs = zip(_values_of(received), _values_of(sealed), strict=False)
+            changed = {
+                sha256_of(before): sha256_of(after)
+                for before, after in pairs
+                if isinstance(before, str) and isinstance(after, str) and before != after
+            }
+        self._announced |= dict.fromkeys(announced)
+        self._changed |= changed
+        for kept in (self._announced, self._changed):
+            for oldest in list(kept)[: max(0, len(kept) - _MOST)]:
+                del kept[oldest]
+        found = (announced & self._changed.keys()) | (changed.keys() & self._announced.keys())
+        return tuple((digest, self._changed[digest]) for digest in sorted(found))
+
+
+def new_digests(
+    sent: Mapping[str, str], responses: Collection[tuple[Response, Response]]
+) -> dict[str, str]:
+    """Return what takes the places of announced digests in a cassette.
+
+    Args:
+        sent: by the digest of a text as it was sealed, that of the text as it was sent.
+        responses: each response as it was, and as it stands in the cassette.
+    """
+    announced = {digest for _, named in responses for digest in announced_in(named.body)}
+    texts: dict[str, bytes] = {}
+    for before, named in responses if announced else ():
+        for old, new in zip(_values_of(before), _values_of(named), strict=False):
+            if isinstance(old, str) and isinstance(new, str):
+                sealed = sha256_of(old)
+                digest = sent.get(sealed, sealed)
+                if digest in announced:
+                    texts[digest] = _raw(new)
+    found: dict[str, str] = {}
+    # A text may announce another one; a digest that changes in it changes its own.
+    for _ in texts:
+        before_that = found
+        found = {
+            digest: sha256_of(with_digests(text, found).decode("utf-8", "surrogatepass"))
+            for digest, text in texts.items()
+        }
+        if found == before_that:
+            break
+    return {digest: new for digest, new in found.items() if digest != new}
+
+
+def with_digests(raw: bytes, new: Mapping[str, str]) -> bytes:
+    """Replace announced digests in a text."""
+    return bytes(
+        _DIGEST.sub(lambda match: new.get(match[0].decode(), match[0].decode()).encode(), raw)
+    )
+
+
+def digests_of_redacted(responses: Iterable[Response]) -> set[str]:
+    """Return the digests of texts in a cassette that are not the texts of the server."""
+    texts = {each for response in responses for each in _values_of(response) if type(each) is str}
+    found: set[str] = set()
+    changed = [text for text in texts if PLACEHOLDER.search(text) or "mrtr-" in text]
+    while changed:
+        new = {sha256_of(text) for text in changed}
+        found |= new
+        # A text that announces one of these is another text, too.
+        changed = [each for each in texts if new & announced_in(_raw(each))]
+        changed = [each for each in changed if sha256_of(each) not in found]
+    return found
+
+
+def differ_in_digests(recorded: str, received: str, redacted: Collection[str]) -> bool:
+    """Tell whether two texts differ only in digests, of which the recorded ones are `redacted`."""
+    pairs = zip(_DIGEST.findall(_raw(recorded)), _DIGEST.findall(_raw(received)), strict=False)
+    is_each_redacted = all(old == new or old.decode() in redacted for old, new in pairs)
+    without = (_DIGEST.sub(b"#", _raw(each)) for each in (recorded, received))
+    return is_each_redacted and len(set(without)) == 1
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _values_of(response: Response) -> Iterator[Any]:
+    """Yield the strings, numbers and other scalars of the messages of a response, in some order."""
+    values = [located.message.tree for located in messages_in(response)]
+    while values:
+        value = values.pop()
+        if isinstance(value, dict | list):
+            values += value.values() if isinstance(value, dict) else value
+        else:
+            yield value

@@ -1,0 +1,93 @@
+"""Digests that a server announces agree with the texts that a cassette has of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from builders import JOURNAL_HEADER, Conversation, rpc
+from core.secrets.planted import GITHUB
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mrtr_cassette.core.cassette.dump import dump
+from mrtr_cassette.core.cassette.journal import decode_line, encode_line
+from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.record.assembly import assemble, head_of
+from mrtr_cassette.core.record.merge import Source, merged
+from mrtr_cassette.core.record.naming import reopened
+
+TEXTS = st.sampled_from(["plain", f"key: {GITHUB}", "password: hunter22 é", "x <password:7>", ""])
+
+
+def sha256(text: str) -> str:
+    """Return what a server announces of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def recorded(texts: Sequence[str], order: Sequence[int]) -> list[RecordedExchange]:
+    """Record reads of texts in some order; each names the digest of the one before it."""
+    talk = Conversation(redacts=True)
+    bodies: list[str] = []
+    for text in texts:
+        bodies.append(f"{text}\nbefore: sha256:{sha256(bodies[-1])}" if bodies else text)
+    listed = [f"{number}.md {sha256(text)}" for number, text in enumerate(bodies)]
+    for number in order:
+        if number == len(texts):
+            talk.response(talk.request(rpc("skills/list")), {"files": listed})
+        else:
+            request = rpc("resources/read", {"uri": f"{number}.md"})
+            talk.response(talk.request(request), {"contents": [{"text": bodies[number]}]})
+    # As they come back from the journal.
+    found = [decode_line(encode_line(exchange), "one") for exchange in talk.exchanges]
+    return [each for each in found if isinstance(each, RecordedExchange)]
+
+
+def assembled(exchanges: Sequence[RecordedExchange], earlier: Cassette | None = None) -> Cassette:
+    """Return the cassette of a recording, loaded."""
+    numbered = {each.number or 0: each for each in exchanges}
+    head = head_of(JOURNAL_HEADER, "test", earlier)
+    interactions = tuple(assemble(numbered, earlier))
+    return load(dump(Cassette(**{**_fields(head), "interactions": interactions})), "c.json")
+
+
+def _fields(head: Cassette) -> dict[str, Any]:
+    return {name: getattr(head, name) for name in head.__dataclass_fields__}
+
+
+def assert_agree(cassette: Cassette) -> None:
+    """Check that each text has the digest that the list has of it."""
+    results = [
+        (each.exchanges[-1].call.message, each.exchanges[-1].rpc_members["result"])
+        for each in cassette.interactions
+    ]
+    (files,) = [found["files"] for _, found in results if "files" in found]
+    listed = dict(line.split(" ") for line in files)
+    for message, found in results:
+        if "contents" in found:
+            assert message is not None
+            text = found["contents"][0]["text"]
+            assert "hunter22" not in text
+            assert listed[message.params["uri"]] == sha256(text)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=4), st.data())
+def test_each_announced_digest_is_that_of_the_text(texts: list[str], data: st.DataObject) -> None:
+    """Whatever is redacted, in any order, also where one text announces another, and if merged."""
+    order = data.draw(st.permutations(range(len(texts) + 1)))
+
+    cassette = assembled(recorded(texts, order))
+
+    assert_agree(cassette)
+    (exchanges,) = reopened(cassette, sha256("file")).values()
+    again = merged([Source("c.json", JOURNAL_HEADER, exchanges, "one", is_published=True)])
+    assert_agree(assembled(list(again.exchanges.values())))
+
+
+def test_no_other_digest_of_a_secret_is_kept() -> None:
+    """The journal has digests of texts with secrets only where the server announced them."""
+    assert [each.digests for each in recorded([f"key: {GITHUB}"], [0])] == [()]
+    kept = [each.digests for each in recorded([f"key: {GITHUB}"], [0, 1])]
+    assert [[one for one, _ in digests] for digests in kept] == [[], [sha256(f"key: {GITHUB}")]]
