@@ -328,8 +328,7 @@ def warn_of_path(
 ) -> None:
     """Warn of a secret in the path of an upstream's URL that neither rules nor cassettes' find."""
     from mrtr_cassette.core.secrets.credentials import shown_by
-    from mrtr_cassette.core.secrets.rules import BUILT_IN
-    from mrtr_cassette.core.secrets.urls import patterns_of_path
+    from mrtr_cassette.core.secrets.rules import BUILT_IN, patterns_of_path
     from mrtr_cassette.shell.files.cassettes import exists, load_cassette
     from mrtr_cassette.shell.runs.record_session import rules_of_both
 

@@ -42,12 +42,12 @@ from mrtr_cassette.core.secrets.rules import (
     AmbiguousName,
     Mark,
     Name,
+    credentials_in,
     fold,
     is_encoded,
     is_strong,
 )
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, rule_of_number
-from mrtr_cassette.core.secrets.urls import credentials_in
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span, find_spans
 from mrtr_cassette.errors import NotJsonError
 
