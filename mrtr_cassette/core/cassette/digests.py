@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.messages import messages_in
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, sha256_of
 from mrtr_cassette.core.secrets.shapes import compiled
@@ -54,14 +55,16 @@ class Announced:
 
 
 def new_digests(
-    sent: Mapping[str, str], responses: Collection[tuple[Response, Response]]
+    sent: Mapping[str, str], exchanges: Iterable[tuple[RecordedExchange, RecordedExchange]]
 ) -> dict[str, str]:
     """Return what takes the places of announced digests in a cassette.
 
     Args:
         sent: by the digest of a text as it was sealed, that of the text as it was sent.
-        responses: each response as it was, and as it stands in the cassette.
+        exchanges: each exchange as it was, and as it stands in the cassette.
     """
+    pairs = [(before.response, named.response) for before, named in exchanges]
+    responses = [(before, named) for before, named in pairs if before and named]
     announced = {digest for _, named in responses for digest in announced_in(named.body)}
     texts: dict[str, bytes] = {}
     for before, named in responses if announced else ():

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from mrtr_cassette.core.cassette.digests import new_digests, with_digests
 from mrtr_cassette.core.cassette.load import in_time_of
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.compare.conversations import compared
@@ -72,6 +73,7 @@ def recorded_over(earlier: Cassette, recorded: Cassette) -> Rerecording:
         if interaction.number not in kept:
             for each in interaction.own:
                 exchanges[each] = names.in_kept(each, partners_of.get(each))
+    _correct_digests(exchanges, {old: new for each in kept for old, new in alike[each].exchanges})
     partners = {pair.new.number: pair.old.number for pair in pairs}
     return Rerecording(_merged(earlier, recorded, exchanges, kept, partners), len(kept))
 
@@ -147,6 +149,19 @@ def _kept(old: RecordedExchange, new: RecordedExchange) -> RecordedExchange:
         issued_sha256=old.issued_sha256,
         echoed_sha256=old.echoed_sha256,
     )
+
+
+def _correct_digests(
+    exchanges: dict[RecordedExchange, RecordedExchange],
+    kept: Mapping[RecordedExchange, RecordedExchange],
+) -> None:
+    """Put the digests of texts as they stand now into the exchanges that are not kept.
+
+    `kept` says which new exchange an earlier one stands for.
+    """
+    new = new_digests({}, [(kept.get(before, before), now) for before, now in exchanges.items()])
+    for before in exchanges.keys() - kept.keys() if new else ():
+        exchanges[before] = with_texts(exchanges[before], lambda raw, _: with_digests(raw, new))
 
 
 class _Names:

@@ -139,10 +139,8 @@ class _Assembly:
     def _correct(self, sent: Mapping[str, str], sealed: Mapping[int, RecordedExchange]) -> None:
         """Put the digests of the texts in the cassette in the places of those that were sent."""
         named = {number: self._finish(number) for number in sealed} | self._finished
-        pairs = [
-            (sealed.get(number, each).response, each.response) for number, each in named.items()
-        ]
-        new = new_digests(sent, [(old, new) for old, new in pairs if old and new])
+        pairs = [(sealed.get(number, each), each) for number, each in named.items()]
+        new = new_digests(sent, pairs)
         for number, exchange in named.items():
             self._finished[number] = with_texts(exchange, lambda raw, _: with_digests(raw, new))
 

@@ -15,6 +15,7 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.journal import decode_line, encode_line
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.drive.rerecording import recorded_over
 from mrtr_cassette.core.record.assembly import assemble, head_of
 from mrtr_cassette.core.record.merge import Source, merged
 from mrtr_cassette.core.record.naming import reopened
@@ -65,17 +66,27 @@ def assert_agree(cassette: Cassette) -> None:
     ]
     (files,) = [found["files"] for _, found in results if "files" in found]
     listed = dict(line.split(" ") for line in files)
-    for message, found in results:
-        if "contents" in found:
-            assert message is not None
-            text = found["contents"][0]["text"]
-            assert "hunter22" not in text
-            assert listed[message.params["uri"]] == sha256(text)
+    texts = {
+        message.params["uri"]: found["contents"][0]["text"]
+        for message, found in results
+        if message is not None and "contents" in found
+    }
+    assert "hunter22" not in str(texts)
+    for uri, text in texts.items():
+        # Of a list that only grew, what is recorded over keeps the shorter one.
+        assert listed.get(uri, sha256(text)) == sha256(text)
+        before = texts.get(f"{int(uri.removesuffix('.md')) - 1}.md")
+        assert before is None or text.endswith(sha256(before))
 
 
-@given(st.lists(TEXTS, min_size=1, max_size=4), st.data())
-def test_each_announced_digest_is_that_of_the_text(texts: list[str], data: st.DataObject) -> None:
-    """Whatever is redacted, in any order, also where one text announces another, and if merged."""
+@given(st.lists(TEXTS, min_size=1, max_size=4), st.lists(TEXTS, max_size=2), st.data())
+def test_each_announced_digest_is_that_of_the_text(
+    texts: list[str], more: list[str], data: st.DataObject
+) -> None:
+    """Whatever is redacted, in any order, where a text announces another, and if merged.
+
+    It holds where the same server, with texts more and less, is recorded over the cassette, too.
+    """
     order = data.draw(st.permutations(range(len(texts) + 1)))
 
     cassette = assembled(recorded(texts, order))
@@ -84,6 +95,9 @@ def test_each_announced_digest_is_that_of_the_text(texts: list[str], data: st.Da
     (exchanges,) = reopened(cassette, sha256("file")).values()
     again = merged([Source("c.json", JOURNAL_HEADER, exchanges, "one", is_published=True)])
     assert_agree(assembled(list(again.exchanges.values())))
+    texts = [*texts[:2], *more]
+    order = data.draw(st.permutations(range(len(texts) + 1)))
+    assert_agree(recorded_over(cassette, assembled(recorded(texts, order))).cassette)
 
 
 def test_no_other_digest_of_a_secret_is_kept() -> None:
