@@ -38,7 +38,7 @@ from standin import (
 
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.report.runs import recording_text
-from mrtr_cassette.errors import CassetteError, UsageError
+from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.runs.recording import recording
@@ -201,22 +201,6 @@ async def test_an_upstream_that_is_the_proxy_itself_is_refused(tmp_path: Path, n
             f"http://{name}:{port}/mcp", tmp_path / "c.json", RecordOptions(port=port)
         ):
             pass
-
-
-@looped
-async def test_a_cassette_that_appears_meanwhile_is_left_alone(tmp_path: Path) -> None:
-    """A file that another program writes to the output while recording is not overwritten."""
-    path = tmp_path / "c.json"
-
-    async def surprised() -> None:
-        async with taping(path, answering(response(b"x"))) as tape:
-            await http("GET", tape.url)
-            path.write_text("precious")
-
-    with pytest.raises(CassetteError, match="the cassette exists"):
-        await surprised()
-    assert path.read_text() == "precious"
-    assert (tmp_path / "c.json.journal").exists()
 
 
 # --- The journal ---

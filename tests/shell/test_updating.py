@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contract import FORM, TOOLS, Contract, Plant, Reply, record_contract, text
+from contract import TOOLS, Contract, Plant, Reply, record_contract, text
 from harness import looped, post, read, taping
 from messages import result, tool_call
 from standin import Script, Visit, json_response, upstream
@@ -83,11 +83,6 @@ def question(name: str, words: str) -> Plant:
     return plant
 
 
-def refused(reply: Reply) -> None:
-    """Give an error."""
-    reply.said[-1] = {"jsonrpc": "2.0", "error": {"code": -32603, "message": "Broken"}}
-
-
 @looped
 async def test_what_is_not_accepted_is_not_written(cassette: Path) -> None:
     """Other verdicts stay; where none is accepted, the file is not even written."""
@@ -135,36 +130,6 @@ async def test_an_accepted_question_is_answered_and_the_conversation_goes_on(
         1,
     )
     assert set(await counts(cassette, Contract(**plants))) == {"same"}
-
-
-@looped
-async def test_errors_and_rounds_are_not_accepted_by_their_verdicts(cassette: Path) -> None:
-    """Somebody has to look at each; then they can be taken."""
-    before = cassette.read_bytes()
-    plants = {
-        "report": refused,
-        "late.1": result_of(text("Done")),
-        "prompt.end": lambda reply: reply.said.__setitem__(
-            0,
-            {
-                "jsonrpc": "2.0",
-                "result": {"resultType": "input_required", "inputRequests": {"x": FORM}},
-            },
-        ),
-    }
-    update = await updated(cassette, Contract(**plants))
-    assert update.accepted == ()
-    assert cassette.read_bytes() == before
-    assert {each.call: each.problem for each in update.left} == {
-        'tools/call "report"': None,
-        'tools/call "late"': None,
-        'prompts/get "greet"': "the server asks once more, and no answer is recorded",
-    }
-
-    update = await updated(cassette, Contract(**plants), all_possible)
-    assert len(update.accepted) == 2
-    left = await counts(cassette, Contract(**plants))
-    assert left == {"same": 16, "rounds-changed": 1}
 
 
 @looped

@@ -35,7 +35,6 @@ from mrtr_cassette.shell.runs.record_session import (
     ExchangeRecording,
     Watcher,
     check_output,
-    journal_header,
     journaling,
     rules_of_both,
 )
@@ -95,11 +94,15 @@ async def record_pipe(
         earlier = replace(earlier, path=str(named or output))
         player = player_of(over_pipes(earlier), options, given_to(command))
     session = RecordSession(shown, shown, output, earlier, player, options.terms)
-    header = journal_header(options, rules, shown, "stdio", client)
     announcer = Announcer(options.log, heard_by(on_event), options.terms)
     began(session)
     async with told_to_end() as told:
-        with journaling(session, header, options, announcer, CLOCK) as watcher:
+        with journaling(
+            *(session, options, announcer, CLOCK),
+            upstream=shown,
+            transport="stdio",
+            client=client,
+        ) as watcher:
             if earlier is not None and player is not None:
                 longest = watcher.recorder.largest_body
                 upstream = pipe_upstream(command, longest, watcher.recorder, told, cwd)

@@ -53,35 +53,27 @@ class Watcher:
     started: float
     """When the recording began, by that clock."""
     live_asks: LiveAsks = field(default_factory=LiveAsks)
-    """What the upstream has asked without a state."""
-    under_way: set[asyncio.Task[None]] = field(default_factory=set)
-    """What is read on although its client has left."""
-    is_told: bool = field(init=False)
-    """Somebody wants to know what happens."""
+    """The questions without a state that the upstream has asked."""
+    _under_way: set[asyncio.Task[None]] = field(default_factory=set)
     _warned_of: set[Unread] = field(default_factory=set)
 
-    def __post_init__(self) -> None:
-        """Look once who wants to know: exchanges are many."""
-        self.is_told = self.announcer.log is not None or bool(self.announcer.listeners)
-
-    def go_on(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do some work that nobody has to wait for before the recording ends."""
+    def go_on(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do some work that must be done before the recording ends, and not before."""
         task = asyncio.create_task(work)
-        self.under_way.add(task)
-        task.add_done_callback(self.under_way.discard)
-        return task
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
 
     @asynccontextmanager
     async def finishing(self) -> AsyncIterator[None]:
-        """Wait, when the block ends, for all that is under way."""
+        """Wait, when the block ends, for the work under way."""
         try:
             yield
         finally:
-            while self.under_way:
-                await asyncio.wait(self.under_way)
+            while self._under_way:
+                await asyncio.wait(self._under_way)
 
     def unreachable(self, request: Request, problem: str) -> None:
-        """Take note that the upstream gave no response; that is no exchange to record."""
+        """Count a request without a response, which is no exchange to record."""
         self.session.unreachable += 1
         shown = f"{request.method} {self.recorder.shown(request.target, is_target=True)}"
         self.announcer.say(unreachable_said, shown, problem)
@@ -109,8 +101,8 @@ class Watcher:
 class ExchangeRecording:
     """One exchange that is recorded while it passes.
 
-    What is due is in the journal when a method returns, so what was shown may be passed on then.
-    After a failure, which is said once, nothing of the exchange is kept any more.
+    Bytes may be passed on when the method that takes them has returned: the journal has what is due
+    by then. After a failure, which is said once, nothing more of the exchange is recorded.
     """
 
     def __init__(self, watcher: Watcher, request: Request) -> None:
@@ -119,8 +111,7 @@ class ExchangeRecording:
         try:
             now_ms = (watcher.clock.now() - watcher.started) * 1000
             self.observation = watcher.recorder.request_received(request, now_ms)
-            if watcher.is_told:
-                watcher.announcer.tell(request_event, self.observation)
+            watcher.announcer.tell(request_event, self.observation)
         except Exception as error:  # noqa: BLE001  the recorder is a spectator
             self._failed(error)
 
@@ -131,7 +122,7 @@ class ExchangeRecording:
         return "" if message is None else message.method
 
     def forget(self) -> None:
-        """Keep nothing of this exchange, because none came about."""
+        """Record nothing of this exchange."""
         self.observation = None
 
     def response_started(self, status: int, headers: Headers) -> None:
@@ -147,7 +138,7 @@ class ExchangeRecording:
         self._show(Observation.response_ended, end=end)
 
     def _show(self, take: Callable[..., Due | None], *args: Any, end: End | None = None) -> None:
-        """Have the observation take something, and write what is due before it passes."""
+        """Show the observation something, and write what is due."""
         observation, watcher = self.observation, self.watcher
         if observation is None:
             return
@@ -163,8 +154,7 @@ class ExchangeRecording:
                 watcher.announcer.say(pushed_said, observation, push)
             if end is not None:
                 watcher.session.exchanges += 1
-                if watcher.is_told:
-                    watcher.announcer.say(response_said, observation, end, now_ms)
+                watcher.announcer.say(response_said, observation, end, now_ms)
         except Exception as error:  # noqa: BLE001
             self._failed(error)
 
@@ -194,27 +184,21 @@ def check_output(output: Location, options: RecordOptions) -> Cassette | None:
     if options.existing == "keep":
         raise cassettes.cassette_exists(output)
     earlier = cassettes.load_cassette(output)
-    answers = {True: "sealed", False: "readable"}
-    for what, before, now, way_out in (
-        (
-            "request states",
-            earlier.request_state,
-            options.request_state,
-            "the same <<request_state>>",
-        ),
-        (
-            "answers",
-            answers[earlier.seals_answers],
-            answers[options.seal_answers],
-            "<<seal_answers>> as it was recorded",
-        ),
-    ):
-        if before != now:
-            raise UsageError(
-                f"{output} has its {what} {before}, and this recording would have them {now}",
-                hint=f"choose another <<cassette>>, or {way_out}",
-            )
+    kept, states = {True: "sealed", False: "readable"}, options.request_state
+    answers, before = kept[options.seal_answers], kept[earlier.seals_answers]
+    if earlier.request_state != states:
+        raise _kept_otherwise(output, "request states", earlier.request_state, states)
+    if before != answers:
+        raise _kept_otherwise(output, "answers", before, answers)
     return earlier
+
+
+def _kept_otherwise(output: Location, what: str, before: str, now: str) -> UsageError:
+    option = {"answers": "<<seal_answers>>"}.get(what, "<<request_state>>")
+    return UsageError(
+        f"{output} has its {what} {before}, and this recording would have them {now}",
+        hint=f"choose another <<cassette>>, or {option} as it was recorded",
+    )
 
 
 def rules_of_both(earlier: Cassette | None, rules: RedactionRules) -> RedactionRules:
@@ -229,16 +213,32 @@ def rules_of_both(earlier: Cassette | None, rules: RedactionRules) -> RedactionR
     )
 
 
-def journal_header(
+@contextmanager
+def journaling(
+    session: RecordSession,
     options: RecordOptions,
-    rules: RedactionRules,
+    announcer: Announcer,
+    clock: Clock,
+    *,
     upstream: str,
     transport: Transport = "http",
     client: str | None = None,
-) -> JournalHeader:
-    """Return what a recording that begins now says of itself."""
-    now = datetime.now(UTC)
-    return JournalHeader(
+    publishes: bool = True,
+) -> Iterator[Watcher]:
+    """Keep what is shown to the watcher, until the block ends.
+
+    Then the journal becomes the cassette, unless something speaks against it; without `publishes`
+    it stays.
+
+    Args:
+        upstream: names the server in the cassette.
+        client: hash of the client, where it has started this process.
+
+    Raises:
+        CassetteError: the journal can't be written, or the cassette not be published.
+    """
+    now, rules = datetime.now(UTC), rules_of_both(session.base, options.redaction)
+    header = JournalHeader(
         upstream=upstream,
         request_state=options.request_state,
         recorded_at=now.isoformat(timespec="seconds"),
@@ -250,29 +250,8 @@ def journal_header(
         recorder=secrets.token_hex(16),
         wall_ms=now.timestamp() * 1000,
     )
-
-
-@contextmanager
-def journaling(
-    session: RecordSession,
-    header: JournalHeader,
-    options: RecordOptions,
-    announcer: Announcer,
-    clock: Clock,
-    *,
-    publishes: bool = True,
-) -> Iterator[Watcher]:
-    """Keep what is shown to the watcher, until the block ends.
-
-    Then the journal becomes the cassette, unless something speaks against it; without `publishes`
-    it stays.
-
-    Raises:
-        CassetteError: the journal can't be written, or the cassette not be published.
-    """
-    path = cassettes.journal_path(session.path)
-    journal = cassettes.Journal(path, header, session.path)
-    redactor = Redactor(header.redaction or RedactionRules(), keyed_hash(secrets.token_bytes(32)))
+    journal = cassettes.Journal(cassettes.journal_path(session.path), header, session.path)
+    redactor = Redactor(rules, keyed_hash(secrets.token_bytes(32)))
     recorder = Recorder(
         seals=options.request_state == "sealed",
         redactor=redactor,
@@ -285,13 +264,11 @@ def journaling(
         yield Watcher(recorder, journal, session, announcer, clock, clock.now())
     finally:
         with journal.held():
-            is_in_place = False
             try:
                 journal.close()
-                is_in_place = True
             except CassetteError as error:
                 session.problem = session.problem or error.in_terms(session.terms)
-            wanted = options.publish_anyway or session.find_objection() is None
-            if publishes and is_in_place and wanted:
+                publishes = False
+            if publishes and (options.publish_anyway or session.find_objection() is None):
                 session.published, lost = publish_journal(session.path)
                 session.problem = lost or session.problem

@@ -41,7 +41,6 @@ from mrtr_cassette.shell.runs.appending import appender_of, player_of
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.record_session import (
     check_output,
-    journal_header,
     journaling,
     rules_of_both,
 )
@@ -92,12 +91,10 @@ async def recording(
             raise UsageError(f"the upstream {shown(target.name)} is this proxy itself")
         own_url = listener.url(target.path)
         session = RecordSession(own_url, shown(own_url), output, earlier, player, options.terms)
-        header = journal_header(
-            options, rules, shown(target.name if started is None else STARTED_HERE)
-        )
         announcer = Announcer(options.log, admin.listeners(on_event), options.terms)
         with journaling(
-            *(session, header, options, announcer, clock),
+            *(session, options, announcer, clock),
+            upstream=shown(target.name if started is None else STARTED_HERE),
             publishes=kept_for is None,
         ) as watcher:
             async with target.connecting(watcher.recorder) as server:
