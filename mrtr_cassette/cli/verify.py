@@ -30,9 +30,8 @@ from mrtr_cassette.options import VerifyOptions
 from mrtr_cassette.shell.files.stores import Location
 
 if TYPE_CHECKING:
-    from mrtr_cassette.core.compare.folding import Fold
     from mrtr_cassette.core.drive.accepting import Proposal
-    from mrtr_cassette.core.report.comparison import Verification
+    from mrtr_cassette.core.report.comparison import Fold, Verification
     from mrtr_cassette.shell.runs.verifying import Choose, Update
 
 
@@ -158,8 +157,8 @@ async def _verify(
 
 
 def _ways_out(verifications: Sequence[Verification]) -> list[str]:
-    from mrtr_cassette.core.compare.folding import folded
     from mrtr_cassette.core.drive.accepting import ACCEPTABLE
+    from mrtr_cassette.core.report.comparison import folded
 
     failing = [each for verification in verifications for each in verification.failures]
     changes = [change for each in failing for _, change in each.changes]
@@ -231,7 +230,7 @@ class Review:
 
     def choose(self, proposed: Sequence[Proposal]) -> list[Proposal]:
         """Return the proposals of which all changes are accepted."""
-        from mrtr_cassette.core.compare.folding import folded
+        from mrtr_cassette.core.report.comparison import folded
 
         changes = [
             (each, folded(each.counting or each.changes))

@@ -95,16 +95,13 @@ def test_what_changed_everywhere_is_told_once(tmp_path: Path) -> None:
     rows, text_ = "/structuredContent/rows/*", "and again at /content/0/text#json/rows/*"
     renamed = f"{rows}/total: missing in 3 of 3, amount new: renamed?, {text_}/total"
     shown = diff(old, new).output
-    assert [line.strip() for line in shown.splitlines()[2:-1] if " = " not in line] == [
+    assert [line.strip() for line in shown.splitlines()[2:-1]] == [
         '~ #1 tools/call "deploy": key-changed',
-        "~ turn 1, question",
-        "key-changed: ask_sure → sure",
+        "turn 1 key-changed: ask_sure → sure",
         '~ #2 tools/call "tool-0": shape-changed',
-        "~ result",
-        renamed,
+        f"response {renamed}",
         '~ #3 tools/call "tool-1": text-changed',
-        "~ result",
-        f"{rows}/unit: text-changed in 3 of 3, {text_}/unit",
+        f"response {rows}/unit: text-changed in 3 of 3, {text_}/unit",
         '- "EUR"',
         '+ "USD"',
     ]

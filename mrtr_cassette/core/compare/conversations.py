@@ -75,6 +75,11 @@ class Stage:
     mark: Mark
     changes: tuple[Change, ...]
 
+    @property
+    def counting(self) -> list[Change]:
+        """The changes that are more than information."""
+        return [change for change in self.changes if not change.is_information]
+
 
 @dataclass(frozen=True, slots=True)
 class InteractionComparison:

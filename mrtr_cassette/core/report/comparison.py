@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
 
@@ -16,18 +16,27 @@ from mrtr_cassette.core.compare.conversations import (
     Mark,
     Stage,
 )
-from mrtr_cassette.core.compare.folding import Fold, folded
-from mrtr_cassette.core.compare.values import VERDICTS, Change
+from mrtr_cassette.core.compare.values import (
+    TEXT_STEP,
+    VERDICTS,
+    Change,
+    common_pointer,
+    is_below,
+    without_indices,
+)
 from mrtr_cassette.core.drive.verification import Learned, TurnChange, VerifiedInteraction
 from mrtr_cassette.core.report.text import as_data
+from mrtr_cassette.core.wire.pointers import ANY, pointer_path
 from mrtr_cassette.errors import SHOWN_CHARS, counted, printable, printable_lines, shorten
 
 Paint = Callable[[Mark, str], str]
 """Colours a printable line by its mark."""
 
+_STRUCTURED: Final = "/structuredContent"
+_TEXTS: Final = f"/content/{ANY}/text"
+
 _KEPT_BEFORE = 40
 """Characters that are shown before the place where two long values part."""
-_STAGES = {"request": "request", "ask": "question", "answer": "answer", "result": "result"}
 _MARKED: Final[Mapping[Mark, str]] = {
     "~": "changed",
     "-": "only in the first",
@@ -40,6 +49,103 @@ _BACKTICKS = re.compile("`+")
 _NOT_COMPARED = frozenset({"skipped", "not-reached"})
 _MARKS = {"same": "=", "skipped": "-"}
 _DIFFERENT, _UNREACHABLE = 1, 4
+
+
+# Changes that are told as one
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Changes with one verdict that are told as one.
+
+    Attributes:
+        pointer: their place, in which `*` stands for indices that differ.
+        changes: in order, one for each index.
+        renamed_to: the new member that has the values of the one that is missing; or empty.
+        repeated_at: where a text of the result says the same again; or empty.
+    """
+
+    pointer: str
+    changes: tuple[Change, ...]
+    renamed_to: str = ""
+    repeated_at: str = ""
+
+    @property
+    def first(self) -> Change:
+        """The first of its changes."""
+        return self.changes[0]
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all of its changes have the same values."""
+        return len({(change.recorded, change.received) for change in self.changes}) == 1
+
+
+def folded(changes: Iterable[Change]) -> list[Fold]:
+    """Return changes of one response in their order, with those as one that people read as one."""
+    groups: dict[object, list[Change]] = {}
+    for change in changes:
+        place = without_indices(change.pointer) if change.places > 1 else change.pointer
+        kind = change.recorded is None, change.received is None
+        key = (place, change.verdict, change.is_information, kind)
+        groups.setdefault(key, []).append(change)
+    folds = [
+        Fold(common_pointer([change.pointer for change in group]), tuple(group))
+        for group in groups.values()
+    ]
+    return _without_repetitions(_with_renames(folds))
+
+
+def _with_renames(folds: Sequence[Fold]) -> list[Fold]:
+    kept: list[Fold] = []
+    added = [fold for fold in folds if fold.first.recorded is None]
+    for fold in folds:
+        new = next((each for each in added if _is_renamed(fold, each)), None)
+        if new is not None:
+            added.remove(new)
+        name = "" if new is None else pointer_path(new.pointer)[-1]
+        kept.append(replace(fold, renamed_to=name))
+    return [fold for fold in kept if fold.first.recorded is not None or fold in added]
+
+
+def _is_renamed(gone: Fold, new: Fold) -> bool:
+    """Tell whether a member that is new has everywhere the value of one that is missing there."""
+    if gone.first.received is not None or gone.pointer[-1:].isdigit():
+        return False
+    old = [(change.pointer.rpartition("/")[0], change.recorded) for change in gone.changes]
+    now = [(change.pointer.rpartition("/")[0], change.received) for change in new.changes]
+    return old == now
+
+
+def _without_repetitions(folds: Sequence[Fold]) -> list[Fold]:
+    """Leave out the changes of texts that repeat the structured content, as those of tools do."""
+    texts = [fold for fold in folds if is_below(fold.pointer, _TEXTS)]
+    kept: list[Fold] = []
+    for fold in folds:
+        same = next((text for text in texts if _repeats(text, fold)), None)
+        if same is not None:
+            texts.remove(same)
+        kept.append(replace(fold, repeated_at="" if same is None else same.pointer))
+    return [fold for fold in kept if fold in texts or not is_below(fold.pointer, _TEXTS)]
+
+
+def _repeats(text: Fold, whole: Fold) -> bool:
+    if not is_below(whole.pointer, _STRUCTURED):
+        return False
+    _, is_json, within = text.pointer.partition(TEXT_STEP)
+    if not is_json:
+        said = [[*map(_as_text, change[2:4])] for change in text.changes]
+        return said == [[*map(_as_text, change[2:4])] for change in whole.changes]
+    is_same_place = whole.pointer.endswith(within) and text.renamed_to == whole.renamed_to
+    same = [change[2:4] for change in whole.changes]
+    return is_same_place and [change[2:4] for change in text.changes] == same
+
+
+def _as_text(value: str | None) -> str | None:
+    return json.loads(value) if value is not None and value.startswith('"') else value
+
+
+# Lines
 
 
 def plain(_mark: Mark, line: str) -> str:
@@ -98,8 +204,9 @@ def _head(fold: Fold) -> str:
     return f"{place}: {change.verdict}{places}{first}{again}{information}"
 
 
-def _in_short(folds: Sequence[Fold]) -> str:
+def _in_short(changes: Iterable[Change]) -> str:
     """Return changes in one line: the first of them, and how many there are besides."""
+    folds = folded(changes)
     if not folds:
         return ""
     first, others = folds[0], len(folds) - 1
@@ -149,17 +256,24 @@ def _interaction_lines(interaction: InteractionComparison, paint: Paint) -> Iter
     line = f"{mark} {_number(interaction)} {printable(interaction.call)}"
     yield paint(mark, f"{line}: {', '.join(facts)}" if facts else line)
     if mark == "~":
-        for stage in interaction.stages:
-            yield from _stage_lines(stage, paint)
+        places = ((_place_of(stage), stage.counting) for stage in interaction.stages)
+        yield from _places_lines(places, paint)
 
 
-def _stage_lines(stage: Stage, paint: Paint) -> Iterator[str]:
-    if stage.kind == "request" and stage.mark == "=":
-        return
-    turn = "" if stage.turn is None else f"turn {stage.turn}, "
-    yield "  " + paint(stage.mark, f"{stage.mark} {turn}{_STAGES[stage.kind]}")
-    for fold in folded(change for change in stage.changes if not change.is_information):
-        yield from (f"      {line}" for line in fold_lines(fold, paint))
+def _place_of(stage: Stage) -> str:
+    if stage.turn is None:
+        return "response"
+    return f"turn {stage.turn}" if stage.kind == "ask" else f"turn {stage.turn} answer"
+
+
+def _places_lines(
+    places: Iterable[tuple[str, Iterable[Change]]], paint: Paint = plain
+) -> Iterator[str]:
+    for place, changes in places:
+        for fold in folded(changes):
+            first, *values = fold_lines(fold, paint)
+            yield f"    {place} {first}"
+            yield from (f"      {line}" for line in values)
 
 
 def _information_lines(comparison: CassetteComparison, paint: Paint) -> Iterator[str]:
@@ -209,8 +323,7 @@ def comparison_markdown(comparison: CassetteComparison) -> str:
 def _short_of(interaction: InteractionComparison) -> str:
     if interaction.mark != "~":
         return _MARKED[interaction.mark]
-    changes = (change for stage in interaction.stages for change in stage.changes)
-    return _in_short(folded(change for change in changes if not change.is_information))
+    return _in_short(change for stage in interaction.stages for change in stage.counting)
 
 
 def _table(rows: Sequence[tuple[str, str, str, str]]) -> list[str]:
@@ -332,18 +445,12 @@ def interaction_lines(each: VerifiedInteraction) -> list[str]:
     """Return what came of one interaction, with all its changes."""
     verdict = "same, with notes" if each.verdict == "same" else each.verdict
     reason = [] if each.reason is None else [f"    {printable(each.reason)}"]
-    changes = []
-    for turn, fold in _folds_of(each):
-        first, *values = fold_lines(fold)
-        changes += [f"    {f'turn {turn}' if turn else 'response'} {first}"]
-        changes += [f"      {line}" for line in values]
+    places = (
+        (f"turn {turn}" if turn else "response", [change for _, change in changes])
+        for turn, changes in groupby(each.changes, key=lambda change: change.turn)
+    )
     mark = _MARKS.get(each.verdict, "~")
-    return [f"{mark} #{each.number} {each.call}: {verdict}", *reason, *changes]
-
-
-def _folds_of(each: VerifiedInteraction) -> Iterator[tuple[int, Fold]]:
-    for turn, changes in groupby(each.changes, key=lambda change: change.turn):
-        yield from ((turn, fold) for fold in folded(change.change for change in changes))
+    return [f"{mark} #{each.number} {each.call}: {verdict}", *reason, *_places_lines(places)]
 
 
 def summary_line(verification: Verification) -> str:
@@ -399,8 +506,8 @@ def verification_markdown(verifications: Sequence[Verification]) -> str:
 
 
 def _short_of_verified(each: VerifiedInteraction) -> str:
-    folds = [fold for _, fold in _folds_of(each) if not fold.first.is_information]
-    return _in_short(folds) or each.reason or ""
+    changes = [change for _, change in each.changes if not change.is_information]
+    return _in_short(changes) or each.reason or ""
 
 
 def _plain(text: str) -> str:

@@ -13,11 +13,11 @@ from harmless import assert_harmless
 from messages import Json, text
 
 from mrtr_cassette.core.compare.conversations import CassetteComparison, compared
-from mrtr_cassette.core.compare.folding import Fold
 from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.verification import Learned, TurnChange, VerifiedInteraction, planned
 from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
 from mrtr_cassette.core.report.comparison import (
+    Fold,
     Verification,
     comparison_data,
     comparison_markdown,
@@ -115,6 +115,10 @@ def test_names_can_not_forge_lines() -> None:
 
 CHANGED = TurnChange(1, Change("question-changed", "/inputRequests/a", '"x"', None))
 NOTE = TurnChange(0, Change("surface-changed", "/tools/1", None, "{}", is_information=True))
+ROWS = [
+    TurnChange(0, Change("text-changed", f"/rows/{row}/at", f"{row}", "9", places=3))
+    for row in range(3)
+]
 PLAN = planned(loaded(cassette_of((tool("a"), text("x"))), "c.json"))[0]
 STRANGE = "\x1b[2J\n::error::`|*<b>"
 
@@ -169,6 +173,7 @@ def texts() -> dict[str, str]:
             interaction("same"),
             interaction("same", NOTE),
             interaction("question-changed", CHANGED),
+            interaction("text-changed", *ROWS),
             interaction("not-reached", reason="it is away"),
             interaction("skipped", reason="it was not selected"),
         ),
