@@ -59,7 +59,9 @@ class AnswerRule(_Strict):
     tool: str | None = Field(None, description="The tool that is called.")
     prompt: str | None = Field(None, description="The prompt that is got.")
     resource: str | None = Field(None, description="The URI of the resource that is read.")
-    key: str | None = Field(None, description="The server's key of the request for input.")
+    key: str | None = Field(
+        None, description="The server's key of the request for input, or its last part."
+    )
     message: str | None = Field(None, description="The message, exactly.")
     pattern: str | None = Field(
         None, description="A regular expression (RE2) for the whole message."
@@ -94,7 +96,8 @@ class AnswerRule(_Strict):
 
     def fits(self, asked: Asked, key: str, request: InputRequest) -> bool:
         """Tell whether it answers a request for input."""
-        if self.key not in (None, key) or self.kind not in (None, request.kind):
+        keys = (None, key, short_key(key, asked.requests))
+        if self.key not in keys or self.kind not in (None, request.kind):
             return False
         if self.message not in (None, request.message):
             return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from mrtr_cassette.core.report.comparison import Verification, interaction_lines
+from mrtr_cassette.core.report.comparison import Verification, folded, interaction_lines
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.core.report.runs import Outcome, ReplayReport, harmless_text
 from mrtr_cassette.errors import printable, printable_json, shorten
@@ -95,7 +95,8 @@ def verification_annotations(verification: Verification) -> list[str]:
     lines = []
     for each in verification.failures:
         facts = [printable(each.reason)] if each.reason else []
-        facts += [f"{change.pointer or '/'} {change.verdict}" for _, change in each.changes]
+        folds = folded(change for _, change in each.changes)
+        facts += [f"{fold.pointer or '/'} {fold.first.verdict}" for fold in folds]
         title = f"#{each.number} {each.call}: {each.verdict}"
         text = shorten("; ".join(facts) or each.verdict)
         lines.append(_annotation(verification.cassette, title, text))

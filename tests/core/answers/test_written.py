@@ -224,6 +224,7 @@ def test_order_decides() -> None:
     assert answer_of(text) == {"action": "cancel"}
     assert answer_of(text, InputRequest("form", "Wipe all?")) == {"action": "decline"}
     assert answer_of(text, key="other") == {"action": "decline"}
+    assert answer_of(text, key="__main__:confirm") == {"action": "cancel"}
 
 
 @pytest.mark.parametrize("method", ["prompts/get", "resources/read"])

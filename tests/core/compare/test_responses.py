@@ -299,6 +299,25 @@ def test_another_question_is_found(live: Json, pointer: str) -> None:
     assert heaviest(changes) == "question-changed"
 
 
+def keyed(*keys: str, in_array: bool) -> Json:
+    """Return an ask with an equal question under each of these keys."""
+    if in_array:
+        questions = [{"id": key, "kind": "string", "description": "Sure?"} for key in keys]
+        return {"inputRequests": questions, "requestState": STATE}
+    return {**asks("a", state=STATE), "inputRequests": {key: form("Sure?") for key in keys}}
+
+
+@pytest.mark.parametrize("in_array", [False, True])
+def test_an_equal_question_under_another_key_is_another_key(*, in_array: bool) -> None:
+    """Such keys are told in pairs; where there is a key more, something else is asked."""
+    one, other, more = (
+        seen(keyed(*keys, in_array=in_array)) for keys in (("a", "b"), ("a", "x"), ("x", "y", "z"))
+    )
+    assert response_changes(one, other) == [Change("key-changed", "/inputRequests/b", '"b"', '"x"')]
+    verdicts = [change.verdict for change in response_changes(one, more)]
+    assert verdicts == ["key-changed", "key-changed", "question-changed"]
+
+
 def test_the_same_question_has_other_ids_and_states() -> None:
     """State, elicitation id, version and time to live are others in every run."""
 

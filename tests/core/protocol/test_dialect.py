@@ -17,6 +17,7 @@ from mrtr_cassette.core.protocol.dialect import (
     answers_text,
     recognise,
     spelled_requests,
+    with_answer_keys,
     write_answers,
     write_retry,
 )
@@ -239,6 +240,16 @@ def test_request_without_room_for_answers_is_refused(request_: bytes) -> None:
     """What is no object, or has other params than an object, can't be a retry."""
     with pytest.raises(NotJsonError):
         write_retry(request_, b"{}", "S")
+
+
+def test_answers_get_other_keys_and_stay_as_they_are_spelled() -> None:
+    """In both forms; a key that has no new one keeps its place."""
+    for answers, renamed in (
+        (b'{ "a" : 1E2, "b":2}', b'{ "b":2,"z":1E2}'),
+        (b'[{"id":"a","value":1E2}, {"id":"b"}]', b'[{"id":"z","value":1E2}, {"id":"b"}]'),
+    ):
+        request = b'{"params":{"inputResponses":%b,"q": 1}}'
+        assert with_answer_keys(request % answers, {"a": "z"}) == request % renamed
 
 
 def test_answers_are_read_as_they_are_spelled() -> None:
