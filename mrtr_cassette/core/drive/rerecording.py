@@ -18,8 +18,15 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import messages_in, splice_pieces
 from mrtr_cassette.core.record.naming import with_texts
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.secrets.sealed import NAME_BYTES, placeholder, placeholders_in, renumber
+from mrtr_cassette.core.secrets.sealed import (
+    NAME_BYTES,
+    placeholder,
+    placeholders_in,
+    renumber,
+    sealed_hash,
+)
 
+_NUMBER = re.compile("[0-9]{1,9}")
 _COUNTED = re.compile(r"(?P<stem>[^:]*(?::[0-9a-f]+)*:)(?P<number>[0-9]{1,9})(?P<end>>?)")
 """A name that ends with a count: of a state without its turn, an id, or a secret."""
 
@@ -215,7 +222,9 @@ class _Names:
             name = self._name(match[0].replace(b"%3A", b":").decode())
             return name.encode().replace(b":", b"%3A" if b"%3A" in match[0] else b":")
 
-        def number(rule: str, token: str) -> str:
+        def number(rule: str, token: str) -> str | None:
+            if not _NUMBER.fullmatch(token):
+                return None
             name = self._name(placeholder(rule, token))
             return name.removesuffix(">").rpartition(":")[2]
 
@@ -225,11 +234,18 @@ class _Names:
         """Return the kept name for one, or one that no other has."""
         if name not in self._kept:
             free = name
-            while free in self._taken and (match := _COUNTED.fullmatch(free)):
-                free = f"{match['stem']}{int(match['number']) + 1}{match['end']}"
+            while free in self._taken:
+                free = _next(free)
             self._kept[name] = free
             self._taken.add(free)
         return self._kept[name]
+
+
+def _next(name: str) -> str:
+    match = _COUNTED.fullmatch(name)
+    if match is None:
+        return sealed_hash(name)
+    return f"{match['stem']}{int(match['number']) + 1}{match['end']}"
 
 
 def _texts_of(exchange: RecordedExchange) -> dict[str, bytes]:
@@ -247,7 +263,8 @@ def _texts_of(exchange: RecordedExchange) -> dict[str, bytes]:
 def _names_in(raw: bytes) -> list[str]:
     names = [match[0].replace(b"%3A", b":").decode() for match in NAME_BYTES.finditer(raw)]
     found = placeholders_in(raw.decode("latin-1"))
-    return [*names, *(placeholder(match["rule"], match["token"]) for match in found)]
+    secrets = [(match["rule"], match["token"]) for match in found]
+    return [*names, *(placeholder(*each) for each in secrets if _NUMBER.fullmatch(each[1]))]
 
 
 def _merged(

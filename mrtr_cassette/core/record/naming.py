@@ -16,6 +16,7 @@ from operator import itemgetter
 
 from mrtr_cassette.core.cassette.digests import Announced
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedBy, RecordedExchange
+from mrtr_cassette.core.cassette.sessions import event_ids
 from mrtr_cassette.core.record.linking import LinkedInteraction
 from mrtr_cassette.core.secrets.sealed import (
     SEALED_HASH,
@@ -25,17 +26,21 @@ from mrtr_cassette.core.secrets.sealed import (
     renumber,
     reveal,
     reveal_text,
+    sealed_hash,
     session_surrogate,
     sha256_of,
     state_surrogate,
 )
 from mrtr_cassette.core.wire.http import (
+    LAST_EVENT_ID_HEADER,
     SESSION_HEADER,
     Headers,
     Piece,
     Request,
     Response,
 )
+from mrtr_cassette.core.wire.jsonbytes import splice
+from mrtr_cassette.core.wire.sse import event_id_spans
 
 _LONGEST_NUMBER = 10
 _SESSION = re.compile(rb"mrtr-session(?::|%3A)([0-9]{1,9})")
@@ -167,6 +172,8 @@ class Names:
         self._states: dict[str, str] = {}
         self._sessions: dict[str, str] = {}
         self._last_session = 0
+        self._earlier = 0
+        self._events: dict[bytes, bytes] = {}
 
     def add_earlier(
         self, number: int, exchange: RecordedExchange, call: str, *, is_first: bool
@@ -183,6 +190,7 @@ class Names:
             return raw
 
         with_texts(exchange, read)
+        self._earlier += 1
         self._occurrences[call] += is_first
         ask = exchange.ask
         state = None if ask is None else ask.request_state
@@ -196,6 +204,10 @@ class Names:
     def name(self, exchange: RecordedExchange, session: str) -> RecordedExchange:
         """Name the session of an exchange, and put the numbers of its secrets into it."""
         reveal_text(session, self._name_session)
+        for _, identity in event_ids(exchange.response) if self._earlier else ():
+            # A server that was started anew may count its events from the same number.
+            new = sealed_hash(f"{self._earlier} {identity}")
+            self._events[identity.encode()] = new.encode()
         return renumbered(exchange, self._secrets.number)
 
     def _name_session(self, sha256: str) -> str:
@@ -264,9 +276,15 @@ class Names:
         def name_of(sha256: str) -> str | None:
             return own.get(sha256) or self._states.get(sha256) or self._sessions.get(sha256)
 
-        return lambda raw, name: reveal(
-            raw, self._name_session if name == SESSION_HEADER else name_of
-        )
+        def change(raw: bytes, name: str) -> bytes:
+            if self._events and name == LAST_EVENT_ID_HEADER:
+                return self._events.get(raw, raw)
+            if self._events and not name:
+                ids = [(span, raw[span.start : span.end]) for span in event_id_spans(raw)]
+                raw = splice(raw, [(span, self._events.get(it, it)) for span, it in ids])
+            return reveal(raw, self._name_session if name == SESSION_HEADER else name_of)
+
+        return change
 
 
 # A cassette's exchanges as the journals of its recorders had them

@@ -37,6 +37,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.drive.rerecording import recorded_over
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.wire.sse import event_id
 
 
 def recorded(*script: Step, **options: Any) -> Cassette:
@@ -122,6 +123,26 @@ def test_changed_interaction_shares_no_secret_by_chance() -> None:
         each.exchanges[0].call.message.params["arguments"]["key"] for each in whole.interactions
     ]  # type: ignore[union-attr]
     assert keys == ["<github:2>", "<github:1>", "<github:1>"]
+
+
+def test_changed_stream_has_no_event_of_a_kept_one() -> None:
+    """A client that resumes the one would get the rest of the other."""
+
+    def of(*names: str) -> Cassette:
+        ids = enumerate(names)
+        streams = [(tool(name), stream(answer(tool(name), text(name))), at) for at, name in ids]
+        return recorded(
+            *(
+                (call, it._replace(chunks=(b"id: %d\n%b" % (at, it.chunks[0]),)))
+                for call, it, at in streams
+            )
+        )
+
+    whole, marks = over(of("a", "b"), of("new", "a", "b"))
+
+    assert marks == "~=="
+    ids = [event_id(each.exchanges[0].response.body) for each in whole.interactions]  # type: ignore[union-attr]
+    assert len({*ids}) == 3
 
 
 def test_equal_call_has_a_state_of_its_own() -> None:
