@@ -28,7 +28,7 @@ STDOUT: Final = 1
 
 
 async def lines_from(source: int, longest: int) -> AsyncIterator[Sequence[Line]]:
-    """Yield the lines of a pipe as they come, those of one read together, until its end."""
+    """Yield the lines of a pipe as they come, grouped by read, until the pipe ends."""
     loop = asyncio.get_running_loop()
     came: asyncio.Queue[Sequence[Line] | None] = asyncio.Queue()
     room = Semaphore(_MOST_UNTAKEN)
@@ -55,7 +55,7 @@ async def lines_from(source: int, longest: int) -> AsyncIterator[Sequence[Line]]
 
 
 def _read_some(source: int) -> bytes:
-    """Return the next bytes, or none at the end, however it came."""
+    """Return the next bytes; none at the end or after an error."""
     try:
         return os.read(source, _READ_AT_ONCE)
     except OSError:
@@ -66,7 +66,7 @@ class LineWriter:
     """Writes to a pipe, in order."""
 
     def __init__(self, target: int, on_gone: Callable[[], None] = lambda: None) -> None:
-        """Begin writing; `on_gone` is called when nobody reads any more."""
+        """Begin writing; `on_gone` is called when the pipe has no reader any more."""
         self.target = target
         self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()
@@ -78,7 +78,7 @@ class LineWriter:
         Thread(target=self._work, daemon=True).start()
 
     def write(self, raw: bytes) -> None:
-        """Have bytes written."""
+        """Write bytes, now or by the thread."""
         if not self._waiting and self._is_written_at_once(raw):
             return
         self._waiting += len(raw)
@@ -87,25 +87,25 @@ class LineWriter:
             self._has_room.clear()
 
     async def room(self) -> None:
-        """Wait where too many bytes wait to be written."""
+        """Wait until fewer bytes wait to be written."""
         await self._has_room.wait()
 
     async def finish(self, seconds: float | None = None) -> None:
-        """Wait, so many seconds at most, until all is written; nothing is written after that."""
+        """Wait up to so many seconds until all bytes are written; later writes are ignored."""
         self._queue.put(None)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._is_finished.wait()
 
     def close(self) -> None:
-        """Close the pipe, even if the thread writes to it: its number stays taken, by nothing."""
+        """Close the pipe, even while the thread writes; the descriptor then leads nowhere."""
         with suppress(OSError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.target, inheritable=False)
             os.close(nowhere)
 
     def _is_written_at_once(self, raw: bytes) -> bool:
-        """Write all bytes if that can't take long; return whether they are written."""
+        """Write all bytes if the pipe is ready for them; return whether it was."""
         if len(raw) > select.PIPE_BUF:
             return False
         ready = select.poll()
@@ -131,7 +131,7 @@ class LineWriter:
 
 
 def _write_all(target: int, raw: bytes) -> bool:
-    """Write all bytes; return whether somebody takes them."""
+    """Write all bytes; return whether the pipe still has a reader."""
     rest = memoryview(raw)
     try:
         while rest:

@@ -1,4 +1,4 @@
-"""Servers that a command started and that are spoken to through pipes, and who started us."""
+"""Start and end servers on pipes, and identify the client that started this process."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ProcessGroup:
         return True
 
     def stop(self, grace_s: float) -> None:
-        """End the group: SIGTERM, and SIGKILL for who is left after so many seconds."""
+        """End the group: SIGTERM, then SIGKILL after so many seconds."""
         deadline = time.monotonic() + grace_s
         self.signal(signal.SIGTERM)
         while self.signal(0):
@@ -64,13 +64,13 @@ class ProcessGroup:
 
 
 def shown_command(command: Sequence[str], rules: RedactionRules = BUILT_IN) -> str:
-    """Return how a cassette and messages name a server that a command starts."""
+    """Return a server's command as cassettes and messages show it."""
     shown = shown_by(rules, Given(environment=tuple(_options(command))))
     return shown(shlex.join([Path(command[0]).name, *command[1:]]))
 
 
 def given_to(command: Sequence[str]) -> Given:
-    """Return what a server that a command starts is given: its arguments and our environment."""
+    """Return the credentials that a started server gets: arguments and environment."""
     settings = (*os.environ.items(), *_options(command))
     return Given(environment=settings, command=shlex.join(command))
 
@@ -94,7 +94,7 @@ class CommandError(UpstreamError):
 
 @dataclass(frozen=True, slots=True)
 class Grace:
-    """How many seconds a server has for its end.
+    """The seconds that a server has to end.
 
     Clients send SIGTERM two seconds after they closed stdin, and SIGKILL two seconds later; the
     TypeScript SDK ends the server that it probes by both at once, and by SIGKILL after a second.
@@ -113,7 +113,7 @@ class Grace:
 
 
 class _Happened(Enum):
-    """What ends a server, or is a part of its end."""
+    """An event at the end of a server."""
 
     CLIENT_CLOSED = auto()
     TOLD_TO_END = auto()
@@ -133,24 +133,24 @@ class ServerProcess:
         self.writer = LineWriter(self._stdin.fileno())
 
     async def lines(self, longest: int) -> AsyncIterator[Sequence[Line]]:
-        """Yield what the server says."""
+        """Yield the server's lines."""
         async for lines in lines_from(self._stdout.fileno(), longest):
             yield lines
         self._happened.put_nowait(_Happened.SERVER_CLOSED)
 
     def client_has_left(self) -> None:
-        """Take note that nobody takes what the server says."""
+        """Note that the client has left."""
         self._happened.put_nowait(_Happened.CLIENT_CLOSED)
 
     async def close_stdin(self) -> None:
-        """Let the server know, once it has read everything, that its client has closed."""
+        """Close the server's stdin once everything is written to it."""
         # First of all, or the server's own end would seem to have come before.
         self.client_has_left()
         await self.writer.finish()
         self.writer.close()
 
     async def ended(self, told_to_end: asyncio.Event, said: asyncio.Future[None]) -> bool:
-        """Wait until the server has ended; end it where it has no more time for that.
+        """Wait until the server has ended, or end it when its time is up.
 
         `said` is done when all that the server said has been read. Returns whether it ended before
         anybody wanted it to.
@@ -217,7 +217,7 @@ class ServerProcess:
         return 128 - code if code < 0 else code
 
     def close(self) -> None:
-        """Kill whatever is left, and close the pipes."""
+        """Kill the processes that are left, and close the pipes."""
         if self._group.signal(0):
             self._group.stop(0.0)
         for pipe in (self._stdin, self._stdout):
@@ -265,7 +265,7 @@ def server_process(
 
 @contextmanager
 def _guarded(group: int) -> Iterator[None]:
-    """Have a process group ended where this process is killed before the block ends."""
+    """End a process group even if this process is killed before the block ends."""
     guard = subprocess.Popen(  # noqa: S603
         ["/bin/sh", "-c", _GUARD, "sh", str(group)],
         stdin=subprocess.PIPE,

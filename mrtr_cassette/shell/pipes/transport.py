@@ -1,4 +1,4 @@
-"""A client and a server on pipes, as the two sides of what passes."""
+"""The client on our own pipes as a `Downstream`, and a server on pipes as an `Upstream`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PipeDownstream:
     """A client on a pipe, to which one request is answered; it gets nothing but messages."""
 
     def __init__(self, writer: LineWriter, ended: asyncio.Event, request: Request) -> None:
-        """Answer a request; `ended` is set where the server ends."""
+        """Answer a request; `ended` is set when the recorded server ended."""
         self.called = ""
         self._writer = writer
         self._ended = ended
@@ -53,7 +53,7 @@ class PipeDownstream:
         """Do nothing: there is no head."""
 
     async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
-        """Say lines."""
+        """Write lines."""
         if chunk:
             if is_last and self._has_spoken:
                 await asyncio.sleep(_BEFORE_RESPONSE_S)
@@ -64,14 +64,14 @@ class PipeDownstream:
             self._ended.set()
 
     async def send_whole(self, status: int, _headers: Headers, body: bytes) -> None:
-        """Say recorded lines, or a message of our own, where the request wants a response."""
+        """Write recorded lines, or our own response to a request."""
         if status == NO_STATUS:
             await self.send(body, is_last=True)
         elif self._responds and body:
             self._writer.write(body + b"\n")
 
     def break_off(self) -> None:
-        """End the server, as it had ended."""
+        """End as the recorded server did."""
         self._ended.set()
 
 
@@ -79,7 +79,7 @@ class PipedClient:
     """One client on a pipe: its lines are requests, which a handler answers."""
 
     def __init__(self, handler: Handler, longest: int) -> None:
-        """Prepare to take lines of so many bytes at most."""
+        """Prepare to read lines of up to so many bytes."""
         self._handler = handler
         self._longest = longest
         self._listening: asyncio.Task[None] | None = None
@@ -89,7 +89,7 @@ class PipedClient:
         self._answers: set[asyncio.Task[None]] = set()
 
     def listen(self, handler: Handler | None = None) -> None:
-        """Have the beginning of the channel answered, by what the server says by itself."""
+        """Pass on what the server says of its own accord."""
         self._listening = self._answer(channel_request(FIRST_SESSION), handler)
 
     async def run(self, told_to_end: asyncio.Event, last_s: float = LAST_S) -> None:
@@ -133,7 +133,7 @@ async def _answered(handler: Handler, request: Request, downstream: PipeDownstre
 
 
 class PipeResponse:
-    """What a server on pipes says in response to one request."""
+    """The lines of a server on pipes that respond to one request."""
 
     status = NO_STATUS
     reason = b""
@@ -152,12 +152,12 @@ class PipeResponse:
         self._came = asyncio.Event()
 
     def as_http(self, status: int, headers: RawHeaders, framing: str) -> PipeResponse:
-        """Have it as a response of HTTP, whose body is one `message`, or `events`."""
+        """Make it a response of HTTP, with one `message` or `events` as its body."""
         self.status, self.headers, self._framing = status, headers, framing
         return self
 
     def line(self, raw: bytes, *, is_over: bool) -> None:
-        """Take the next line."""
+        """Add a line."""
         if is_over and self.own_id is not None:
             raw = _with_id(raw, self.own_id)
         self.lines.append(raw)
@@ -165,7 +165,7 @@ class PipeResponse:
         self._came.set()
 
     def end(self, *, is_lost: bool = False) -> None:
-        """Take that nothing more comes."""
+        """Note that no more lines come."""
         self.is_over, self.is_lost = True, is_lost
         self._came.set()
 
@@ -200,7 +200,7 @@ class PipeResponse:
         return b""
 
     def close(self) -> None:
-        """Leave what has not come to the channel."""
+        """Do nothing: the channel reads on."""
 
 
 def _with_id(message: bytes, identity: bytes) -> bytes:
@@ -256,7 +256,7 @@ class PipeUpstream:
             response.end(is_lost=True)
 
     async def send(self, request: Request, _headers: Headers) -> PipeResponse:
-        """Say what a request says, and return the response when it has begun.
+        """Send a request, and return the response when it has begun.
 
         Raises:
             OSError: the server can't be started, or has ended.
@@ -283,7 +283,7 @@ class PipeUpstream:
         return response.as_http(200, _STREAM, "events")
 
     def _said(self, request: Request, server: ServerProcess) -> PipeResponse:
-        """Say a request's line, with an id that no other client's request has just now."""
+        """Write a request's line, with another id if the client's own is in use."""
         if self._channel is None:
             raise ConnectionResetError("the server has ended")
         body = on_one_line(request.body)
@@ -300,7 +300,7 @@ class PipeUpstream:
         return response
 
     def _listened(self, request: Request) -> PipeResponse:
-        """Return the stream of what the server says of its own accord, which one client gets."""
+        """Return the stream of the server's own messages, which only one client gets."""
         is_stream = request.method == "GET" and EVENT_STREAM in request.header("accept")
         if is_stream and not self._is_heard:
             self._is_heard = True
@@ -330,7 +330,7 @@ async def pipe_upstream(
     told_to_end: asyncio.Event | None = None,
     cwd: Path | None = None,
 ) -> AsyncIterator[PipeUpstream]:
-    """Give a server on pipes, which ends with the block, or when `told_to_end` is set.
+    """Open a server on pipes until the block ends or `told_to_end` is set.
 
     `knows` is told which credentials it is given.
     """

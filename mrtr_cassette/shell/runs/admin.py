@@ -143,7 +143,7 @@ class Admin:
     """Serves `/livez`, `/readyz` and `/metrics` of one run, where a port is asked for."""
 
     def __init__(self, options: ProxyOptions) -> None:
-        """Make sure that all is there that the options need.
+        """Check that what the options need is installed.
 
         Raises:
             UsageError: what serves metrics is not installed.
@@ -160,7 +160,7 @@ class Admin:
             self._metrics = Metrics()
 
     def listeners(self, on_event: OnEvent | None) -> tuple[OnEvent, ...]:
-        """Return what takes events: the metrics too, where there are any."""
+        """Return the listeners of events, the metrics among them."""
         return heard_by(None if self._metrics is None else self._metrics.event, on_event)
 
     @asynccontextmanager

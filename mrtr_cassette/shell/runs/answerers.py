@@ -1,4 +1,4 @@
-"""Waiting for those who answer an ask: the pace, an endpoint over HTTP, a person at a terminal."""
+"""Get answers to an ask: from an endpoint over HTTP, or from a person at a terminal."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def load_answers(path: Path) -> AnswersFile:
 
 @dataclass(frozen=True, slots=True)
 class Answerers:
-    """Those who are waited for; the announcer says who answered each turn."""
+    """Answers asks by the endpoint and the person; the announcer says who answered."""
 
     announcer: Announcer = field(default_factory=Announcer)
     ask_endpoint: AskTheEndpoint | None = None
@@ -93,7 +93,7 @@ async def answerers(
     verifies: bool = True,
     ask_person: AskThePerson | None = None,
 ) -> AsyncIterator[Answerers]:
-    """Give those who answer for the sources, with the endpoint open where there is one.
+    """Open the answerers for the sources, until the block ends.
 
     Raises:
         UsageError: the endpoint's URL is none.
@@ -113,7 +113,7 @@ async def answerers(
 async def answers_endpoint(
     rest: RestModel, ca_file: Path | None, *, verifies: bool = True, largest: int = LARGEST_REPLY
 ) -> AsyncIterator[AskTheEndpoint]:
-    """Give what asks an endpoint once, following no redirect, until the block ends.
+    """Open a function that posts to an endpoint once and follows no redirect.
 
     Raises:
         UsageError: its URL is none, or a header can't be sent.

@@ -1,4 +1,4 @@
-"""Appending: what is recorded is played, what is missing is recorded.
+"""Append to a cassette: play what it has, and record what it lacks.
 
 Rule: nothing of what is sent for that is recorded.
 """
@@ -40,7 +40,7 @@ _REFUSED = (
 
 @dataclass(slots=True)
 class Appender:
-    """Answers requests from a cassette, and those that it lacks from the upstream.
+    """Answers requests from a cassette, or from the upstream if the cassette lacks them.
 
     `live_server` is the same upstream, which it brings to where the client is; `opening` is held
     while a session is opened, which others may need too.
@@ -88,7 +88,7 @@ class Appender:
         return watcher.live_asks.answered_by(call) or watcher.recorder.has_asked(call)
 
     async def _as_live(self, request: Request, shown: Call) -> Request | Unrecorded:
-        """Return a request as the live server understands it, once that is where the client is."""
+        """Bring the live server to the client's turn, and return the request in its terms."""
         async with self.opening:
             opening = self.sessions.opening_for(shown)
             if isinstance(opening, SessionOpening):
@@ -127,7 +127,7 @@ class Appender:
 
 
 def appender_of(relay: Relay, earlier: Cassette, player: Player) -> Appender:
-    """Return what plays a cassette and has the relay record what it lacks."""
+    """Return an appender that plays a cassette and records the rest through a relay."""
     as_recorded, credentials = redactor_of(earlier), relay.watcher.recorder.credentials
     for interaction in earlier.interactions:
         for exchange in interaction.own:
@@ -143,7 +143,7 @@ def appender_of(relay: Relay, earlier: Cassette, player: Player) -> Appender:
 
 
 def player_of(earlier: Cassette, options: RecordOptions, given: Given) -> Player:
-    """Return what plays the cassette that is added to, from a server that was given something."""
+    """Return the player of a cassette that is added to; the live server has these credentials."""
     # What it lacks is for the upstream to answer, harmless or not.
     player = Player(earlier, ignored=options.ignored, repeat=Repeat(options.repeat), strict=True)
     player.was_given(given)

@@ -1,4 +1,4 @@
-"""Calling a live server without a client, through the recording proxy where it is recorded."""
+"""Call a live server without a client, directly or through the recording proxy."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from mrtr_cassette.shell.runs.upstreams import target_of
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """A server that can be called, and its recording where there is one."""
+    """A server that can be called, and the recording of the call, if any."""
 
     server: LiveServer
     path: str
@@ -69,7 +69,7 @@ async def _reached(
     cassette: Location | None,
     recorder: Recorder,
 ) -> AsyncIterator[_Reached]:
-    """Give the server, through the recording proxy where the call is recorded.
+    """Connect to the server, through the recording proxy if the call is recorded.
 
     Raises:
         CassetteError: the recording is not whole, or can't be published.
@@ -200,7 +200,7 @@ class _Caller:
         return standing.exchange
 
     def _check_reached(self, exchange: RecordedExchange | None = None) -> None:
-        """Make sure that the upstream has responded, and not the recording proxy for it.
+        """Refuse a response that the recording proxy gave for a missing upstream.
 
         Raises:
             UpstreamError: it gave no response; the proxy says why in its own.

@@ -1,4 +1,4 @@
-"""Recordings and replays that a client begins, by starting a command as its server."""
+"""Recordings and replays on pipes that begin when a client starts their command."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _LEFT_OPEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What a process is started for."""
+    """What a started process is to do."""
 
     cassette: Location
     options: RecordOptions | ReplayOptions
@@ -65,7 +65,7 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class StartOutcome:
-    """What one start came to so far: a line of the file in which all tell it."""
+    """The results of one started process so far: a line in the file of outcomes."""
 
     misses: Sequence[MissReport] = ()
     unplayed: Sequence[int] | None = None
@@ -77,7 +77,7 @@ class StartOutcome:
 
     @staticmethod
     def of(session: Session) -> StartOutcome:
-        """Return what a recording or a replay came to."""
+        """Return the outcome of a recording or a replay."""
         return StartOutcome(
             **{each.name: getattr(session, each.name) for each in fields(StartOutcome)}
         )
@@ -96,7 +96,7 @@ def _miss_from(data: dict[str, Any]) -> MissReport:
 
 
 class ClientStarts:
-    """A recording or a replay that a client begins by starting a command, any number of times.
+    """A recording or a replay whose command a client may start any number of times.
 
     A task and the outcomes pass in the files of a folder: clients hand on neither their environment
     nor descriptors.
@@ -132,7 +132,7 @@ class ClientStarts:
 
     @property
     def starts(self) -> list[StartOutcome]:
-        """What each start came to so far, in the order of the starts."""
+        """The outcomes so far, in the order of the starts."""
         if self._last is not None:
             return self._last
         # The last word of each process counts.
@@ -151,7 +151,7 @@ class ClientStarts:
 
     @property
     def unplayed(self) -> list[int]:
-        """Numbers of the interactions of which something was played in no start."""
+        """Numbers of the interactions that no start has played whole."""
         numbers = set(range(1, 1 + (0 if self.base is None else len(self.base.interactions))))
         for start in self.starts:
             if start.unplayed is not None:
@@ -170,7 +170,7 @@ class ClientStarts:
 
     @property
     def problem(self) -> str | None:
-        """Why a start came to nothing or did not come to an end, or None."""
+        """Why a start failed or has not ended, or None."""
         problem = next((start.problem for start in self.starts if start.problem is not None), None)
         if problem is not None or not self.is_left_open:
             return problem
@@ -182,7 +182,7 @@ class ClientStarts:
 
     @property
     def objection(self) -> str | None:
-        """Why what was recorded is hardly what was meant, or None."""
+        """Why the recording is not published by itself, or None."""
         return next((start.objection for start in self.starts if start.objection is not None), None)
 
     def find_objection(self) -> str | None:
@@ -190,14 +190,14 @@ class ClientStarts:
         return self.objection
 
     def recorded(self) -> Cassette | None:
-        """Return what is on the cassette by now, with what was on one that is added to."""
+        """Return the cassette as it is by now."""
         running = recorded_so_far(self.path) if self.is_recording else self.base
         if running is None and cassettes.exists(self.path):
             return cassettes.load_cassette(self.path)
         return running
 
     def finish(self) -> None:
-        """Wait for all starts, and publish what one left that its client has killed."""
+        """Wait for all starts, and publish the journal of one that was killed."""
         deadline = time.monotonic() + _LAST_S
         while not self.is_left_open and is_locked(self._outcomes):
             self.is_left_open = time.monotonic() > deadline
@@ -224,7 +224,7 @@ async def recorded_by_client(
     copied_from: Path | None = None,
     named: Path | None = None,
 ) -> AsyncIterator[ClientStarts]:
-    """Give a recording of a server on pipes, which is begun by whoever starts its command.
+    """Prepare the recording of a server on pipes; a client starts its `command`.
 
     Each start publishes what it recorded when it ends, and is added to those before it. `output`
     becomes a copy of `copied_from`, where that is added to; messages name it `named`.
@@ -245,7 +245,7 @@ async def recorded_by_client(
 
 @asynccontextmanager
 async def replayed_by_client(path: Location, options: ReplayOptions) -> AsyncIterator[ClientStarts]:
-    """Give a replay on pipes, which is begun by whoever starts its command.
+    """Prepare a replay on pipes; a client starts its `command`.
 
     Raises:
         CassetteError: the cassette can't be read.
@@ -271,12 +271,12 @@ async def _started(
 
 
 def main() -> NoReturn:
-    """Do what a client has started, and exit."""
+    """Record or replay in a process that a client has started, and exit."""
     sys.exit(run(_work(Path(sys.argv[1]))))
 
 
 async def _work(folder: Path) -> int:
-    """Record or replay, tell in a file what it came to, the last word last; return the code."""
+    """Record or replay, write the outcomes to the file as they change; return the code."""
     task: _Task = pickle.loads((folder / _TASK).read_bytes())  # noqa: S301  ours alone
     outcomes = os.open(folder / _OUTCOMES, os.O_RDWR | os.O_APPEND)
     # It is let go of when this process ends, whatever ends it.

@@ -1,4 +1,4 @@
-"""The loop that has conversations with a live server, for commands that are clients themselves."""
+"""Have conversations with a live server, for commands that are clients themselves."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Supply = Callable[[LiveAsk], Awaitable[Answered | None]]
 
 @dataclass(eq=False, slots=True)
 class _UnderWay:
-    """An exchange under way: whose it is, and what reads its response."""
+    """An exchange under way: its conversation, and the task that reads its response."""
 
     steps: Requests
     reading: asyncio.Task[None]

@@ -1,4 +1,4 @@
-"""Recording and replaying on this process's own pipes, as the server that a client has started."""
+"""Record and replay on this process's own pipes, in the place of the client's server."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def check_transport(earlier: Cassette) -> None:
 
 
 async def predecessor_ended(output: Location, client: str) -> bool:
-    """Wait until what the same client started before is published; return whether it is, in time.
+    """Wait until the client's earlier recording is published; return whether it is, in time.
 
     Raises:
         CassetteError: it was killed, and what it left can't be published.
@@ -160,7 +160,7 @@ def _client_of(output: Location) -> str | None:
 
 
 class _PipedRecorder:
-    """Passes lines on between a client and a server, and shows them to a recording."""
+    """Passes lines between a client and a server, and records them."""
 
     def __init__(self, watcher: Watcher, server: ServerProcess) -> None:
         self._watcher = watcher

@@ -1,4 +1,4 @@
-"""A cassette as the tests of a suite use it: recorded or replayed, and what became of it."""
+"""Record or replay a cassette for the tests of a suite, and publish it at the end."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from mrtr_cassette.shell.runs.views import Mode, MrtrCassette, Recording, Replay
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a test says of its cassette."""
+    """The settings of a test's cassette."""
 
     name: str | os.PathLike[str] | None
     """The file, or None for the test's own."""
@@ -67,7 +67,7 @@ class Settings:
 
 @dataclass(slots=True)
 class Run:
-    """What the cassettes of one test run share."""
+    """One run of a test suite."""
 
     mode: Mode
     cwd: Path
@@ -96,7 +96,7 @@ def upstream_of(settings: Settings, ask_upstream: Callable[[], Any], purpose: st
 
 
 def check_spelling(path: Path) -> None:
-    """Refuse a name that some file systems can't tell from another one beside it."""
+    """Refuse a name that differs from a neighbour's only in its case."""
     if not path.parent.is_dir():
         return
     for other in (beside.name for beside in path.parent.iterdir()):
@@ -125,7 +125,7 @@ class _NoCassette:
 
 
 class CassetteUse:
-    """One recording or replay of a cassette, for as long as a test, class or module uses it.
+    """One recording or replay of a cassette, for a test, class or module.
 
     Making it starts the proxy, `stop` stops it, and `conclude`, when it is known whether the tests
     passed, publishes the cassette or forgets the recording.
@@ -211,14 +211,14 @@ class CassetteUse:
         return True
 
     def _is_missing(self) -> bool:
-        """Tell whether the cassette as it stands is not all that the mode asks for."""
+        """Tell whether the mode wants more than the existing cassette."""
         if self._run.mode == "once":
             return not self.path.exists() or self.age_days is not None
         return self._run.mode in ("append", "all")
 
     @property
     def age_days(self) -> int | None:
-        """How many days old the cassette is that stands here, if it may not be so old; or None."""
+        """The cassette's age in days, if that is more than `max_age`; else None."""
         if not self._settings.max_age or not self.path.exists():
             return None
         try:
@@ -278,13 +278,13 @@ class CassetteUse:
         return Recording(session, self._run.mode, self.path, self._settings.answers)
 
     def _remove(self, folder: Path) -> None:
-        """Remove where processes recorded, unless one still does."""
+        """Remove the folder of the recording processes, unless one still runs."""
         session = self._recording
         if not (isinstance(session, ClientStarts) and session.is_left_open):
             rmtree(folder, ignore_errors=True)
 
     def _place(self) -> Path:
-        """Return where is recorded: beside the cassette, or where the run keeps what is shared."""
+        """Return the place of the recording: the cassette's own, or one in the run's folder."""
         if self._sharers is None:
             return self.path
         existing = self._existing()
@@ -303,7 +303,7 @@ class CassetteUse:
         return "replace" if self._run.mode == "all" or self.age_days is not None else "keep"
 
     def _record_options(self) -> RecordOptions:
-        """Return the options for what becomes of what stands in the place of the recording."""
+        """Return the options, with `existing` for the place of the recording."""
         options = self._settings.record
         existing = self._existing()
         if self._share is not None:
@@ -318,7 +318,7 @@ class CassetteUse:
         self._running.close()
 
     def test_ended(self, test: str) -> None:
-        """Take note that one of the tests of a class or module is over."""
+        """Note that one of the tests of a class or module has ended."""
         session = self._recording
         if self._share is None or self._test is not None or session is None:
             return
@@ -328,7 +328,7 @@ class CassetteUse:
             self._share.test_ended_with(test, session.recorded())
 
     def conclude(self, *, passed: bool, plays_all: bool = False) -> list[str]:
-        """Keep what was recorded if all is well; return what is not, in words."""
+        """Publish the recording if all is well; return the problems as texts."""
         plays_all = plays_all or self._settings.replay.fail_on_unplayed
         problems: list[str] = []
         try:
@@ -392,7 +392,7 @@ class CassetteUse:
         return [*problems, f"{self.path} was not written"] if problems and not is_kept else problems
 
     def _keep(self, session: RecordSession | ClientStarts) -> list[str]:
-        """Publish a recording, or keep it until the end of the run; return what was lost."""
+        """Publish a recording, or keep it until the end of the run; return losses as texts."""
         lost = published = None
         renews = self.age_days is not None
         if isinstance(session, RecordSession):
@@ -412,7 +412,7 @@ class CassetteUse:
 
     @property
     def warnings(self) -> list[str]:
-        """What is hardly meant, though no test fails for it."""
+        """Texts about probable mistakes for which no test fails."""
         if self.given_up is not None:
             text = f"{self.path} was not written: the test was {self.given_up}"
             is_discarded = (self.outcome or "").startswith("discarded")
@@ -430,18 +430,18 @@ class CassetteUse:
         return told
 
     def load_recorded(self) -> Cassette | None:
-        """Return what is on the cassette, while recording what has been recorded so far, if any."""
+        """Return the cassette as it is by now, if there is any."""
         if self._recording is not None:
             return self._recording.recorded()
         return load_cassette(self.path) if self._missing is None else None
 
     @property
     def upstream_output(self) -> str | None:
-        """What the command that serves the upstream has printed, or None where there is none."""
+        """The output of the command that serves the upstream, or None."""
         return None if self._command is None or self.is_stopped else self._command.output
 
     def unreported_misses(self) -> str | None:
-        """Return what had no recorded answer and was not reported before, as one text, or None."""
+        """Return the misses that were not reported before as one text, or None."""
         misses = self.shown.misses
         texts = [*(miss.text for miss in misses), *self.shown.unrecorded]
         first, self._reported = self._reported, len(texts)

@@ -1,4 +1,4 @@
-"""Keeping what passes: in a journal while it is recorded, and in the end in a cassette."""
+"""Write relayed exchanges to the journal, and publish the journal as a cassette."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from mrtr_cassette.shell.runs.sessions import RecordSession
 
 @dataclass(slots=True, eq=False)
 class Watcher:
-    """Watches all exchanges of one recording; its failure never breaks what passes."""
+    """Records all exchanges of one recording; a failure of it never breaks the relay."""
 
     recorder: Recorder
     journal: cassettes.Journal
@@ -99,7 +99,7 @@ class Watcher:
 
 
 class ExchangeRecording:
-    """One exchange that is recorded while it passes.
+    """Records one exchange while it is relayed.
 
     Bytes may be passed on when the method that takes them has returned: the journal has what is due
     by then. After a failure, which is said once, nothing more of the exchange is recorded.
@@ -176,7 +176,7 @@ class ExchangeRecording:
 
 
 def check_output(output: Location, options: RecordOptions) -> Cassette | None:
-    """Make sure that the cassette can be written; return the one that is added to, or None."""
+    """Make sure that the cassette can be written; return the one to add to, or None."""
     cassettes.check_replaceable(output)
     cassettes.tidy(output)
     if not cassettes.exists(output) or options.existing == "replace":
@@ -202,7 +202,7 @@ def _kept_otherwise(output: Location, what: str, before: str, now: str) -> Usage
 
 
 def rules_of_both(earlier: Cassette | None, rules: RedactionRules) -> RedactionRules:
-    """Return the rules for a cassette that is added to: its own, and then those of the addition."""
+    """Return the redaction rules of a cassette, and those of what is added to it."""
     if earlier is None or earlier.redaction is None:
         return rules
     before = earlier.redaction
@@ -225,7 +225,7 @@ def journaling(
     client: str | None = None,
     publishes: bool = True,
 ) -> Iterator[Watcher]:
-    """Keep what is shown to the watcher, until the block ends.
+    """Write a journal until the block ends, and then the cassette.
 
     Then the journal becomes the cassette, unless something speaks against it; without `publishes`
     it stays.

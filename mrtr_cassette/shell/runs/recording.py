@@ -1,4 +1,4 @@
-"""Recording: a proxy between a client and the upstream, and what becomes of what passes."""
+"""Record with a proxy between clients and the upstream."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def recording(
 
 @asynccontextmanager
 async def _handling(relay: Relay, options: RecordOptions) -> AsyncIterator[Handler]:
-    """Give what handles requests: the relay, and what stands before it."""
+    """Open the handler of requests: the relay, an appender or auto-answers before it."""
     session = relay.watcher.session
     if session.base is not None and session.player is not None:
         yield appender_of(relay, session.base, session.player).handle
@@ -125,7 +125,7 @@ async def _handling(relay: Relay, options: RecordOptions) -> AsyncIterator[Handl
 
 @dataclass(slots=True)
 class _AnsweredUpstream:
-    """The upstream as one call sees it: what it is sent is recorded, with who answered it."""
+    """The recorded upstream of one call; the requests say who answered."""
 
     relay: Relay
     sources: Sources
@@ -146,7 +146,7 @@ class _AnsweredUpstream:
         return self.last
 
     async def supply(self, ask: LiveAsk) -> Answered | None:
-        """Have an ask answered."""
+        """Answer an ask."""
         if ask.push is not None:
             return None
         reply = await self.answerers.answer(self.rounds, ask)

@@ -1,4 +1,4 @@
-"""The relay between a downstream and the upstream; what watches it never breaks what passes."""
+"""Relay requests to the upstream, and record both ways."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RelayedResponse:
     def __init__(
         self, response: UpstreamResponse, recording: ExchangeRecording, endpoint: str | None
     ) -> None:
-        """Take a response of which nothing has been read.
+        """Wrap a response of which nothing has been read.
 
         `endpoint` is the upstream's name, where a stream may say where its client is to post.
         """
@@ -65,7 +65,7 @@ class RelayedResponse:
             raise
 
     def close(self) -> None:
-        """Leave what has not come; whether a client waits for an acknowledgement's is chance."""
+        """Leave the rest; an acknowledgement is read to its end, as clients may or may not wait."""
         seen = self.recording.observation
         if not self._is_ended and seen is not None and (self.reads_on or seen.acknowledges):
             self.recording.watcher.go_on(self._read_on())
@@ -104,7 +104,7 @@ class RelayedResponse:
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """Passes requests on to one upstream, and shows what passes to the watcher."""
+    """Passes requests to one upstream, and records the exchanges."""
 
     upstream: Upstream
     shown_as: str
@@ -116,7 +116,7 @@ class Relay:
     async def handle(
         self, request: Request, downstream: Downstream, sent: Request | None = None
     ) -> None:
-        """Relay one exchange; `sent` is sent, where that is not what the client sent."""
+        """Relay one exchange; `sent` goes upstream in the place of the client's request."""
         try:
             response = await self.send(request, sent)
         except OSError as error:

@@ -59,7 +59,7 @@ async def replaying(
     clock: Clock = CLOCK,
     drain_s: float = 0.0,
 ) -> AsyncIterator[ReplaySession]:
-    """Serve a cassette until the block ends; requests under way have `drain_s` seconds to end then.
+    """Serve a cassette until the block ends; requests under way then have `drain_s` seconds.
 
     Raises:
         CassetteError: the cassette can't be read.
@@ -88,7 +88,7 @@ async def replaying(
 
 
 def served_target(cassette: Cassette) -> str:
-    """Return the path, with its query, at which clients find what is served.
+    """Return the path and query of the served endpoint.
 
     Raises:
         CassetteError: what the cassette has for a URL is none.
@@ -109,7 +109,7 @@ def load_server(
     announcer: Announcer,
     clock: Clock = CLOCK,
 ) -> tuple[Cassette, ReplayServer]:
-    """Load a cassette, and return it as one of the transport that is served, and its server.
+    """Load a cassette for a transport, and return it with its server.
 
     Raises:
         CassetteError: the cassette can't be read, or not be played over the transport.

@@ -161,7 +161,7 @@ async def run_command(
 
 
 def _no_proxy(url: str) -> dict[str, str]:
-    """Return the variables by which a command calls our URL itself, whatever proxy it has."""
+    """Return variables that keep a command's proxy away from our URL."""
     names = ("no_proxy", "NO_PROXY")
     given = [os.environ[name] for name in names if os.environ.get(name)]
     hosts = "*" if "*" in given else ",".join([*dict.fromkeys(given), urlsplit(url).hostname or ""])
@@ -190,7 +190,7 @@ _POLL_S = 0.5
 
 
 def result_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine returns in a loop of its own, whatever runs in this thread."""
+    """Run a coroutine in a loop of its own, whatever runs in this thread."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, coroutine).result()
 

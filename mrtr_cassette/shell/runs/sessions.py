@@ -70,7 +70,7 @@ class Session:
         )
 
     def recorded(self) -> Cassette | None:
-        """Return what is on the cassette by now."""
+        """Return the cassette as it is by now."""
         return self.base
 
 
@@ -98,7 +98,7 @@ class RecordSession(Session):
 
     @property
     def report(self) -> RecordingReport:
-        """What it has come to."""
+        """The results so far."""
         published = self.published or Publication(0)
         return RecordingReport(
             cassette=str(self.path),
@@ -119,13 +119,13 @@ class RecordSession(Session):
         return not (self.exchanges or self.unreachable or self.unrecorded or self.played)
 
     def find_objection(self) -> str | None:
-        """Return, and keep, why what was recorded is hardly what was meant."""
+        """Set and return the reason not to publish the recording by itself."""
         if self.exchanges:
             self.objection = self.outcomes.why_not_publish(self.failure, self.terms)
         return self.objection
 
     def recorded(self) -> Cassette | None:
-        """Return what is on the cassette by now, with what was on one that is added to."""
+        """Return the cassette as it is by now."""
         if self.published is not None:
             return cassettes.load_cassette(self.path)
         return recorded_so_far(self.path) or self.base

@@ -1,4 +1,4 @@
-"""Cassettes that several tests share: what each of them recorded, until the run publishes it."""
+"""Cassettes that several tests share: keep each test's recording until the run publishes them."""
 
 # The file stays as it is while the tests run. A folder of the run has what they record, in parts:
 # one for all tests that name the file by the marker, each of which plays what those before it
@@ -33,7 +33,7 @@ _FACTS = "facts"
 
 
 class Sharers(NamedTuple):
-    """The tests that have a cassette by their fixtures: those that run, and those left out."""
+    """The tests that share a cassette by their fixtures."""
 
     selected: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Sharers(NamedTuple):
 
 @dataclass(slots=True)
 class _PartFacts:
-    """What is to know of a part."""
+    """Facts about one part of a shared cassette."""
 
     path: str
     existing: Existing
@@ -71,7 +71,7 @@ class _PartFacts:
 
 
 class Share:
-    """What one use of a shared cassette records, at a `place`, and the `base` that it adds to."""
+    """One use of a shared cassette: it records at `place`, and adds to `base`."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Share:
         *,
         renews: bool,
     ) -> None:
-        """Make a place in the folder of the run, for one test or those of a class or module."""
+        """Make a place in the folder of the run, for a test, class or module."""
         own = folder / hashlib.sha256(bytes(path)).hexdigest()[:16]
         own.mkdir(parents=True, exist_ok=True)
         self.place = Path(mkdtemp(dir=own, prefix="use-")) / path.name
@@ -106,12 +106,12 @@ class Share:
             self._facts.tests.append(test)
 
     def test_ended_with(self, test: str, recorded: Cassette | None) -> None:
-        """Note the same by the cassette that there would be by then."""
+        """Note the same, counted on the cassette so far."""
         if recorded is not None:
             self.test_ended(test, _highest(recorded) - self._before)
 
     def keep(self, recorded: Path, played: Iterable[RecordedInteraction]) -> None:
-        """Move what was recorded, if anything was, to where the end of the run finds it."""
+        """Move a recording to where the end of the run finds it."""
         if not recorded.exists():
             return
         if self._test is not None:
@@ -125,7 +125,7 @@ class Share:
 
 
 def check_complete(path: Path, sharers: Sharers) -> None:
-    """Refuse to replace a cassette by what some of the tests record that share it."""
+    """Refuse to replace a cassette when not all tests that share it run."""
     if sharers.left_out:
         first, count = sharers.left_out[0], len(sharers.left_out)
         more = f" and {count - 1} more" if count > 1 else ""
@@ -138,7 +138,7 @@ def check_complete(path: Path, sharers: Sharers) -> None:
 
 
 class Published(NamedTuple):
-    """What became of a shared cassette: why the run fails for it, or warns of it."""
+    """The outcome of a shared cassette, with a reason to fail the run or to warn."""
 
     outcome: str
     problem: str | None = None
@@ -148,7 +148,7 @@ class Published(NamedTuple):
 def publish_shared(
     folder: Path, outcomes: Mapping[str, TestOutcome], narrowed: str | None, terms: Terms
 ) -> list[Published]:
-    """Publish what the tests of a run recorded for cassettes that they share; the folder goes.
+    """Publish the shared cassettes of a run, and remove the folder.
 
     Args:
         narrowed: why the run may not have all tests, or None.
@@ -229,7 +229,7 @@ def _calls(cassette: Cassette) -> Iterable[tuple[str, str]]:
 
 
 def _as_one(parts: Sequence[RunPart], earlier: Cassette | None) -> Cassette:
-    """Return the cassette: as if the tests had run one after the other, in their order."""
+    """Return the cassette as if the tests had run one after the other."""
     only = parts[0]
     in_order = [only.places[number] for number in sorted(only.places)]
     if len(parts) == 1 and in_order == sorted(in_order):
@@ -250,6 +250,6 @@ def _read_facts(home: Path) -> _PartFacts:
 
 
 def _highest(cassette: Cassette) -> int:
-    """Return how many exchanges a cassette has, by the highest number."""
+    """Return the highest number of an exchange."""
     own = (exchange for interaction in cassette.interactions for exchange in interaction.own)
     return max((exchange.number or 0 for exchange in own), default=0)

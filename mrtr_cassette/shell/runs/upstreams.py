@@ -1,4 +1,4 @@
-"""Upstreams: named by URL or command, or started here and stopped here, children included."""
+"""Connect to upstreams by URL or command; start and stop those of test suites."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is recorded, or called."""
+    """A server that is recorded or called."""
 
     name: str
     origin: str
@@ -142,7 +142,7 @@ class RunningCommand:
 
     @property
     def output(self) -> str:
-        """What it has printed so far; where that is long, the end of it."""
+        """The last of its output so far."""
         size = self._output.seek(0, os.SEEK_END)
         self._output.seek(max(0, size - _SHOWN_OUTPUT))
         text = self._without_secrets(self._output.read().decode(errors="replace").rstrip())
@@ -287,7 +287,7 @@ def _check_asgi(application: Any) -> None:
 
 
 class Applications:
-    """Application objects that are served, each once and until the end of the run.
+    """Serves application objects until the end of the run.
 
     Most can't be started a second time: the session manager of the Python SDK, for one.
     """

@@ -1,4 +1,4 @@
-"""Verifying: a live server is held to a cassette, and what it says now may be taken into it."""
+"""Verify a live server against a cassette, and accept its changes into it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from mrtr_cassette.shell.runs.upstreams import PORT, Target, running_command, ta
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """One cassette to which a live server was held."""
+    """One cassette, and the verdicts on a live server."""
 
     data: bytes
     cassette: Cassette
@@ -56,7 +56,7 @@ async def verify_cassette(
     options: VerifyOptions,
     command: Sequence[str] = (),
 ) -> Verification:
-    """Hold a live server to one cassette; the arguments and errors are those of `hold`."""
+    """Verify a live server against one cassette; arguments and errors are those of `hold`."""
     return (await hold(path, upstream, options, command)).verification
 
 
@@ -66,7 +66,7 @@ async def hold(
     options: VerifyOptions,
     command: Sequence[str] = (),
 ) -> Held:
-    """Hold a live server to one cassette, and return all that came of it.
+    """Verify a live server against one cassette, and return all results.
 
     Raises:
         UsageError: the upstream is no URL and no command, or what is ignored can't be read.
@@ -120,7 +120,7 @@ def _keep_learned(path: Path, places: Sequence[tuple[str, Learned]]) -> None:
 
 
 def read_rules(options: VerifyOptions) -> list[IgnoredPlaces]:
-    """Return what doesn't count, by the options and by the files that they name.
+    """Return the ignored places of the options and of the files that they name.
 
     Raises:
         UsageError: a file can't be read.
@@ -155,7 +155,7 @@ class _Run:
     _listening: list[Repeated] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        """Have the cassette in the form of the server's transport."""
+        """Convert the cassette to the server's transport."""
         is_on_pipes = self.target.is_on_pipes
         cassette = over_pipes(self.recorded) if is_on_pipes else over_http(self.recorded)
         self.verifier = Verifier(
@@ -238,7 +238,7 @@ Choose = Callable[[Sequence[Proposal]], Sequence[Proposal]]
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What came of updating one cassette: the verdicts, and what was taken and what was not."""
+    """The result of updating one cassette: verdicts, and which proposals were accepted."""
 
     verification: Verification
     accepted: tuple[Proposal, ...]
@@ -249,7 +249,7 @@ class Update:
 async def update_cassette(
     path: Location, upstream: str | Sequence[str], options: VerifyOptions, choose: Choose
 ) -> Update:
-    """Hold a live server to one cassette, and take what is accepted into it.
+    """Verify a live server against one cassette, and write accepted changes into it.
 
     Raises:
         UsageError: the cassette was recorded over another transport than the live server's.

@@ -1,4 +1,4 @@
-"""What users see of a recording, of a replay, and of a call without a client."""
+"""The recording, the replay and the call without a client, as users see them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Mode = Literal["none", "once", "append", "all", "verify"]
 
 
 class MrtrCassette:
-    """A cassette in use: where the client connects to, and what was said.
+    """A cassette in use.
 
     Attributes:
         mode: the record mode of a test: `none`, `once`, `append` or `all`.
@@ -212,7 +212,7 @@ def _sources_of(answers: Answers) -> Sources:
 
 
 def _pairs_of(values: Any, what: str) -> tuple[WrittenPair, ...]:
-    """Return what a program gives by name, as JSON values."""
+    """Return named values of Python as JSON values."""
     if not isinstance(values, Mapping):
         raise UsageError(f"{what} is {values!r}, and not a mapping of names to values")
     pairs = []
