@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from harness import http, looped, post, taping
+from harness import ACCEPT, connected, http, looped, post, taping
 from messages import CAPABLE, JsonObject, compact, message, tool_call
-from standin import EVENTS, Visit, chunk, event, response, stream_head
+from standin import EVENTS, JSON, Visit, chunk, event, response, stream_head
 
 LEGACY = "2025-11-25"
 
@@ -349,11 +350,6 @@ async def _in_session(url: str) -> None:
 
 
 async def _pushed_call(url: str, session: str) -> None:
-    from urllib.parse import urlsplit
-
-    from harness import ACCEPT, connected
-    from standin import JSON
-
     path = urlsplit(url).path
     async with connected(url) as connection:
         call = compact(tool_call("pushing", id=7))

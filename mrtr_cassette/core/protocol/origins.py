@@ -1,4 +1,4 @@
-"""Where authorization over HTTP names the server's origin, and how another one takes its place."""
+"""Replace the server's origin where authorization over HTTP names it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def with_state(headers: Headers, state: str) -> Headers:
 
 
 class ServerOrigin:
-    """A server's origin: found however it is spelled, and replaced by another or put in its place.
+    """Finds a server's origin, however it is spelled, and replaces it by another, or the reverse.
 
     `localhost`, `127.0.0.1` and `[::1]` are one, and a server that a recording started itself has
     any port.
@@ -58,14 +58,14 @@ class ServerOrigin:
         """Take the URL of a server."""
         self._pattern = _pattern_of(url, any_port=any_port)
         self._as_spelled = _origin_in(url) or url
-        """How the server has named itself last, which it may insist on."""
+        """How the server last spelled its own origin; it may accept no other spelling."""
 
     def is_named(self, origin: str) -> bool:
         """Tell whether an origin is the server's."""
         return self._pattern.fullmatch(origin) is not None
 
     def replaced(self, text: str, own: str) -> str:
-        """Return a text that names another origin in the place of the server's."""
+        """Return a text with the server's origin replaced."""
         return self._pattern.sub(lambda match: self._put(own, match[0]), text)
 
     def _put(self, own: str, spelled: str) -> str:
@@ -73,16 +73,16 @@ class ServerOrigin:
         return _spelled_alike(own, spelled)
 
     def in_document(self, body: bytes, own: str) -> bytes:
-        """Return a metadata document that names another origin in the place of the server's."""
+        """Return a metadata document with the server's origin replaced."""
         text = body.decode("utf-8", "surrogateescape")
         return self.replaced(text, own).encode("utf-8", "surrogateescape")
 
     def learn(self, document: bytes) -> None:
-        """Take note of how the server names itself in a metadata document."""
+        """Learn from a metadata document how the server spells its own origin."""
         self.in_document(document, "")
 
     def in_headers(self, headers: Headers, own: str) -> Headers:
-        """Return headers of a response that name another origin in the place of the server's."""
+        """Return headers of a response with the server's origin replaced."""
         return tuple((name, self.replaced(value, own)) for name, value in headers)
 
     def in_request(self, request: Request, own: str) -> Request:

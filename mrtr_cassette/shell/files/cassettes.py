@@ -124,7 +124,7 @@ def publish(
 
 
 def exists(path: Location) -> bool:
-    """Tell whether there is a cassette; a CassetteError says that nobody can tell."""
+    """Tell whether a cassette exists; an error of its disk or store is a CassetteError."""
     try:
         return path.exists()
     except OSError as error:
@@ -132,7 +132,7 @@ def exists(path: Location) -> bool:
 
 
 def tidy(path: Location) -> None:
-    """Remove what runs that were killed while they wrote a cassette left beside it."""
+    """Remove the temporary files of runs that were killed while writing a cassette."""
     if isinstance(path, Path):
         remove_leftovers(real_path(path))
 
@@ -268,7 +268,7 @@ class Journal:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let nobody take the file for one that was left behind, until the block ends."""
+        """Keep the journal locked until the block ends, so that nobody recovers it."""
         # The lock is the open file's, however many descriptors there are of it.
         lock = os.dup(self._file)
         try:
@@ -277,7 +277,7 @@ class Journal:
             os.close(lock)
 
     def close(self) -> None:
-        """Let go of the file, which stays.
+        """Close the file, which stays.
 
         Raises:
             CassetteError: another program has removed it, or put another file in its place.
@@ -329,7 +329,7 @@ def stands(journal: Path) -> bool:
 
 
 def unpublished(cassette: Location) -> str | None:
-    """Return what to know of a cassette beside which a killed recording left its journal."""
+    """Return a warning if a killed recording left its journal beside a cassette."""
     journal = journal_path(cassette)
     if not stands(journal) or is_locked(journal):
         return None
@@ -428,7 +428,7 @@ def _assembled(journal: JournalContent, output: Location) -> Cassette:
 
 
 class Merge(NamedTuple):
-    """What became of a merge: how much the cassette has, from how many recorders, and notes."""
+    """The outcome of a merge: the number of interactions and of recorders, and notes."""
 
     interactions: int
     recorders: int
@@ -461,7 +461,7 @@ def merge_files(paths: Sequence[Location], output: Location, *, replaces: bool =
 
 
 def _sources(places: Iterable[Location], notes: list[str]) -> Iterator[Source]:
-    """Yield what the files have, recorder by recorder; say what to know of them."""
+    """Yield the exchanges of the files by recorder; add notes about files."""
     for place in places:
         data = read_file(place)
         if not data.startswith(_JOURNAL_MARK):

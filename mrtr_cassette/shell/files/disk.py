@@ -18,7 +18,7 @@ from mrtr_cassette.errors import CassetteError
 
 _BACKUP: Final = ".mrtr-backup"
 _SILENT_S: Final = 1.0
-"""Seconds of waiting for a lock before it is told."""
+"""Seconds of waiting for a lock before that is reported."""
 _LOOK_S: Final = 0.05
 """Seconds between two attempts to lock."""
 
@@ -218,7 +218,7 @@ def _locked_now(path: Path) -> int | None:
 
 
 def stands_at(path: Path, file: int) -> bool:
-    """Tell whether the file at a path is one that is open."""
+    """Tell whether an open file is the one at a path."""
     with suppress(OSError):
         return os.path.samestat(path.stat(), os.fstat(file))
     return False

@@ -1,4 +1,4 @@
-"""Saying what happens in a run: lines for people and facts for programs."""
+"""The log of a run: lines for people and events for programs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from mrtr_cassette.errors import LIBRARY_TERMS, Terms, printable_lines
 
 _MOST_WAITING: Final = 10_000
 _GATHERED_S: Final = 0.02
-"""Seconds in which values gather after one was handed on: to wake a thread for each of them costs
-as much as everything else that is done for a call."""
+"""Seconds in which values gather after one was passed on: waking a thread for every value costs as
+much as all other work for a call."""
 Log = Callable[[str], None]
 OnEvent = Callable[[dict[str, Any]], None]
 T = TypeVar("T")
@@ -25,7 +25,7 @@ Ts = TypeVarTuple("Ts")
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Tells the time, in seconds that never go back, and waits so many."""
+    """A monotonic clock in seconds, and a way to wait."""
 
     now: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
@@ -36,7 +36,7 @@ CLOCK: Final = Clock(time.monotonic, asyncio.sleep)
 
 
 class Aside(Generic[T]):
-    """Hands values to a function in a thread of its own; what it can't take in time is left out."""
+    """Passes values to a function in its own thread; drops values when too many wait."""
 
     def __init__(self, take: Callable[[T], None]) -> None:
         self._take = take
@@ -46,12 +46,12 @@ class Aside(Generic[T]):
         self._thread.start()
 
     def __call__(self, value: T) -> None:
-        """Hand a value on, unless too many wait already."""
+        """Pass a value on, unless too many wait already."""
         if self._waiting.qsize() < _MOST_WAITING:
             self._waiting.put(value)
 
     def finish(self, seconds: float) -> None:
-        """Wait, so many seconds at most, until all has been handed on."""
+        """Wait until all values were passed on, this many seconds at most."""
         self._waiting.put(None)
         self._is_finishing.set()
         self._thread.join(seconds)
@@ -65,20 +65,20 @@ class Aside(Generic[T]):
 
 
 def heard_by(*listeners: OnEvent | None) -> tuple[OnEvent, ...]:
-    """Return those who listen, of some of whom there may be none."""
+    """Return the listeners that are not None."""
     return tuple(each for each in listeners if each is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Announcer:
-    """Says what happens: `log` takes lines with options as in `terms`, `listeners` take facts."""
+    """Logs lines, with options spelled as in `terms`, and tells listeners events."""
 
     log: Log | None = None
     listeners: tuple[OnEvent, ...] = ()
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS)
 
     def say(self, make: Callable[[Unpack[Ts]], tuple[dict[str, Any], str]], *args: *Ts) -> None:
-        """Say one thing in both forms; nothing is made where nobody wants any."""
+        """Log one event as a line and tell the listeners; it is made only if somebody wants it."""
         if self.listeners or self.log is not None:
             event, line = make(*args)
             self.tell(lambda: event)
@@ -87,7 +87,7 @@ class Announcer:
                     self.log(printable_lines(line))
 
     def tell(self, make: Callable[[Unpack[Ts]], dict[str, Any]], *args: *Ts) -> None:
-        """Tell programs one thing; it is made only if one of them wants it."""
+        """Tell the listeners one event; it is made only if there are any."""
         if self.listeners:
             event = make(*args)
             for listener in self.listeners:

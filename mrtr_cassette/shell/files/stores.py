@@ -57,7 +57,7 @@ class StoreFile(NamedTuple):
 
     @property
     def local_name(self) -> str:
-        """What the files about it are called on this machine: each place has a name of its own."""
+        """The name of its files on this machine, which no other URL has."""
         return f"{self.name}.{hashlib.sha256(str(self).encode()).hexdigest()[:8]}"
 
     def absolute(self) -> StoreFile:
@@ -108,7 +108,7 @@ class StoreFile(NamedTuple):
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[Any, str]]:
-        """Give the driver and the place in it; whatever the driver raises becomes an OSError."""
+        """Give the driver and the path in it; any error of the driver becomes an OSError."""
         try:
             from fsspec.core import url_to_fs
             from fsspec.registry import available_protocols

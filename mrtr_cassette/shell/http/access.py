@@ -91,7 +91,7 @@ def _is_ours(match: re.Match[str] | None, options: ProxyOptions) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Sockets that listen, and how clients call them."""
+    """Listening sockets, and their URL."""
 
     sockets: tuple[socket.socket, ...]
     host: str
@@ -143,9 +143,9 @@ def _bound_sockets(host: str, port: int) -> tuple[socket.socket, ...]:
 
 
 class OwnOrigin:
-    """Stands before a handler, which sees and sends only what names the server's origin.
+    """Stands before a handler that knows the server's origin; clients read the one they called.
 
-    So a client that is to be authorized comes here for it, and a cassette is the same on any port.
+    So clients come here to be authorized, and a cassette is the same on any port.
     """
 
     def __init__(self, handler: Handler, origin: ServerOrigin, url: str) -> None:
@@ -154,7 +154,7 @@ class OwnOrigin:
         self._origin = origin
         self._url = url
         self.elsewhere: dict[str, None] = {}
-        """Origins of authorization servers that clients were told of, and that are elsewhere."""
+        """Origins of other authorization servers that clients were sent to."""
         self._headers = lru_cache(maxsize=1024)(self._translated)
 
     async def handle(self, request: Request, client: TranslatedDownstream) -> None:
@@ -188,7 +188,7 @@ class OwnOrigin:
 
 
 class _Document:
-    """A client that gets a metadata document, whole, with another origin in it."""
+    """Sends a metadata document whole, with the origin replaced."""
 
     def __init__(self, client: TranslatedDownstream, origin: OwnOrigin, own: str) -> None:
         self.called = ""
@@ -223,6 +223,6 @@ class _Document:
 
 @lru_cache(maxsize=1024)
 def _called_origin(headers: Headers, url: str) -> str:
-    """Return the origin that a client has called; one of HTTP/1.0 may not say it."""
+    """Return the origin that a client has called; HTTP/1.0 has no `Host`."""
     host = header_value(headers, "host")
     return f"http://{host}" if host else url

@@ -38,7 +38,7 @@ _IDLE_S: Final = 3.0
 
 
 class HttpResponse:
-    """A response, as `transport.UpstreamResponse` has it; a parser and its connection fill it."""
+    """A `transport.UpstreamResponse` that the parser of its connection fills."""
 
     def __init__(self, connection: _Connection, *, is_to_head: bool) -> None:
         """Await a response; one to HEAD has no body, whatever its head says."""
@@ -56,7 +56,7 @@ class HttpResponse:
 
     @property
     def is_read(self) -> bool:
-        """Whether the whole body has come and has been read."""
+        """Whether the whole body has arrived and was read."""
         return self._has_ended and not self._unread and self._broken is None
 
     @property
@@ -66,7 +66,7 @@ class HttpResponse:
         return self.status != 0 and not has_length
 
     def read_now(self) -> bytes:
-        """Return the bytes of the body that have come, which may be none."""
+        """Return the bytes of the body that have arrived; there may be none."""
         raw = bytes(self._unread)
         self._unread.clear()
         self._connection.transport.resume_reading()
@@ -82,7 +82,7 @@ class HttpResponse:
         return self.read_now()
 
     def close(self) -> None:
-        """Abandon what has not come; does nothing where everything has."""
+        """Abandon the rest of the body, if there is any."""
         if not self._has_ended:
             self._connection.transport.abort()
 
@@ -94,7 +94,7 @@ class HttpResponse:
             self._connection.transport.pause_reading()
 
     def end(self, broken: ConnectionError | None = None) -> None:
-        """Take the end, or why there is no whole response."""
+        """End the response; `broken` says why it is incomplete."""
         if broken is not None and not self.head_came.done():
             self.head_came.set_exception(broken)
         self._has_ended = True
@@ -127,7 +127,7 @@ class _Connection(asyncio.Protocol):
         self._idle: asyncio.TimerHandle | None = None
 
     async def exchange(self, head: bytes, body: bytes, *, is_to_head: bool) -> HttpResponse:
-        """Send a request, and return its response when the head has come."""
+        """Send a request, and return its response when the head has arrived."""
         if self._idle is not None:
             self._idle.cancel()
         self._response = response = HttpResponse(self, is_to_head=is_to_head)
@@ -357,7 +357,7 @@ def upstream_url(text: str, redacted: Callable[[str], str] = str) -> URL:
 
 
 def _without_user(text: str) -> str:
-    """Return what is no URL without what may be a user and a password in it."""
+    """Return an invalid URL without what may be a user and a password."""
     return _NO_PORT.sub(r"\1…", _USER.sub(r"\1…@", text))
 
 

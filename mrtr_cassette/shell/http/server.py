@@ -1,4 +1,4 @@
-"""An HTTP/1 server: what clients send as requests, what handlers send as responses (RFC 9112)."""
+"""An HTTP/1 server (RFC 9112): parses requests, calls a handler, and frames the responses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LAST_CHUNK = b"0\r\n\r\n"
 _WITHOUT_BODY = frozenset({204, 304})
 _NO_HEAD = Head(b"", has_length=False)
 _LINGER_S = 10.0
-"""Seconds in which a client that still sends can take in that it is refused."""
+"""Seconds for a client that is still sending to read why it is refused."""
 _TLS_HANDSHAKE = b"\x16\x03"
 """How a client begins that speaks TLS (RFC 8446, section 5.1)."""
 _SHUTDOWN_S = 1.0
@@ -93,7 +93,7 @@ class HttpDownstream:
         self.is_started = False
         self.called = ""
         self.translated: Callable[[Headers], Headers] | None = None
-        """Puts the headers of a response in the terms in which this client has called."""
+        """Changes the headers of the response before they are sent."""
         self._head = _NO_HEAD
         self._has_body = False
         self._is_chunked = False
@@ -175,7 +175,7 @@ class Service:
     is_ending: bool = False
     """No request is begun any more."""
     has_warned: bool = False
-    """It has been said that there are too many connections."""
+    """The log has said that there are too many connections."""
     checked: Callable[[RawHeaders], tuple[Headers, str | None]] = field(init=False)
     """Reads headers, and says why a request with them is refused."""
 
@@ -189,7 +189,7 @@ class Service:
 
 
 class _RefusedError(Exception):
-    """What came is no request that is taken; it says why, in words of our own."""
+    """A request is refused, with this status and text."""
 
     def __init__(self, status: int, text: str) -> None:
         self.status, self.text = status, text
@@ -239,7 +239,7 @@ class Connection(asyncio.Protocol):
             await self._room
 
     def let_go(self) -> None:
-        """End the connection after the request under way, also one that is still to come whole."""
+        """Close the connection after the request that is being handled or received."""
         under_way = self._current or self._coming
         if under_way is None:
             self.transport.close()
@@ -294,11 +294,11 @@ class Connection(asyncio.Protocol):
             self._begin_next()
 
     def pause_writing(self) -> None:
-        """Let who writes wait: the client does not read."""
+        """Make writers wait: the client does not read."""
         self._room = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        """Let who writes go on."""
+        """Let writers go on."""
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
         self._room = None
@@ -448,14 +448,14 @@ class Connection(asyncio.Protocol):
             await client.send_whole(500, TEXT_HEADERS, text.encode())
 
     def _give_up(self, refusal: _RefusedError) -> None:
-        """Take nothing more of a client; what it sent before is answered."""
+        """Read no more from the client, and refuse it once its earlier requests are answered."""
         self._refusal = refusal
         self._takes_no_more = True
         if refusal.status == 400:
             self._service.complain(f"a {refusal.text.removeprefix('the ')}")
 
     def _refuse(self, status: int, text: str) -> None:
-        """Answer, whatever comes, and end the connection when the client has read it."""
+        """Send a refusal, and close the connection when the client has read it."""
         if self.transport.is_closing():
             return
         body = f"{in_terms(text, self._service.options.terms)}\n".encode()

@@ -20,7 +20,7 @@ TEXT_HEADERS: Headers = (("Content-Type", "text/plain; charset=utf-8"),)
 
 
 class Downstream(Protocol):
-    """Whoever sent a request; its handler is cancelled when nobody is there any more."""
+    """The client side of one exchange; its handler is cancelled when the client leaves."""
 
     called: str
     """The JSON-RPC method of the request, once the handler knows it, for the metrics."""
@@ -36,7 +36,7 @@ class Downstream(Protocol):
         """Send the head, if it has not been sent, and the next bytes of the body, or none.
 
         Raises:
-            ConnectionResetError: nobody is there any more.
+            ConnectionResetError: the client is gone.
         """
 
     async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
@@ -44,25 +44,25 @@ class Downstream(Protocol):
 
         Raises:
             ValueError: a head like this can't be sent.
-            ConnectionResetError: nobody is there any more.
+            ConnectionResetError: the client is gone.
         """
 
     def break_off(self) -> None:
-        """End the response in such a way that the client sees that it is not whole."""
+        """End the response so that the client sees that it is incomplete."""
 
 
 class TranslatedDownstream(Downstream, Protocol):
-    """One that puts the headers of its response in the terms in which its client has called."""
+    """A downstream that changes the headers of its response before they are sent."""
 
     translated: Callable[[Headers], Headers] | None
 
 
 Handler = Callable[[Request, Downstream], Awaitable[None]]
-"""Answers a request; what it does not send is never sent."""
+"""Answers a request through its downstream; nothing else is sent."""
 
 
 class UpstreamResponse(Protocol):
-    """A response of which the head has come; while its body is not read, the upstream waits."""
+    """A response whose head has arrived; the upstream waits while its body is not read."""
 
     status: int
     reason: bytes
@@ -70,10 +70,10 @@ class UpstreamResponse(Protocol):
 
     @property
     def is_read(self) -> bool:
-        """Whether the whole body has come and has been read."""
+        """Whether the whole body has arrived and was read."""
 
     def read_now(self) -> bytes:
-        """Return the bytes of the body that have come, which may be none."""
+        """Return the bytes of the body that have arrived; there may be none."""
 
     async def read(self) -> bytes:
         """Return the next bytes of the body, or none at its end.
@@ -83,14 +83,14 @@ class UpstreamResponse(Protocol):
         """
 
     def close(self) -> None:
-        """Abandon what has not come; does nothing where everything has."""
+        """Abandon the rest of the body, if there is any."""
 
 
 class Upstream(Protocol):
     """A server that takes requests."""
 
     async def send(self, request: Request, headers: Headers) -> UpstreamResponse:
-        """Send a request once, with these headers, and return its response when the head has come.
+        """Send a request once, with these headers; return its response when the head has arrived.
 
         Raises:
             OSError: there is no response.
@@ -103,7 +103,7 @@ LARGEST_HEAD: Final = 1024 * 1024
 """Bytes of a head; more is no head."""
 _KNOWN_STATUS = frozenset(HTTPStatus)
 _OURS = frozenset({"host", "expect"})
-"""Request headers of one connection for which `end_to_end` has no rule."""
+"""Request headers that are not passed on, besides those that `end_to_end` removes."""
 
 # A client sends the same headers with call after call, so what they mean is worked out once.
 
@@ -115,7 +115,7 @@ def header_texts(raw: RawHeaders) -> Headers:
 
 
 def header_text(raw: bytes) -> str:
-    """Decode a header as what it says, or as Latin-1 (RFC 9110, section 5.5)."""
+    """Decode a header as UTF-8, or else as Latin-1 (RFC 9110, section 5.5)."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -123,7 +123,7 @@ def header_text(raw: bytes) -> str:
 
 
 def end_to_end(headers: Iterable[tuple[str, str]]) -> Headers:
-    """Return headers less those of one connection."""
+    """Return headers without those that concern one connection only."""
     listed = tuple(headers)
     named = {
         name.strip().lower()
