@@ -95,9 +95,9 @@ async def test_the_cassette_has_the_servers_own_words(tmp_path: Path) -> None:
     server = Guarded()
     async with taping(path, server) as tape:
         assert await refused(tape.url) == (tape.url.replace("/mcp", METADATA), tape.url)
-        assert await refused(tape.url, "Host: localhost:1") == (
-            f"http://localhost:1{METADATA}",
-            "http://localhost:1/mcp",
+        assert await refused(tape.url, "Host: localhost:1", "X-Forwarded-Proto: https") == (
+            f"https://localhost:1{METADATA}",
+            "https://localhost:1/mcp",
         )
         assert "Accept-Encoding" not in dict(tape.server.received[1].head.headers)
         assert tape.url not in path.with_name("c.json.journal").read_text()

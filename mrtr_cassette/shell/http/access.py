@@ -223,6 +223,10 @@ class _Document:
 
 @lru_cache(maxsize=1024)
 def _called_origin(headers: Headers, url: str) -> str:
-    """Return the origin that a client has called; HTTP/1.0 has no `Host`."""
+    """Return the origin that a client has called, perhaps through a balancer that speaks TLS."""
     host = header_value(headers, "host")
-    return f"http://{host}" if host else url
+    if not host:
+        # HTTP/1.0 has none.
+        return url
+    is_secure = header_value(headers, "x-forwarded-proto").lower() == "https"
+    return f"{'https' if is_secure else 'http'}://{host}"
