@@ -25,6 +25,8 @@ LIBRARY_TERMS: Final[Terms] = {
     "record": "record(upstream, path)",
     "record_too": 'record(upstream, path, existing="append")',
     "repeat_always": 'repeat="always"',
+    "history_order": 'history="order"',
+    "reads_tool": 'reads=["TOOL"]',
     "replace": 'existing="replace"',
 }
 """The slots that are no option's name; an option is its keyword here."""

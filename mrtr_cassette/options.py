@@ -23,6 +23,7 @@ Kind = Literal["text", "number", "switch", "choice", "list", "headers", "file", 
 Existing = Literal["keep", "replace", "append"]
 RequestStates = Literal["sealed", "verbatim"]
 Repeats = Literal["auto", "always", "never"]
+Histories = Literal["auto", "strict", "order"]
 Pace = Literal["none", "recorded"]
 OnMiss = Literal["raise", "report"]
 
@@ -71,7 +72,7 @@ def flag_of(name: str, option: Option) -> str:
     """Return the flag of an option on the command line; empty where it has none of its own."""
     if option.flags is not None or not option.in_shell:
         return ""
-    is_repeated = option.kind in ("list", "headers") and name not in ("ignore", "redact")
+    is_repeated = option.kind in ("list", "headers") and name not in ("ignore", "redact", "reads")
     return f"--{name.removesuffix('s') if is_repeated else name}".replace("_", "-")
 
 
@@ -236,12 +237,26 @@ class ProxyOptions(Options):
         "Whether a call may be played more often than recorded; auto: where it only reads",
         choices=("auto", "always", "never"),
     )
+    history: Histories = option_field(
+        "choice",
+        "Which calls are played only after the writes after which they were recorded; auto: those "
+        "with several recorded answers; strict: all; order: none",
+        choices=("auto", "strict", "order"),
+    )
+    reads: Collection[str] = option_field(
+        "list", "Name a tool that changes nothing on the server", metavar="TOOL"
+    )
 
     def __post_init__(self) -> None:
         """Check every value, and make lists unchangeable."""
         super().__post_init__()
         if self.ignore:
             _ = self.ignored
+        if self.history == "strict" and self.repeat == "always":
+            raise UsageError(
+                "<<repeat>> always and <<history>> strict don't go together",
+                hint="a write that is made again is another history; reads may be repeated anyway",
+            )
 
     @cached_property
     def ignored(self) -> tuple[MemberPath, ...]:
@@ -349,6 +364,11 @@ class ReplayOptions(ProxyOptions):
                 "<<repeat>> never and <<stateless>> don't go together",
                 hint="how often a call was played depends on the process that is asked",
             )
+        if self.stateless and self.history == "strict":
+            raise UsageError(
+                "<<history>> strict and <<stateless>> don't go together",
+                hint="what was written before depends on the process that is asked",
+            )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -394,9 +414,10 @@ class RecordOptions(WritingOptions, ProxyOptions):
     def __post_init__(self) -> None:
         """Check every value, and what goes together."""
         super().__post_init__()
-        if (self.ignore or self.repeat != "auto") and self.existing != "append":
+        plays = self.ignore or self.reads or self.repeat != "auto" or self.history != "auto"
+        if plays and self.existing != "append":
             raise UsageError(
-                "<<ignore>> and <<repeat>> need <<append>>",
+                "<<ignore>>, <<repeat>>, <<history>> and <<reads>> need <<append>>",
                 hint="they say which calls are played from the cassette that is added to",
             )
         if self.answers is not None and self.existing == "append":

@@ -61,6 +61,8 @@ TERMS: Final[Terms] = {
     "record": "mrtr-cassette record --upstream URL --output FILE",
     "record_too": "mrtr-cassette record --append, or all calls with record --force",
     "repeat_always": "--repeat always",
+    "history_order": "--history order",
+    "reads_tool": "--reads TOOL",
     "replace": "--force",
 }
 """What the command line writes where a text names an option."""

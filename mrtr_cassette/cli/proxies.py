@@ -93,7 +93,8 @@ def record(
     Ctrl-C: the cassette is written then. With -- COMMAND it stops when the command ends; the
     command finds the address in the environment variable MRTR_CASSETTE_URL. A command that failed
     leaves no cassette, and neither do requests that got only errors such as 404. With --append the
-    upstream is called only for what the cassette lacks; --ignore and --repeat say what that is.
+    upstream is called only for what the cassette lacks; --ignore, --repeat, --history and --reads
+    say what that is.
 
     With --stdio it takes the place of a server that a client starts: -- COMMAND is the server, and
     the cassette is written when it ends. The exit code is the server's.

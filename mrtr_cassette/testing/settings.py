@@ -33,6 +33,8 @@ TERMS: Final[Terms] = {
     "record": "pytest --mrtr-mode=once",
     "record_too": "--mrtr-mode=append",
     "repeat_always": 'repeat="always" in the marker mrtr_cassette',
+    "history_order": 'history="order" in the marker mrtr_cassette',
+    "reads_tool": 'reads=["TOOL"] in the marker mrtr_cassette',
     "replace": "--mrtr-mode=all",
 }
 """What pytest's side writes where a text names an option."""

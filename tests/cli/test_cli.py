@@ -47,8 +47,8 @@ from mrtr_cassette.errors import CassetteError
     [
         (("record",), "Missing option '--upstream'"),
         (("record", *UPSTREAM, "--force", "--append"), "--force and --append don't go together"),
-        (("record", *UPSTREAM, "--ignore", "/a"), "--ignore and --repeat need --append"),
-        (("record", *UPSTREAM, "--repeat", "never"), "--ignore and --repeat need --append"),
+        (("record", *UPSTREAM, "--ignore", "/a"), "--ignore, --repeat, --history and --reads need --append"),
+        (("record", *UPSTREAM, "--repeat", "never"), "--ignore, --repeat, --history and --reads need --append"),
         (("record", "--upstream", "localhost:8000"), "the upstream 'localhost:8000' is no HTTP URL"),
         (("record", "--upstream", ""), "Missing option '--upstream'"),
         (("record", *UPSTREAM, "--header", "no colon"), "none that HTTP can carry"),

@@ -57,6 +57,7 @@ from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import answers_in, recognise
 from mrtr_cassette.core.protocol.jsonrpc import classify
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss, Reason
+from mrtr_cassette.core.replay.history import History
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.details import details_of
@@ -930,9 +931,9 @@ def recorded_plan(
     return talk, sorted(numbers, key=numbers.__getitem__)
 
 
-def replayed(plan: Plan, cassette: CassetteModel, order: list[int]) -> Player:
+def replayed(plan: Plan, cassette: CassetteModel, order: list[int], **options: Any) -> Player:
     """Play a plan's requests in some order, checking every byte of every response."""
-    player = Player(loaded(cassette))
+    player = Player(loaded(cassette), **options)
     issued: dict[int, str] = {}
     for step, one in enumerate(order):
         turn = plan.turns[one]
@@ -1008,7 +1009,8 @@ def test_what_was_recorded_plays_in_another_order(plan: Plan, chance: Any) -> No
         ready = [one for one in arrived if one not in order and before[one] <= set(order)]
         order.append(chance.choice(ready))
 
-    assert_all_was_played_once(replayed(plan, cassette, order), plan)
+    player = replayed(plan, cassette, order, history=History.ORDER)
+    assert_all_was_played_once(player, plan)
 
 
 def other_state(state: str) -> str:

@@ -71,6 +71,13 @@ class CallerValues(NamedTuple):
     id: bytes | None
     progress_token: bytes | None
 
+    @property
+    def id_as_text(self) -> bytes | None:
+        """The id as a string, whatever it is."""
+        if self.id is None or self.id.startswith(b'"'):
+            return self.id
+        return b'"%b"' % self.id
+
 
 def caller_values(message: Message | None) -> CallerValues:
     """Return the caller's values in its message."""

@@ -99,26 +99,28 @@ TextChange = Callable[[bytes, str], bytes]
 def with_texts(exchange: RecordedExchange, change: TextChange) -> RecordedExchange:
     """Return an exchange with other target, header values and bodies; itself if none changes."""
     request, response = exchange.request, exchange.response
-    new_request = _request_with(request, change)
+    new_request = request_with(request, change)
     new_response = None if response is None else _response_with(response, change)
     if new_request == request and new_response == response:
         return exchange
     return replace(exchange, request=new_request, response=new_response)
 
 
-def _request_with(request: Request, change: TextChange) -> Request:
+def request_with(request: Request, change: TextChange) -> Request:
+    """Return a request with other target, header values and body."""
     target = _changed_text(request.target, change, "")
-    headers = _changed_headers(request.headers, change)
+    headers = headers_with(request.headers, change)
     return Request(request.method, target, headers, change(request.body, ""))
 
 
 def _response_with(response: Response, change: TextChange) -> Response:
-    headers = _changed_headers(response.headers, change)
+    headers = headers_with(response.headers, change)
     pieces = [Piece(change(raw, ""), at_ms, after) for raw, at_ms, after in response.pieces]
     return Response(response.status, headers, tuple(pieces), response.end)
 
 
-def _changed_headers(headers: Headers, change: TextChange) -> Headers:
+def headers_with(headers: Headers, change: TextChange) -> Headers:
+    """Return headers with other values."""
     return tuple([(name, _changed_text(text, change, name.lower())) for name, text in headers])
 
 
@@ -262,7 +264,7 @@ class Names:
         """
         echoed, issued = exchange.echoed_sha256, exchange.issued_sha256
         own = {} if echoed is None else {echoed: self._echoed_by[number]}
-        request = _request_with(exchange.request, self._change(own))
+        request = request_with(exchange.request, self._change(own))
         if issued is not None and number in self._issued_by:
             own = {**own, issued: self._issued_by[number]}
         response = exchange.response

@@ -34,6 +34,7 @@ class Reason(Enum):
     HEADERS_CONTRADICT = "headers-contradict"
     ALREADY_PLAYED = "already-played"
     OUT_OF_ORDER = "out-of-order"
+    OTHER_HISTORY = "other-history"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Miss:
     is_refused: bool = False
 
 
-def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason) -> Miss:
+def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason, detail: str = "") -> Miss:
     """Explain why none of the exchanges with the key of a request can be played now."""
     if reason is Reason.OUT_OF_ORDER:
         detail = "this retry answers an ask that has not been played yet"
@@ -59,7 +60,7 @@ def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason) -> Miss:
     if reason is Reason.ALREADY_PLAYED:
         times = "once" if len(nearest) == 1 else f"{len(nearest)} times"
         detail = f"this was recorded {times}, and has been played {times} already"
-    else:
+    elif reason is not Reason.OTHER_HISTORY:
         reason = Reason.ARGUMENTS_DIFFER if call.answers is None else Reason.ANSWERS_DIFFER
         detail = "this was recorded with another secret, and which one it is counts here"
     return Miss(call, reason, detail, nearest[-1])

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 from mrtr_cassette.core.cassette.lookup import LookupKey
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import Traits
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes
+from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import messages_in
+from mrtr_cassette.core.replay.history import GENERATED_NAME, Timelines, without_caller
 from mrtr_cassette.core.replay.matching import ReplayEntry, Secret
-from mrtr_cassette.core.replay.timeline import Timelines
 from mrtr_cassette.core.secrets.sealed import (
     PLACEHOLDER,
     SHORTEST_SEARCHED,
@@ -25,13 +25,9 @@ from mrtr_cassette.core.secrets.sealed import (
     placeholder,
     sha256_of,
 )
-from mrtr_cassette.core.wire.jsonbytes import canonical, parse, splice
-from mrtr_cassette.errors import CassetteError
+from mrtr_cassette.core.wire.jsonbytes import canonical
+from mrtr_cassette.errors import CassetteError, shorten
 
-_NAME: Final = re.compile(
-    r"mrtr-(?P<kind>state|session|event|elicitation)(?:(?::|%3A)[0-9a-f]+)+|" + PLACEHOLDER.pattern,
-    re.ASCII,
-)
 _MOST_LISTED: Final = 10
 
 
@@ -59,22 +55,31 @@ class ResponseClasses:
         self, by_arrival: Sequence[ReplayEntry], answered: Mapping[ReplayEntry, ReplayEntry]
     ) -> None:
         self._roots: dict[str, str] = {}
-        self._surrogates: dict[str, str] = {}
         self._issued = _issued_secrets(by_arrival)
         often = Counter((each.key, each.lookup.answers) for each in by_arrival)
         responses: dict[ReplayEntry, ResponseDigest] = {}
         by_proxy = set(answered.values())
         for each in by_arrival:
-            if often[each.key, each.lookup.answers] > 1 and each not in by_proxy:
+            # A notification may have got no response.
+            is_silent = each.kind is Kind.NOTIFICATION and each.exchange.response is None
+            is_alone = often[each.key, each.lookup.answers] == 1
+            if not (is_alone or is_silent or each in by_proxy):
                 digest, last = self._digest(each), each
                 while last in answered:
                     last = answered[last]
                     # The client gets the end, and carries no state.
                     digest = self._digest(last)._replace(states=digest.states)
                 responses[each] = digest
-        changed_states = [text for each in by_arrival if (text := _changed_state(each))]
-        while self._united(responses, changed_states):
-            pass
+        states: dict[tuple[Identity, bytes], ResponseDigest] = {}
+        names: dict[tuple[Identity, bytes], ResponseDigest] = {}
+        # Whatever a request carries was issued before it arrived.
+        for each, found in responses.items():
+            identity = self.identity(each)
+            first = states.setdefault((identity._replace(caller=""), found.digest), found)
+            self._unite(first.states, found.states)
+            # Clients that tell who they are get sessions and secrets of their own.
+            first = names.setdefault((identity, found.digest), found)
+            self._unite(first.names, found.names)
         self.digests = {each: found.digest for each, found in responses.items()}
 
     def root(self, name: str) -> str:
@@ -110,42 +115,18 @@ class ResponseClasses:
         is_one_answer = len({self.digests.get(each) for each in entries}) == 1
         return same or (entries if is_one_answer else [])
 
-    def _unite(self, names: Iterable[str], others: Iterable[str]) -> bool:
-        is_new = False
+    def _unite(self, names: Iterable[str], others: Iterable[str]) -> None:
         for name, other in zip(names, others, strict=False):
             root, other_root = self.root(name), self.root(other)
             if root != other_root:
                 self._roots[other_root] = root
-                is_new = True
-        return is_new
-
-    def _united(
-        self, responses: Mapping[ReplayEntry, ResponseDigest], changed_states: Iterable[str]
-    ) -> bool:
-        is_new = False
-        states: dict[tuple[Identity, bytes], ResponseDigest] = {}
-        names: dict[tuple[Identity, bytes], ResponseDigest] = {}
-        for text in changed_states:
-            same = STATE_SURROGATE.sub(self._first_surrogate, text)
-            is_new |= self._unite([sha256_of(same)], [sha256_of(text)])
-        for each, found in responses.items():
-            identity = self.identity(each)
-            first = states.setdefault((identity._replace(caller=""), found.digest), found)
-            is_new |= self._unite(first.states, found.states)
-            # Clients that tell who they are get sessions and secrets of their own.
-            first = names.setdefault((identity, found.digest), found)
-            is_new |= self._unite(first.names, found.names)
-        return is_new
-
-    def _first_surrogate(self, match: re.Match[str]) -> str:
-        return self._surrogates.get(self.root(sha256_of(match[0])), match[0])
 
     def _digest(self, entry: ReplayEntry) -> ResponseDigest:
         exchange, response = entry.exchange, entry.exchange.response
         if response is None:
             return ResponseDigest(b"", (), ())
         request = exchange.call.message
-        parts = [_without_caller(each.message, request) for each in messages_in(response)]
+        parts = [without_caller(each.message, request) for each in messages_in(response)]
         if not parts and not response.is_event_stream:
             parts = [response.body.decode("latin-1")]
         states: list[str] = []
@@ -164,9 +145,7 @@ class ResponseClasses:
                 return f"<{match['rule']}>"
             name = match[0].replace("%3A", ":")
             if match["kind"] == "state":
-                sha256 = sha256_of(name)
-                self._surrogates[sha256] = name
-                states.append(sha256)
+                states.append(sha256_of(name))
             else:
                 names.append(name)
             return f"<{match['kind']}>"
@@ -175,29 +154,11 @@ class ResponseClasses:
         ends = not (entry.is_listening or response.only_accepts)
         head = [str(response.status), response.end.value if ends else ""]
         head += sorted(f"{name.lower()}: {value}" for name, value in response.headers)
-        text = _NAME.sub(named, "\n".join([*head, *parts]))
+        text = GENERATED_NAME.sub(named, "\n".join([*head, *parts]))
         if exchange.issued_sha256 is not None:
             states.append(exchange.issued_sha256)
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         return ResponseDigest(digest, tuple(states), tuple(names))
-
-
-def _without_caller(message: Message, request: Message | None) -> str:
-    if request is None or request.kind is not Kind.REQUEST:
-        return canonical(message.tree)
-    spans = echoes(message, request)
-    replacements = [(span, b"0") for span in (*spans.id, *spans.progress_token, *spans.id_as_text)]
-    return canonical(parse(splice(message.raw, sorted(replacements))))
-
-
-def _changed_state(entry: ReplayEntry) -> str:
-    """Return the state that a request carries if a client made it of a surrogate; else nothing."""
-    if entry.lookup.state is None:
-        return ""
-    answers = entry.exchange.call.answers
-    state = None if answers is None else answers.request_state
-    is_changed = isinstance(state, str) and STATE_SURROGATE.search(state)
-    return state if state and is_changed and not STATE_SURROGATE.fullmatch(state) else ""
 
 
 def _issued_secrets(by_arrival: Sequence[ReplayEntry]) -> set[str]:
@@ -230,7 +191,7 @@ def unite_equal(
     Raises:
         CassetteError: some reply depends on more than its request; the error names which.
     """
-    bound = [*_pushing(cassette, by_arrival), *_gated(by_arrival, timelines)]
+    bound = [*_bound(cassette, by_arrival, timelines)]
     if bound:
         reason = (
             "<<stateless>> can't play what one process has to remember; serve it without, from "
@@ -242,9 +203,9 @@ def unite_equal(
     for each in by_arrival:
         groups.setdefault(classes.identity(each), []).append(each)
     ambiguous = [
-        f"{_numbered(sorted({each.interaction for each in members}))}: {identity.lookup.call}"
+        f"{_numbered(members)}: {identity.lookup.call}"
         for identity, members in groups.items()
-        if len(_said(members, classes)) > 1
+        if len({classes.digests[each] for each in members if each in classes.digests}) > 1
     ]
     if ambiguous:
         reason = (
@@ -261,33 +222,16 @@ def unite_equal(
     return classes
 
 
-def _said(members: Iterable[ReplayEntry], classes: ResponseClasses) -> set[bytes]:
-    """Return digests of the responses to equal requests; a notification may have got none."""
-    return {
-        classes.digests[each]
-        for each in members
-        if each in classes.digests
-        and (each.exchange.response is not None or each.kind is not Kind.NOTIFICATION)
-    }
-
-
-def _pushing(cassette: Cassette, by_arrival: Iterable[ReplayEntry]) -> Iterator[str]:
-    """Name the sessions in which the server sends requests, whose answers are posted."""
-    session_of_interaction = {each.interaction: each.session for each in by_arrival}
-    pushing: dict[str, list[int]] = {}
-    for each in cassette.interactions:
-        if each.pushed_turns:
-            pushing.setdefault(session_of_interaction.get(each.number, ""), []).append(each.number)
-    for session, numbers in pushing.items():
-        reason = "the server asks by requests of its own, which are answered by other requests"
-        yield f"{_place(session, numbers)}: {reason}"
-
-
-def _gated(by_arrival: Iterable[ReplayEntry], timelines: Timelines) -> Iterator[str]:
-    """Name the streams that tell what other requests caused."""
+def _bound(
+    cassette: Cassette, by_arrival: Iterable[ReplayEntry], timelines: Timelines
+) -> Iterator[str]:
+    """Say which calls get what depends on other requests, and why."""
+    pushing = {each.number for each in cassette.interactions if each.pushed_turns}
     for each in by_arrival:
         reason, response = "", each.exchange.response
-        if each.stream is not each and each.stream.kind is Kind.REQUEST:
+        if each.interaction in pushing and not each.turn:
+            reason = "the server asks by requests of its own, which are answered by other requests"
+        elif each.stream is not each and each.stream.kind is Kind.REQUEST:
             reason = "a request gets the rest of what was said to another one"
         elif response is not None and each.is_listening:
             waits = timelines.waits_of(each)
@@ -295,19 +239,12 @@ def _gated(by_arrival: Iterable[ReplayEntry], timelines: Timelines) -> Iterator[
             if any(waits.is_for_later(waits.pieces[located.piece], each) for located in said):
                 reason = "a stream says what other requests caused"
         if reason:
-            yield f"{_place(each.session, [each.interaction])}: {reason}"
+            session = f"{each.session} " if each.session else ""
+            yield f"{session}(#{each.interaction}): {reason}"
 
 
-def _place(session: str, interactions: Sequence[int]) -> str:
-    numbered = _numbered(interactions)
-    return f"{session} ({numbered})" if session else numbered
-
-
-def _numbered(interactions: Sequence[int]) -> str:
-    numbers = [f"#{number}" for number in interactions[:_MOST_LISTED]]
-    if len(interactions) > _MOST_LISTED:
-        numbers.append(f"{len(interactions) - _MOST_LISTED} more")
-    return ", ".join(numbers)
+def _numbered(members: Iterable[ReplayEntry]) -> str:
+    return shorten(", ".join(f"#{n}" for n in sorted({each.interaction for each in members})))
 
 
 def _listed(reason: str, items: Sequence[object]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from mrtr_cassette.core.cassette.lookup import LookupKey, digest_of, lookup_key
 from mrtr_cassette.core.cassette.recorded import Cassette, PushedRequest, RecordedExchange
 from mrtr_cassette.core.cassette.sessions import Streams, listens, opened_session
-from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call, session_of
+from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey, read_call, session_of
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.secrets.credentials import Credentials, Given
@@ -297,6 +297,7 @@ class ReplayEntry:
             resumes.
         same: the equal one that is played in its place; only where nothing is remembered.
         lookup_number: the same for all exchanges of one lookup key.
+        path: the same for all equal calls that were answered alike, whichever states they carried.
         occurrence: how many exchanges of its lookup key its session had, up to and with it.
     """
 
@@ -336,7 +337,12 @@ class ReplayEntry:
             self.question = Question(self.key, canonical(requests))
         self.stream = self
         self.same: ReplayEntry | None = None
-        self.lookup_number = self.occurrence = self.played = 0
+        self.lookup_number = self.path = self.occurrence = self.played = 0
+
+    @property
+    def proves_its_ask(self) -> bool:
+        """Whether the server knows what it answers: by its state, or by its session."""
+        return self.lookup.state is not None or self.session != NO_SESSION
 
     @property
     def was_played(self) -> bool:
@@ -398,16 +404,20 @@ def entries_of(cassette: Cassette, matched: MatchedForm) -> list[list[ReplayEntr
 
 
 def number_lookups(by_arrival: Iterable[ReplayEntry]) -> None:
-    """Number the lookup keys of all exchanges, and count how often each comes in a session.
+    """Number the lookup keys and paths of all exchanges; count how often each comes in a session.
 
     Equal answers to what was asked during other calls count apart. What resumes a stream has the
     number of that stream in the place of a key, as each session has other ids of events.
     """
     numbers: dict[tuple[Any, ...], int] = {}
+    paths: dict[tuple[Any, ...], int] = {}
     occurrences: Counter[tuple[str, int]] = Counter()
     streams = Streams[ReplayEntry]()
     for each in by_arrival:
         key: tuple[Any, ...] = each.lookup, each.answers and each.answers.pending.lookup_number
+        parent = each.parent if each.proves_its_ask else None
+        path = each.key, each.lookup.answers, each.secrets, parent and parent.path
+        each.path = paths.setdefault(path, len(paths))
         begun = streams.add(each.exchange, each)
         if begun is not None:
             each.stream = begun

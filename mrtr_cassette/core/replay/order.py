@@ -18,9 +18,11 @@ from typing import NamedTuple
 from mrtr_cassette.core.cassette.lookup import CallerValues, LookupKey
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED, is_read_only
+from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
+from mrtr_cassette.core.record.naming import TextChange, headers_with, request_with
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.equivalence import ResponseClasses
+from mrtr_cassette.core.replay.history import PlayedWrites, Worlds
 from mrtr_cassette.core.replay.matching import (
     IssuedTokens,
     MatchedForm,
@@ -74,6 +76,7 @@ class LiveSession:
         refused: for each call, the wrong answer to what the server asked meanwhile.
         unrecorded: events for its client that were not recorded, of a session whose responses all
             come on one stream; None for any other session.
+        writes: the writes that it has made.
         reached: number of the latest recorded request that has come, but notifications and answers.
     """
 
@@ -86,6 +89,7 @@ class LiveSession:
     callers: dict[ReplayEntry, CallerValues] = field(default_factory=dict)
     refused: dict[ReplayEntry, Miss] = field(default_factory=dict)
     unrecorded: deque[bytes] | None = None
+    writes: PlayedWrites = field(default_factory=PlayedWrites)
     reached: int = 0
     _arrived: dict[int, int] = field(default_factory=dict)
     _values: dict[tuple[int, int], CallerValues] = field(default_factory=dict)
@@ -103,7 +107,9 @@ class LiveSession:
             return True
         if entry.answers is not None:
             return entry.answers.pending.lookup_number in self._arrived
-        return entry.parent is None or entry.parent.question in self.asked
+        if entry.parent is None or not entry.proves_its_ask:
+            return True
+        return entry.parent.question in self.asked
 
     def arrive(self, entry: ReplayEntry, values: CallerValues | None = None) -> None:
         """Take note that a request like a recorded one has come, with its caller's values.
@@ -141,38 +147,30 @@ class LiveSession:
 
     def spelled(self, raw: bytes, recorded: str) -> bytes:
         """Return recorded bytes with the client's own session id in the place of a recorded one."""
-        return raw if recorded in (NO_SESSION, self.id) else _with_id(raw, recorded, self.id)
+        is_own = recorded in (NO_SESSION, self.id)
+        return raw if is_own else _renamed(recorded, self.id)(raw, "")
 
     def spelled_headers(self, headers: Headers, recorded: str) -> Headers:
         """Return recorded headers with the client's own session id."""
         is_own = recorded in (NO_SESSION, self.id)
-        return headers if is_own else _headers_with_id(headers, recorded, self.id)
+        return headers if is_own else headers_with(headers, _renamed(recorded, self.id))
 
     def in_recorded(self, request: Request) -> Request:
         """Return a request of the session as it would have been recorded."""
         if self.id in (NO_SESSION, self.recorded):
             return request
-        (_, target), *headers = _headers_with_id(
-            (("", request.target), *request.headers), self.id, self.recorded
-        )
-        body = _with_id(request.body, self.id, self.recorded)
-        return Request(request.method, target, tuple(headers), body)
+        return request_with(request, _renamed(self.id, self.recorded))
 
 
-def _with_id(raw: bytes, old: str, new: str) -> bytes:
-    for colon in (b":", b"%3A"):
-        before, after = (each.encode().replace(b":", colon) for each in (old, new))
-        # The id of session 1 begins that of session 12.
-        raw = re.sub(re.escape(before) + rb"(?![0-9])", after, raw)
-    return raw
+def _renamed(old: str, new: str) -> TextChange:
+    def change(raw: bytes, _name: str) -> bytes:
+        for colon in (b":", b"%3A"):
+            before, after = (each.encode().replace(b":", colon) for each in (old, new))
+            # The id of session 1 begins that of session 12.
+            raw = re.sub(re.escape(before) + rb"(?![0-9])", after, raw)
+        return raw
 
-
-def _headers_with_id(headers: Headers, old: str, new: str) -> Headers:
-    spelled = [
-        (name, _with_id(value.encode("utf-8", "surrogateescape"), old, new))
-        for name, value in headers
-    ]
-    return tuple([(name, raw.decode("utf-8", "surrogateescape")) for name, raw in spelled])
+    return change
 
 
 class SecretMapping:
@@ -234,11 +232,13 @@ class PlayOrder:
         by_arrival: Sequence[ReplayEntry],
         matched: MatchedForm,
         issued: IssuedTokens,
+        worlds: Worlds,
         repeat: Repeat,
         classes: ResponseClasses | None = None,
     ) -> None:
         self._has_placeholders = matched.has_placeholders
         self._issued = issued
+        self._worlds = worlds
         self._repeat = repeat
         self._classes = classes
         self._secrets = SecretMapping()
@@ -258,6 +258,7 @@ class PlayOrder:
         self._rules: tuple[tuple[Reason, _Rule], ...] = (
             (Reason.ARGUMENTS_DIFFER, self._with_secrets),
             (Reason.OUT_OF_ORDER, self._whose_ask_was_played),
+            (Reason.OTHER_HISTORY, self._after_the_same_writes),
             (Reason.ALREADY_PLAYED, self._not_used_up),
         )
 
@@ -358,6 +359,15 @@ class PlayOrder:
     ) -> list[ReplayEntry]:
         return [each for each in entries if session.was_asked(each)]
 
+    def _after_the_same_writes(
+        self, entries: list[ReplayEntry], _key: MatchKey, session: LiveSession
+    ) -> list[ReplayEntry]:
+        kept = self._worlds.keep(entries, session.writes) if self._worlds.holds_any else entries
+        if kept or self._may_repeat(entries[-1]):
+            return kept
+        # Whatever came before, what may not be repeated has been played.
+        return entries if all(each in session.played for each in entries) else []
+
     def _not_used_up(
         self, entries: list[ReplayEntry], _key: MatchKey, session: LiveSession
     ) -> list[ReplayEntry]:
@@ -378,7 +388,7 @@ class PlayOrder:
             return False
         if entry.kind is None or entry.kind is Kind.RESPONSE:
             return entry.request.method in _SAFE_HTTP
-        return entry.kind is Kind.NOTIFICATION or is_read_only(entry.key.method)
+        return entry.kind is Kind.NOTIFICATION or self._worlds.only_reads(entry)
 
     def played(
         self, chosen: ReplayEntry, secrets: tuple[Secret, ...], session: LiveSession
@@ -396,6 +406,8 @@ class PlayOrder:
         elif chosen in session.played and chosen.key.method == INITIALIZE:
             session = self._shared = LiveSession()
         session.count(chosen)
+        if self._worlds.holds_any and self._worlds.is_write(chosen):
+            session.writes.make(chosen, self._worlds)
         return session
 
     def _opened(self, opening: ReplayEntry) -> LiveSession:

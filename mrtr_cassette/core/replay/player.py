@@ -29,11 +29,13 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.replay.diagnosis import (
     Harmless,
     Miss,
+    Reason,
     answer_of_any_server,
     no_match,
     not_now,
 )
 from mrtr_cassette.core.replay.equivalence import unite_equal
+from mrtr_cassette.core.replay.history import NO_WAITS, History, Timelines, Worlds
 from mrtr_cassette.core.replay.matching import (
     IssuedTokens,
     MatchedForm,
@@ -43,7 +45,6 @@ from mrtr_cassette.core.replay.matching import (
 )
 from mrtr_cassette.core.replay.order import Chosen, LiveSession, MatchKey, PlayOrder, Repeat
 from mrtr_cassette.core.replay.reply import Delivery, Reply, build_reply, echoes_in
-from mrtr_cassette.core.replay.timeline import NO_WAITS, Timelines
 from mrtr_cassette.core.secrets.credentials import Given
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Request, readable
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
@@ -74,6 +75,8 @@ class Player:
         *,
         ignored: Collection[MemberPath] = (),
         repeat: Repeat = Repeat.AUTO,
+        history: History = History.AUTO,
+        reads: Collection[str] = (),
         paced: bool = False,
         strict: bool = False,
         stateless: bool = False,
@@ -82,6 +85,7 @@ class Player:
 
         Args:
             ignored: members of the params that don't count, as keys from the outermost inwards.
+            reads: tools that change nothing, whatever the recorded list of tools says.
             paced: the shell will keep the recorded rhythm.
             strict: harmless requests that were not recorded are misses.
             stateless: no reply depends on what has been played.
@@ -102,7 +106,7 @@ class Player:
         self.interactions = entries_of(cassette, self._matched)
         self.entries = [each for own in self.interactions for each in own]
         self._strict = strict
-        by_arrival = sorted(self.entries, key=lambda each: each.arrival)
+        by_arrival = self._by_arrival = sorted(self.entries, key=lambda each: each.arrival)
         number_lookups(by_arrival)
         self._timelines = Timelines(by_arrival)
         self._listening: dict[LiveSession, list[Delivery]] = {}
@@ -116,18 +120,16 @@ class Player:
         classes = None
         if stateless:
             classes = unite_equal(cassette, by_arrival, self._timelines, self._answered)
-            for each in by_arrival:
-                # Another process may have given it to the client.
-                if each.exchange.response is not None:
-                    issued.played(each.exchange.response)
-        self._order = PlayOrder(by_arrival, self._matched, issued, repeat, classes)
+            # Another process may have given any of them to the client.
+            responses = [each.exchange.response for each in by_arrival]
+            for response in filter(None, responses):
+                issued.played(response)
+        if history is History.AUTO and (stateless or repeat is Repeat.ALWAYS):
+            history = History.ORDER
+        self._worlds = Worlds(by_arrival, self._timelines, cassette.recorders, history, reads)
+        self._order = PlayOrder(by_arrival, self._matched, issued, self._worlds, repeat, classes)
         # The first of each.
-        last_first = by_arrival[::-1]
-        self._by_digest = {each.digest: each for each in last_first if each.digest is not None}
-        self._streams = {
-            (each.session, each.lookup_number): each for each in last_first if each.is_listening
-        }
-        self._posted = [each for each in by_arrival if each.answers is not None]
+        self._by_digest = {each.digest: each for each in by_arrival[::-1] if each.digest}
 
     def key_of(self, call: Call) -> CallKey:
         """Return the call key by which a request is matched, for a miss."""
@@ -240,7 +242,11 @@ class Player:
         if choice.why_not is None:
             miss = no_match(call, self.entries, self._ignored)
         else:
-            miss = not_now(call, choice.nearest, choice.why_not)
+            nearest, detail = choice.nearest, ""
+            if choice.why_not is Reason.OTHER_HISTORY:
+                found, detail = self._worlds.nearest(nearest, session.writes)
+                nearest = (found,)
+            miss = not_now(call, nearest, choice.why_not, detail)
         if call.message is not None and call.message.kind is Kind.RESPONSE:
             miss = replace(miss, is_refused=self._refuse(call.message, session, miss))
         self.misses.append(miss)
@@ -248,7 +254,8 @@ class Player:
 
     def _refuse(self, answer: Message, session: LiveSession, miss: Miss) -> bool:
         """Let the call during which the server asked get a miss; return whether there is one."""
-        here = [each for each in self._posted if each.session == session.recorded]
+        posted = [each for each in self._by_arrival if each.answers is not None]
+        here = [each for each in posted if each.session == session.recorded]
         own = [each for each in here if each.asker is not None and each.asker.id == answer.id]
         # Under an id that no question had, it is taken for the answer to the oldest one.
         for expected in own or here:
@@ -285,10 +292,15 @@ class Player:
                 delivery.follow(stream, reply)
 
     @cached_property
+    def _streams(self) -> dict[tuple[str, int], ReplayEntry]:
+        listening = [each for each in self._by_arrival[::-1] if each.is_listening]
+        return {(each.session, each.lookup_number): each for each in listening}
+
+    @cached_property
     def _events(self) -> dict[tuple[str, str], tuple[ReplayEntry, int]]:
         return {
             (each.session, identity): (each, index)
-            for each in sorted(self.entries, key=lambda each: each.arrival)
+            for each in self._by_arrival
             for index, identity in event_ids(each.exchange.response)
         }
 

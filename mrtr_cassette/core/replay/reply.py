@@ -4,40 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
 from itertools import pairwise
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import CallerValues
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes
 from mrtr_cassette.core.protocol.messages import messages_in
 from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.history import NO_WAITS, OPEN, Gate, Waits
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.order import LiveSession
-from mrtr_cassette.core.replay.timeline import NO_WAITS, OPEN, Gate, Waits
 from mrtr_cassette.core.wire.http import HOP_BY_HOP, End, Headers, Response
 from mrtr_cassette.core.wire.jsonbytes import Span
 
 _FRAMING = HOP_BY_HOP | {"content-length"}
-
-
-class CallerValue(Enum):
-    """One of the caller's values, as a response repeats it."""
-
-    ID = 0
-    PROGRESS_TOKEN = 1
-    ID_AS_TEXT = 2
-    """The id as a string, whatever it is."""
-
-    def of(self, values: CallerValues) -> bytes | None:
-        """Return the value as a caller spells it, or None."""
-        if self is CallerValue.PROGRESS_TOKEN:
-            return values.progress_token
-        identity = values.id
-        if self is CallerValue.ID or identity is None or identity.startswith(b'"'):
-            return identity
-        return b'"%b"' % identity
 
 
 class Echo(NamedTuple):
@@ -47,10 +28,13 @@ class Echo(NamedTuple):
     """
 
     span: Span
-    value: CallerValue
+    value: str
+    """The name of a member of `CallerValues`."""
     recorded: bytes
     request: ReplayEntry | None = None
 
+
+_VALUES: Final = ("id", "progress_token", "id_as_text")
 
 ValuesOf = Callable[["ReplayEntry | None"], CallerValues]
 """Returns the values of the request in the place of a recorded one, or of the one replied to."""
@@ -71,7 +55,7 @@ class Part(NamedTuple):
             if isinstance(segment, bytes):
                 filled.append(segment)
             else:
-                value = segment.value.of(values_of(segment.request))
+                value = getattr(values_of(segment.request), segment.value)
                 filled.append(value or segment.recorded)
         return b"".join(filled)
 
@@ -158,7 +142,7 @@ def echoes_in(
             values = (repeated.id, repeated.progress_token, repeated.id_as_text)
             found = [
                 Echo(span, value, body[span.start : span.end], entry)
-                for spans, value in zip(values, CallerValue, strict=True)
+                for spans, value in zip(values, _VALUES, strict=True)
                 for span in map(located.in_body, spans)
                 if span is not None
             ]
@@ -321,7 +305,7 @@ class Delivery:
         """
         has_arrived = self.session.has_arrived
         for index, needed in enumerate(gate.counts):
-            entries = self.reply.waits.lanes[index].arrivals.entries
+            entries = self.reply.waits.lanes[index].arrivals
             count = counts[index]
             while count < needed and (
                 has_arrived(entries[count]) or self._is_passed_over(entries[count])

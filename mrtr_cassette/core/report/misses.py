@@ -61,6 +61,12 @@ _FIXES = {
         _RECORD.format("call"),
         "allow it again with <<repeat_always>>",
     ),
+    Reason.OTHER_HISTORY: (
+        "make the same writes as in the recording before this call",
+        "say that a tool only reads with <<reads_tool>>",
+        _RECORD.format("call"),
+        "play equal calls in recorded order, whatever was written, with <<history_order>>",
+    ),
     Reason.OUT_OF_ORDER: ("send the call without answers first, then answer what it asks",),
 }
 """What can be done about a miss: one of these; each front fills the slots in its own terms."""

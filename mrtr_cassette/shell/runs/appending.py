@@ -18,6 +18,7 @@ from mrtr_cassette.core.drive.appending import (
 )
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.history import History
 from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
@@ -145,6 +146,13 @@ def appender_of(relay: Relay, earlier: Cassette, player: Player) -> Appender:
 def player_of(earlier: Cassette, options: RecordOptions, given: Given) -> Player:
     """Return the player of a cassette that is added to; the live server has these credentials."""
     # What it lacks is for the upstream to answer, harmless or not.
-    player = Player(earlier, ignored=options.ignored, repeat=Repeat(options.repeat), strict=True)
+    player = Player(
+        earlier,
+        ignored=options.ignored,
+        repeat=Repeat(options.repeat),
+        history=History(options.history),
+        reads=options.reads,
+        strict=True,
+    )
     player.was_given(given)
     return player

@@ -18,6 +18,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette, PushedAsk, RecordedEx
 from mrtr_cassette.core.cassette.transports import STARTED_HERE, over_http
 from mrtr_cassette.core.protocol.origins import ServerOrigin, is_metadata_request
 from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.history import History
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.replay.reply import Delivery, Ending, Refusal
@@ -121,6 +122,8 @@ def load_server(
             cassette,
             ignored=options.ignored,
             repeat=Repeat(options.repeat),
+            history=History(options.history),
+            reads=options.reads,
             paced=paced,
             stateless=options.stateless,
         )

@@ -259,8 +259,8 @@ ELSEWHERE = (
             *(1, retry(CALL, {"a": NO}, state=STATE), Reason.ANSWERS_DIFFER, (1, 1), ELSEWHERE),
         ),
         (
-            [(CALL, asks("a")), (retry(CALL, {"a": 1}), text("x"))] * 2,
-            *(0, retry(CALL, {"a": 1}), Reason.OUT_OF_ORDER, (1, 1)),
+            ASKED,
+            *(0, retry(CALL, {"a": YES, "b": {"n": 1}}, state=STATE), Reason.OUT_OF_ORDER, (1, 1)),
             "this retry answers an ask that has not been played yet",
         ),
         (

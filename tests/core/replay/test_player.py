@@ -16,6 +16,7 @@ from builders import (
     loaded,
     missed,
     notification,
+    open_session,
     play,
     player_of,
     post,
@@ -25,10 +26,12 @@ from builders import (
     rpc,
     said,
     sent_now,
+    session_steps,
     state_in,
     tool,
     with_meta,
     with_token,
+    within,
 )
 from messages import CAPABILITIES_KEY, CLIENT_KEY, NO, VERSION_KEY, YES, asks, form, text
 
@@ -97,17 +100,19 @@ def test_answer_to_an_equal_ask_plays() -> None:
     ids=["more", "message", "state"],
 )
 def test_answer_to_another_ask_does_not_play(other: Any) -> None:
-    """An ask that differs in anything is not the one that a recorded answer belongs to."""
+    """In a session, an ask that differs in anything is not the one that an answer belongs to."""
     state = other.get("requestState")
-    player = player_of(
+    script: tuple[Step, ...] = (
         (CALL, asks("a")),
         (retry(CALL, {"a": NO}), text("left")),
         (CALL, other),
         (retry(CALL, {"a": YES}, state=state), text("done")),
     )
-    play(player, CALL)
+    player = player_of(*session_steps("1" * 32, *script))
+    session = open_session(player)
+    play(player, within(session, CALL))
 
-    miss = missed(player, retry(CALL, {"a": YES}, state=state))
+    miss = missed(player, within(session, retry(CALL, {"a": YES}, state=state)))
 
     assert miss.reason in {Reason.OUT_OF_ORDER, Reason.ANSWERS_DIFFER}
 
@@ -385,7 +390,7 @@ def test_same_client_comes_before_the_recorded_order() -> None:
     """Of equal requests each client gets what was recorded for it, if anything is left of that."""
 
     def of(client: str) -> bytes:
-        return with_meta(CALL, **{CLIENT_KEY: {"name": client}})
+        return with_meta(rpc("tools/list"), **{CLIENT_KEY: {"name": client}})
 
     script = ((of("a"), text("for a")), (of("b"), text("for b")), (of("a"), text("for a again")))
     player = player_of(*script)

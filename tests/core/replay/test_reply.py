@@ -21,8 +21,8 @@ from messages import SUBSCRIPTION_KEY, text
 
 from mrtr_cassette.core.cassette.lookup import caller_values
 from mrtr_cassette.core.protocol.jsonrpc import Message, classify
+from mrtr_cassette.core.replay.history import NO_WAITS, Gate, Waits
 from mrtr_cassette.core.replay.reply import Part, build_reply, echoes_in
-from mrtr_cassette.core.replay.timeline import NO_WAITS, Gate, Waits
 from mrtr_cassette.core.wire.http import End
 
 CALL = with_token(tool("deploy"), 1)

@@ -130,16 +130,6 @@ def test_what_the_recorder_answered_is_answered_here_too() -> None:
     assert "#1, #2" in refused(*answered("one", FIRST), *answered("two", SECOND))
 
 
-def test_changed_state_gets_the_recorded_refusal_whichever_ask_it_is_made_of() -> None:
-    """What a test makes of the state that it got is what was recorded of an equal one."""
-    (player,) = replicas(
-        *BOTH, (retry(CALL, {"a": YES}, state=SECOND + "x"), text("tampered")), number=1
-    )
-    state = state_in(play(player, CALL))
-
-    assert said(play(player, retry(CALL, {"a": YES}, state=state + "x"))) == "tampered"
-
-
 PLAIN = stream(answer(CALL, text("a")))
 LISTENING = rpc("subscriptions/listen", {})
 OPENED = stream(answer(LISTENING, {}), end=End.OPEN)

@@ -1,0 +1,638 @@
+"""What came before what in a recording, and what of that a replay keeps to.
+
+What the server says waits for what its client said before. And a call belongs to a history of
+writes (docs/matching.md, "Reads belong to the history of writes"): a recording has one or several
+worlds, and a play follows all of them at once, until it makes a write that a world does not have
+next.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    RecordedBy,
+    RecordedExchange,
+    RecordedInteraction,
+    RecorderFacts,
+)
+from mrtr_cassette.core.cassette.sessions import ends_session, is_answered
+from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes, repeated_token
+from mrtr_cassette.core.protocol.messages import messages_in
+from mrtr_cassette.core.protocol.methods import CALL_TOOL, INITIALIZE, LIST_TOOLS, is_read_only
+from mrtr_cassette.core.record.naming import recounted, with_texts
+from mrtr_cassette.core.replay.matching import ReplayEntry
+from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, renumber
+from mrtr_cassette.core.wire.http import End, Response
+from mrtr_cassette.core.wire.jsonbytes import canonical, parse, splice
+from mrtr_cassette.errors import CassetteError, shorten
+
+GENERATED_NAME: Final = re.compile(
+    r"mrtr-(?P<kind>state|session|event|elicitation)(?:(?::|%3A)[0-9a-f]+)+|" + PLACEHOLDER.pattern,
+    re.ASCII,
+)
+# What the server says waits
+
+_ACKNOWLEDGED = (Kind.RESPONSE, Kind.NOTIFICATION)
+
+
+Arrivals = list[ReplayEntry]
+"""Numbered exchanges in the order in which their requests arrived."""
+
+
+def _arrived(arrivals: Arrivals, after: int) -> int:
+    """Return how many had arrived when `after` requests had arrived in all."""
+    return bisect_right(arrivals, after, key=lambda each: each.exchange.number or 0)
+
+
+class Lane(NamedTuple):
+    """Requests for which a response waits one after the other; the `first` ones don't count."""
+
+    arrivals: Arrivals
+    first: int = 0
+
+
+class Gate(NamedTuple):
+    """What a part of a response waits for.
+
+    Attributes:
+        counts: for each lane of the response, how many of its requests must have come.
+        request: the request that a message on a listening stream is about, or None.
+    """
+
+    counts: tuple[int, ...]
+    request: ReplayEntry | None = None
+    responds: bool = False
+
+
+OPEN: Final = Gate(())
+"""Waits for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What one response waits for.
+
+    Attributes:
+        pieces: the gate of each piece of it; none at all where nothing waits.
+        responded: how many requests had arrived when it responded to each of those that it is the
+            response to.
+    """
+
+    lanes: tuple[Lane, ...] = ()
+    pieces: tuple[Gate, ...] = ()
+    end: Gate = OPEN
+    responded: Mapping[ReplayEntry, int] = field(default_factory=dict, compare=False)
+
+    def over(self, entry: ReplayEntry) -> int | None:
+        """Return how many requests had arrived when one was over; None where it never was."""
+        response = entry.exchange.response
+        if entry.kind is Kind.REQUEST and response is not None and response.only_accepts:
+            return self.responded.get(entry)
+        return entry.exchange.ended_after
+
+    def is_for_later(self, gate: Gate, entry: ReplayEntry) -> bool:
+        """Tell whether a gate is about another request, or waits for one that came after one."""
+        number = entry.exchange.number or 0
+        return gate.request not in (None, entry) or any(
+            each.kind is not Kind.NOTIFICATION and (each.exchange.number or 0) > number
+            for lane, count in zip(self.lanes, gate.counts, strict=True)
+            for each in reversed(lane.arrivals[:count])
+        )
+
+
+NO_WAITS: Final = Waits()
+
+
+class Timelines:
+    """What the clients of each recorded session sent; no session waits for another one."""
+
+    def __init__(self, by_arrival: Sequence[ReplayEntry]) -> None:
+        self._sessions: dict[str, _Timeline] = {}
+        self._during: dict[ReplayEntry, Arrivals] = {}
+        self._asking: dict[tuple[RecordedExchange, int], ReplayEntry] = {}
+        for each in by_arrival:
+            if each.exchange.number is None:
+                continue
+            if each.answers is not None and each.answers.pending.kind is Kind.REQUEST:
+                pending, pushed = each.answers
+                self._during.setdefault(pending, []).append(each)
+                self._asking[pushed.exchange, pushed.piece] = pending
+            self._sessions.setdefault(each.session, _Timeline()).add(each)
+
+    def waits_of(self, entry: ReplayEntry) -> Waits:
+        """Return what the response to a request waits for.
+
+        It waits for the notifications and the posted answers that had arrived before it. That the
+        server has taken one of these, or a request whose response comes on a listening stream,
+        waits for nothing: a client that posts one after the other would wait for ever.
+        """
+        exchange, response = entry.exchange, entry.exchange.response
+        if response is None or exchange.number is None:
+            return NO_WAITS
+        is_message = entry.kind in _ACKNOWLEDGED and not response.is_framed
+        if is_message or response.only_accepts:
+            return NO_WAITS
+        lanes = self._lanes(entry, response)
+        if not lanes and not entry.is_listening:
+            return NO_WAITS
+
+        def gate(after: int) -> Gate:
+            return Gate(tuple([max(_arrived(arrivals, after), first) for arrivals, first in lanes]))
+
+        # Of a whole body only its end is known.
+        last = response.pieces[-1].after if response.pieces else 0
+        ended = last if exchange.ended_after is None else exchange.ended_after
+        pieces = [gate(piece.after or ended) for piece in response.pieces]
+        responded: dict[ReplayEntry, int] = {}
+        for located in messages_in(response) if entry.is_listening else ():
+            place, message = located.piece, located.message
+            after = response.pieces[place].after
+            request = self._sessions[entry.session].request_of(message, after)
+            responds = message.kind is Kind.RESPONSE
+            if responds and request is not None:
+                responded[request] = after
+            request = request or self._asking.get((exchange, place))
+            pieces[place] = pieces[place]._replace(request=request, responds=responds)
+        return Waits(lanes, tuple(pieces), gate(ended), responded)
+
+    def answers_during(self, pending: ReplayEntry) -> Sequence[ReplayEntry]:
+        """Return the answers to what the server asked during a call, as they arrived."""
+        return self._during.get(pending, ())
+
+    def _lanes(self, entry: ReplayEntry, response: Response) -> tuple[Lane, ...]:
+        """Return the requests for which a response waits.
+
+        Calls do not wait for each other, nor for answers to what was asked during other calls. A
+        listening stream tells what all of them caused, so it waits for every answer, and for all
+        requests that can have changed something since it began.
+        """
+        timeline, begun = self._sessions[entry.session], entry.stream
+        if entry.is_listening:
+            changes = timeline.changes
+            since = _arrived(changes, begun.exchange.number or 0)
+            lanes = [Lane(timeline.messages), Lane(changes, since)]
+        else:
+            lanes = [Lane(timeline.of_no_call)]
+            if begun in self._during:
+                lanes.append(Lane(self._during[begun]))
+            if timeline.endings and response.is_event_stream:
+                # What left a call without its response may be the end of the session.
+                lanes += () if is_answered(response) else (Lane(timeline.endings),)
+        return tuple([lane for lane in lanes if lane.arrivals])
+
+
+class _Timeline:
+    """What the client of one session sent."""
+
+    def __init__(self) -> None:
+        self.messages: Arrivals = []
+        self.of_no_call: Arrivals = []
+        self.changes: Arrivals = []
+        self.endings: Arrivals = []
+        self._requests: Arrivals = []
+
+    def add(self, entry: ReplayEntry) -> None:
+        is_message = entry.kind in _ACKNOWLEDGED
+        # Clients without a session have nothing in common but what they change.
+        if is_message and entry.session != NO_SESSION:
+            self.messages.append(entry)
+            if entry.answers is None or entry.answers.pending.kind is not Kind.REQUEST:
+                self.of_no_call.append(entry)
+        elif entry.kind is Kind.REQUEST:
+            self._requests.append(entry)
+            if not is_read_only(entry.key.method):
+                self.changes.append(entry)
+        elif ends_session(entry.request, entry.exchange.response):
+            self.changes.append(entry)
+            self.endings.append(entry)
+
+    def request_of(self, message: Message, after: int) -> ReplayEntry | None:
+        """Return the latest request that a message of the server is about, or None."""
+        is_response = message.kind is Kind.RESPONSE
+        name = message.id if is_response else repeated_token(message)
+        arrivals = self._requests_by_name.get((is_response, name), [])
+        place = _arrived(arrivals, after)
+        return arrivals[place - 1] if place else None
+
+    @cached_property
+    def _requests_by_name(self) -> dict[tuple[bool, str | None], Arrivals]:
+        """The requests by their ids (True) and their progress tokens."""
+        grouped: dict[tuple[bool, str | None], Arrivals] = {}
+        for entry in self._requests:
+            message = entry.asker
+            if message is None:
+                continue
+            for key in ((True, message.id), (False, message.progress_token)):
+                if key[1] is not None:
+                    grouped.setdefault(key, []).append(entry)
+        return grouped
+
+
+# Calls belong to a history of writes
+
+NEVER = float("inf")
+
+
+class History(Enum):
+    """Which calls are held to the history of writes in which they were recorded."""
+
+    AUTO = "auto"
+    """Those that were recorded with several answers."""
+    STRICT = "strict"
+    ORDER = "order"
+    """None: equal calls are played in recorded order."""
+
+
+class Lifetime(NamedTuple):
+    """How many requests had arrived with a call, and when it had its response."""
+
+    start: float
+    end: float
+
+
+WriteKey = tuple[int, tuple[str, ...]]
+"""What equal writes share: the path of the call and its answers, and what was posted meanwhile."""
+WorldKey = tuple[str, int]
+"""A session, and the run of the recorder."""
+
+
+class World:
+    """The writes of one recorded history.
+
+    Equal writes are counted: the first that is made is the first that began and the first that
+    ended, though these may have been two.
+    """
+
+    def __init__(self, writes: Sequence[tuple[Lifetime, WriteKey, ReplayEntry]]) -> None:
+        by_end = sorted(writes, key=lambda write: write[0][::-1])
+        self.entries = [entry for *_, entry in by_end]
+        self.ends = [lifetime.end for lifetime, *_ in by_end]
+        self.places: dict[WriteKey, list[int]] = {}
+        self.starts: dict[WriteKey, list[float]] = {}
+        for place, (lifetime, key, _) in enumerate(by_end):
+            self.places.setdefault(key, []).append(place)
+            self.starts.setdefault(key, []).append(lifetime.start)
+        for starts in self.starts.values():
+            starts.sort()
+
+    def before(self, start: float) -> int:
+        """Return how many writes had ended when a call arrived."""
+        return bisect_left(self.ends, start)
+
+
+class _Progress:
+    """How far a play has come in one world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._counts: Counter[WriteKey] = Counter()
+        self._made: set[int] = set()
+        self._entries: set[ReplayEntry] = set()
+        self._first = 0
+        self._latest = -1.0
+
+    def make(self, key: WriteKey, entry: ReplayEntry) -> bool:
+        """Make a write, if the world has it next."""
+        world, count = self._world, self._counts[key]
+        places = world.places.get(key, ())
+        if count == len(places) or not self._may_come(world.starts[key][count]):
+            return False
+        equal = [world.entries[place] for place in places]
+        left = [each for each in equal if each not in self._entries]
+        self._entries.add(entry if entry in left else left[0])
+        self._counts[key] += 1
+        self._latest = max(self._latest, world.starts[key][count])
+        self._made.add(places[count])
+        while self._first in self._made:
+            self._first += 1
+        return True
+
+    def _may_come(self, start: float) -> bool:
+        return self._world.before(start) <= self._first
+
+    def is_at(self, entry: ReplayEntry, lifetime: Lifetime, key: WriteKey) -> bool:
+        """Tell whether a call came here: after all writes that had ended, and before later ones."""
+        left = self._world.places.get(key, ())[self._counts[key] :]
+        end = self._world.ends[left[0]] if left else lifetime.end
+        is_made = entry in self._entries
+        return not is_made and self._may_come(lifetime.start) and self._latest <= end
+
+
+class PlayedWrites:
+    """The writes of one play, and how far it has come in each world that they keep alive."""
+
+    def __init__(self) -> None:
+        self.made: list[ReplayEntry] = []
+        self._living: dict[WorldKey, _Progress] | None = None
+
+    def make(self, entry: ReplayEntry, worlds: Worlds) -> None:
+        """Make a write; worlds end that don't have it next."""
+        self.made.append(entry)
+        key = worlds.write_key(entry)
+        for world, progress in [*self.living(worlds).items()]:
+            # Clients without a session have nothing in common with those that have one.
+            if bool(world[0]) == bool(entry.session) and not progress.make(key, entry):
+                del self.living(worlds)[world]
+
+    def living(self, worlds: Worlds) -> dict[WorldKey, _Progress]:
+        """Return the worlds that are alive."""
+        if self._living is None:
+            self._living = {key: _Progress(world) for key, world in worlds.by_key.items()}
+        return self._living
+
+
+class Worlds:
+    """The histories of a recording, and which of its calls are held to them.
+
+    All but `reads` is found out when the first call comes that may be held.
+    """
+
+    def __init__(
+        self,
+        by_arrival: Sequence[ReplayEntry],
+        timelines: Timelines,
+        recorders: Sequence[RecorderFacts],
+        history: History,
+        reads: Collection[str],
+    ) -> None:
+        self._by_arrival = by_arrival
+        self._timelines = timelines
+        self._recorders = recorders
+        self._named = frozenset(reads)
+        self._is_strict = history is History.STRICT
+        paths = Counter(each.path for each in by_arrival)
+        self._repeated = {path for path, count in paths.items() if count > 1}
+        may_hold = history is not History.ORDER and bool(self._repeated)
+        self.holds_any = self._is_strict or may_hold
+
+    # Reads and writes
+
+    def only_reads(self, entry: ReplayEntry) -> bool:
+        """Tell whether a request is known to change nothing."""
+        if entry.key.method == CALL_TOOL:
+            return entry.key.name in self._named or entry.key.name in self._hinted
+        return is_read_only(entry.key.method)
+
+    @cached_property
+    def _hinted(self) -> frozenset[str]:
+        """The tools of which every recorded list says that they only read."""
+        says: dict[str, bool] = {}
+        for each in self._by_arrival:
+            if each.key.method != LIST_TOOLS:
+                continue
+            result = each.exchange.rpc_members.get("result")
+            tools = result.get("tools") if isinstance(result, dict) else None
+            for tool in tools if isinstance(tools, list) else ():
+                hints = tool.get("annotations") if isinstance(tool, dict) else None
+                is_hint = isinstance(hints, dict) and hints.get("readOnlyHint") is True
+                if isinstance(tool, dict) and isinstance(name := tool.get("name"), str):
+                    says[name] = says.get(name, True) and is_hint
+        return frozenset(name for name, is_hint in says.items() if is_hint)
+
+    def is_write(self, entry: ReplayEntry) -> bool:
+        """Tell whether the response to a request ends a call that may have changed something."""
+        is_call = entry.kind is Kind.REQUEST and entry.ask is None and not entry.is_listening
+        return is_call and not self.only_reads(entry)
+
+    def write_key(self, entry: ReplayEntry) -> WriteKey:
+        """Return what an entry shares with equal writes, in whichever world."""
+        posted = self._timelines.answers_during(entry)
+        return entry.path, tuple([each.key.arguments for each in posted])
+
+    # Worlds
+
+    @cached_property
+    def by_key(self) -> dict[WorldKey, World]:
+        """The worlds."""
+        writes: dict[WorldKey, list[tuple[Lifetime, WriteKey, ReplayEntry]]] = {}
+        for each in self._by_arrival:
+            own = writes.setdefault(self._world_of(each), [])
+            if self.is_write(each):
+                own.append((self._lifetimes[each], self.write_key(each), each))
+        return {key: World(own) for key, own in writes.items()}
+
+    def _world_of(self, entry: ReplayEntry) -> WorldKey:
+        by = entry.exchange.recorded_by
+        return entry.session, 0 if by is None else self._runs.get(by.recorder, 0)
+
+    @cached_property
+    def _runs(self) -> dict[str, int]:
+        """The run to which each recorder belongs; recorders that were merged are of one run."""
+        appended = {each.id for each in self._recorders if not each.offset_ms}
+        runs: dict[str, int] = {}
+        run, ended = 0, 0
+        for each in self._by_arrival:
+            exchange = each.exchange
+            number, by = exchange.number or 0, exchange.recorded_by
+            if by is not None and by.recorder not in runs:
+                # A run that was appended is timed anew, and came when all else was over.
+                run += by.recorder in appended and number > ended > 0
+                runs[by.recorder] = run
+            ended = max(ended, number, exchange.ended_after or 0)
+        return runs
+
+    @cached_property
+    def _lifetimes(self) -> dict[ReplayEntry, Lifetime]:
+        if any(each.exchange.number is None for each in self._by_arrival):
+            # Without the recording block there is only the order of the file.
+            return {each: Lifetime(at, at) for at, each in enumerate(self._by_arrival)}
+        elsewhere = dict(self._responses_elsewhere())
+        return {
+            each: Lifetime(each.exchange.number or 0, _end_of(each, elsewhere.get(each, NEVER)))
+            for each in self._by_arrival
+        }
+
+    def _responses_elsewhere(self) -> Iterator[tuple[ReplayEntry, float]]:
+        """Yield when a response came on a stream that another request began."""
+        for each in self._by_arrival:
+            if each.is_listening:
+                yield from self._timelines.waits_of(each).responded.items()
+            elif each.stream is not each:
+                yield each.stream, _end_of(each, NEVER)
+
+    # What is held
+
+    def keep(self, entries: list[ReplayEntry], played: PlayedWrites) -> list[ReplayEntry]:
+        """Keep those of some equal calls that came after the writes of a play in a living world."""
+        if not self._are_held(entries):
+            return entries
+        living = played.living(self)
+
+        def is_at(entry: ReplayEntry) -> bool:
+            progress, key = living.get(self._world_of(entry)), self.write_key(entry)
+            return progress is not None and progress.is_at(entry, self._lifetimes[entry], key)
+
+        return [each for each in entries if _is_free(each) or is_at(each)]
+
+    def _are_held(self, entries: list[ReplayEntry]) -> bool:
+        if self._is_strict:
+            return True
+        if not any(each.path in self._repeated for each in entries):
+            return False
+        alike = {(each.path, each.traits) for each in entries}
+        if alike & self._answered_otherwise:
+            return True
+        return len(alike) > 1 and len({answer_digest(each.exchange) for each in entries}) > 1
+
+    @cached_property
+    def _answered_otherwise(self) -> set[tuple[int, Traits]]:
+        """The paths of equal calls that got several answers, themselves or after equal retries."""
+        answers: dict[tuple[int, Traits], set[bytes]] = {}
+        for each in self._by_arrival:
+            if each.path in self._repeated:
+                found = answers.setdefault((each.path, each.traits), set())
+                found.add(answer_digest(each.exchange))
+        several = {alike for alike, found in answers.items() if len(found) > 1}
+        for each in reversed(self._by_arrival):
+            if each.parent is not None and (each.path, each.traits) in several:
+                several.add((each.parent.path, each.parent.traits))
+        return several
+
+    # What is told
+
+    def nearest(
+        self, entries: Sequence[ReplayEntry], played: PlayedWrites
+    ) -> tuple[ReplayEntry, str]:
+        """Return the nearest of some calls; say after which writes it came, and which were made."""
+        living = played.living(self)
+        nearest = next((each for each in entries if self._world_of(each) in living), entries[-1])
+        world = self.by_key[self._world_of(nearest)]
+        recorded = _listed(world.entries[: world.before(self._lifetimes[nearest].start)])
+        made = _listed(played.made)
+        return nearest, f"this was recorded after {recorded}; this run has made {made}"
+
+
+def _is_free(entry: ReplayEntry) -> bool:
+    """Tell whether a request belongs to no point of a history: what opens or listens."""
+    is_opening = entry.opens_session or entry.key.method == INITIALIZE
+    return entry.kind is not Kind.REQUEST or entry.is_listening or is_opening
+
+
+def _end_of(entry: ReplayEntry, elsewhere: float) -> float:
+    """Return how many requests had arrived when a request had its response."""
+    exchange, response = entry.exchange, entry.exchange.response
+    ended: float = exchange.ended_after or exchange.number or 0
+    if response is None or response.only_accepts:
+        return elsewhere
+    if response.is_framed:
+        located = exchange.located_response
+        if located is not None:
+            return response.pieces[located.piece].after or ended
+        return ended if is_answered(response) else elsewhere
+    return ended if response.end is End.COMPLETE else elsewhere
+
+
+def _listed(writes: Sequence[ReplayEntry]) -> str:
+    told = ", ".join([f"{each.key} {each.key.arguments}" for each in writes])
+    return shorten(told) or "no write"
+
+
+def answer_digest(exchange: RecordedExchange) -> bytes:
+    """Return the digest of the response to a request, without names and the caller's values."""
+    response, message = exchange.response, exchange.rpc_response
+    if message is None:
+        text = "" if response is None else f"{response.status} {response.body.decode('latin-1')}"
+    else:
+        text = without_caller(message, exchange.call.message)
+    state = None if exchange.ask is None else exchange.ask.request_state
+    if state is not None:
+        text = text.replace(canonical(state), '""')
+    text = GENERATED_NAME.sub(lambda match: match["kind"] or match["rule"], text)
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def without_caller(message: Message, request: Message | None) -> str:
+    """Return the canonical text of a message without what it echoes of a request."""
+    if request is None or request.kind is not Kind.REQUEST:
+        return canonical(message.tree)
+    spans = echoes(message, request)
+    replacements = [(span, b"0") for span in (*spans.id, *spans.progress_token, *spans.id_as_text)]
+    return canonical(parse(splice(message.raw, sorted(replacements))))
+
+
+# Several cassettes
+
+_SESSION = re.compile(rb"(mrtr-session(?::|%3A))([0-9]{1,9})(?![0-9])")
+
+
+def united(cassettes: Sequence[Cassette]) -> Cassette:
+    """Return several cassettes as one, in which each has worlds of its own.
+
+    Raises:
+        CassetteError: they were recorded by different rules.
+    """
+    first, *others = cassettes
+    if not others:
+        return first
+    interactions: list[RecordedInteraction] = []
+    recorders: list[RecorderFacts] = []
+    mover = _Mover()
+    for index, each in enumerate(cassettes):
+        for name in ("request_state", "redaction", "seals_answers"):
+            if getattr(each, name) != getattr(first, name):
+                words = name.replace("_", " ")
+                reason = f"it was recorded with another {words} than {first.path}"
+                raise CassetteError(each.path, reason, hint="play each by itself")
+        moved = mover.moved(each, index)
+        interactions += moved.interactions
+        recorders += moved.recorders
+    path = ", ".join([each.path for each in cassettes])
+    return replace(first, path=path, interactions=tuple(interactions), recorders=tuple(recorders))
+
+
+class _Mover:
+    """Renumbers cassettes that stand behind each other, so that no number has two meanings."""
+
+    def __init__(self) -> None:
+        self._interactions = self._arrived = self._names = self._last_name = 0
+
+    def moved(self, cassette: Cassette, index: int) -> Cassette:
+        """Return the next cassette with other numbers."""
+        own = [exchange for one in cassette.interactions for exchange in one.own]
+        own.sort(key=lambda each: each.number or 0)
+        first, arrived = self._interactions, self._arrived
+        changed: dict[RecordedExchange, RecordedExchange] = {}
+        recorders = {each.id: each for each in cassette.recorders}
+        for at, each in enumerate(own, start=1):
+            seen = each.recorded_by or RecordedBy("", at)
+            if at == 1:
+                # Nothing of this cassette is part of what was recorded in the one before.
+                known = recorders.get(seen.recorder, RecorderFacts("", 0))
+                recorders[seen.recorder] = known._replace(offset_ms=0)
+            by = seen._replace(recorder=f"{index}:{seen.recorder}")
+            number = arrived + (each.number or at)
+            moved = recounted(each, by, number, lambda after, _: arrived + after)
+            changed[each] = with_texts(moved, self._shifted)
+            self._arrived = max(self._arrived, number, moved.ended_after or 0)
+        interactions = []
+        for one in cassette.with_exchanges(changed).interactions:
+            branch = one.branch and one.branch._replace(of=first + one.branch.of)
+            interactions.append(replace(one, number=first + one.number, branch=branch))
+        self._names, self._interactions = self._last_name, first + len(interactions)
+        return replace(
+            cassette,
+            interactions=tuple(interactions),
+            recorders=tuple(
+                [each._replace(id=f"{index}:{each.id}") for each in recorders.values()]
+            ),
+        )
+
+    def _shifted(self, raw: bytes, _name: str) -> bytes:
+        raw = _SESSION.sub(lambda match: b"%b%d" % (match[1], self._name(match[2])), raw)
+        return renumber(raw, lambda _, token: self._name(token) if token.isdigit() else None)
+
+    def _name(self, number: bytes | str) -> int:
+        name = self._names + int(number)
+        self._last_name = max(self._last_name, name)
+        return name

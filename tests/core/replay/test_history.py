@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from builders import (
+    Conversation,
+    Step,
+    as_request,
+    cassette_of,
+    conversation,
+    loaded,
+    open_session,
+    player_of,
+    retry,
+    rpc,
+    said,
+    sent_now,
+    session_steps,
+    state_in,
+    stream,
+    tool,
+    within,
+)
+from messages import NO, YES, asks, text
+
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedBy, RecorderFacts
+from mrtr_cassette.core.replay.diagnosis import Reason
+from mrtr_cassette.core.replay.history import History, united
+from mrtr_cassette.core.replay.order import Repeat
+from mrtr_cassette.core.replay.player import Play, Player
+
+GET, SET, SET_2, LOG = tool("get"), tool("set", to=1), tool("set", to=2), tool("log")
+LIST = rpc("tools/list")
+HINTED: Step = (LIST, {"tools": [{"name": "get", "annotations": {"readOnlyHint": True}}]})
+STORE: tuple[Step, ...] = ((GET, text("0")), (SET, text("set")), (GET, text("1")))
+OTHER = "other-history"
+
+
+def told(player: Player, *requests: bytes) -> list[str]:
+    """Return what requests get: texts, or the reasons of misses."""
+    decisions = [player.request_received(as_request(request)) for request in requests]
+    return [
+        said(sent_now(each)) if isinstance(each, Play) else each.reason.value  # type: ignore[union-attr]
+        for each in decisions
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "requests", "got"),
+    [
+        ({}, [GET, SET, GET], ["0", "set", "1"]),
+        ({}, [GET, GET, SET], ["0", "0", "set"]),
+        ({}, [SET, GET, GET], ["set", "1", "1"]),
+        ({}, [SET_2, SET, GET], ["set", "set", OTHER]),
+        ({}, [LOG, LOG], ["logged", "already-played"]),
+        ({"history": History.ORDER}, [SET, GET, GET], ["set", "0", "1"]),
+        ({"repeat": Repeat.ALWAYS}, [SET, GET, GET, GET], ["set", "0", "1", "0"]),
+        ({"history": History.STRICT}, [LOG, SET, GET], [OTHER, "set", "1"]),
+        ({"history": History.STRICT}, [SET_2, GET, SET, GET], [OTHER, "0", "set", "1"]),
+    ],
+)
+def test_read_gets_what_it_got_after_the_same_writes(
+    options: dict[str, Any], requests: list[bytes], got: list[str]
+) -> None:
+    """A read that is played elsewhere would have another value, which nobody recorded."""
+    script = (HINTED, *STORE, (LOG, text("logged")), (SET_2, text("set")))
+    assert told(player_of(*script, **options), *requests) == got
+
+
+def test_tool_that_is_not_known_to_read_is_a_write() -> None:
+    """A user may say that it only reads."""
+    assert told(player_of(*STORE), GET, GET, SET, GET) == ["0", OTHER, "set", "1"]
+    assert told(player_of(*STORE), SET, GET) == ["set", OTHER]
+    assert told(player_of(*STORE, reads=["get"]), SET, GET, GET) == ["set", "1", "1"]
+
+
+def test_miss_tells_both_histories() -> None:
+    """It lists the writes before the nearest recording, and those that were played."""
+    player = player_of(HINTED, *STORE, (SET_2, text("set")))
+    told(player, SET_2, GET)
+
+    (miss,) = player.misses
+    assert miss.reason is Reason.OTHER_HISTORY
+    told_ = 'this was recorded after tools/call "set" {"arguments":{"to":1}}; '
+    assert miss.detail == told_ + 'this run has made tools/call "set" {"arguments":{"to":2}}'
+
+
+def test_answer_is_part_of_a_write() -> None:
+    """After a decline a store says something else than after an accept."""
+    state = "state-of-the-question-xxxxx"
+    script: list[Step] = [HINTED, (GET, text("0")), (SET, asks("sure", state=state))]
+    for answer, value in ((NO, "0 still"), (YES, "1")):
+        script += [(retry(SET, {"sure": answer}, state=state), text("set")), (GET, text(value))]
+    for answer, got in ((NO, "0 still"), (YES, OTHER)):
+        player = player_of(*script)
+        asked = state_in(sent_now(player.request_received(as_request(SET))))  # type: ignore[arg-type]
+        assert told(player, retry(SET, {"sure": answer}, state=asked), GET) == ["set", got]
+
+
+def test_each_cassette_has_a_world_of_its_own() -> None:
+    """A play goes on as long as one of them has what it writes."""
+    one, other = (
+        loaded(cassette_of(HINTED, (GET, text("0")), (write, text("set")), (GET, text(value))), "f")
+        for write, value in ((SET, "1"), (SET_2, "2"))
+    )
+    assert told(Player(united([one, other])), GET, SET_2, GET) == ["0", "set", "2"]
+    assert told(Player(united([one, other])), SET, GET, SET_2, GET) == ["set", "1", "set", OTHER]
+
+
+def test_sessions_of_several_cassettes_stay_apart() -> None:
+    """Their ids are made different, and each is opened in its turn."""
+    one, other = (
+        loaded(cassette_of(*session_steps("1" * 32, (GET, text(value)))), "f") for value in "12"
+    )
+    player = Player(united([one, other]))
+    sessions = [open_session(player) for _ in range(2)]
+    assert sessions == ["mrtr-session:1", "mrtr-session:2"]
+    got = [player.request_received(within(each, GET)) for each in sessions]
+    assert [said(sent_now(each)) for each in got if isinstance(each, Play)] == ["1", "2"]
+
+
+def runs_of(*scripts: tuple[Step, ...], offset_ms: float) -> Cassette:
+    """Return a cassette that several recorders wrote, the later ones behind the first."""
+    cassette = loaded(cassette_of(*(step for script in scripts for step in script)))
+    ends = [sum(map(len, scripts[: at + 1])) for at in range(len(scripts))]
+    changed = {}
+    for interaction in cassette.interactions:
+        for each in interaction.own:
+            run = sum((each.number or 0) > end for end in ends)
+            changed[each] = replace(each, recorded_by=RecordedBy(f"r{run}", each.number or 0))
+    facts = [RecorderFacts(f"r{run}", 0, run * offset_ms) for run in range(len(scripts))]
+    return replace(cassette.with_exchanges(changed), recorders=tuple(facts))
+
+
+def test_run_that_was_appended_is_a_world_and_recorders_that_were_merged_are_one() -> None:
+    """An appended run saw the server from its own beginning, a merged one beside the others."""
+    second: tuple[Step, ...] = ((SET_2, text("set")), (GET, text("2")))
+    for offset_ms, got in ((0.0, ["set", "2"]), (5.0, ["set", OTHER])):
+        player = Player(runs_of((HINTED, *STORE), second, offset_ms=offset_ms))
+        assert told(player, SET_2, GET) == got
+
+
+def test_write_that_got_no_response_may_have_been_made_or_not() -> None:
+    """What came after it belongs to either."""
+    talk = conversation(HINTED, (GET, text("0")))
+    left = talk.request(SET)
+    talk.response(talk.request(GET), text("1"))
+    talk.end(left)
+    for requests, got in (([GET, GET], ["0", "1"]), ([GET, SET, GET], ["0", "", "1"])):
+        player = Player(loaded(talk.cassette()))
+        decisions = [player.request_received(as_request(each)) for each in requests]
+        bodies = [sent_now(each) for each in decisions if isinstance(each, Play)]
+        assert [said(body) if body else "" for body in bodies] == got
+
+
+def test_response_on_another_stream_ends_a_write() -> None:
+    """A call that was only accepted is in flight until its response has come on the session's."""
+    talk = Conversation()
+    session = "1" * 32
+    for request, response in session_steps(session, HINTED, (GET, text("0"))):
+        talk.response(talk.request(request), response)
+    listening = talk.stream(within(session, rpc("subscriptions/listen", {}, number="l")))
+    talk.response(talk.request(within(session, SET)), stream())
+    assert listening
