@@ -82,7 +82,7 @@ def record(
     return Proxy(partial(_shown_as, Recording, started), _check_recording)
 
 
-def replay(path: FilePath, *, stdio: bool = False, **options: Any) -> Proxy[Replay]:
+def replay(path: FilePath, *beside: FilePath, stdio: bool = False, **options: Any) -> Proxy[Replay]:
     """Serve a cassette as if it were the server, in a `with` or an `async with` block.
 
     The client of a request that was not recorded gets an error, and so does the block when it ends
@@ -90,6 +90,7 @@ def replay(path: FilePath, *, stdio: bool = False, **options: Any) -> Proxy[Repl
 
     Args:
         path: the cassette: a file, or the URL of one in a store.
+        beside: further cassettes, which are played as one with it.
         stdio: as a server on pipes: the client starts `command`.
         **options: as in `ReplayOptions`; `help(mrtr_cassette.ReplayOptions)` lists them.
 
@@ -99,6 +100,7 @@ def replay(path: FilePath, *, stdio: bool = False, **options: Any) -> Proxy[Repl
         MissesError: when the block ends: something was asked that was not recorded.
         UnplayedError: when the block ends: not all was played, with `fail_on_unplayed`.
     """
+    options["beside"] = [*map(str, beside), *options.get("beside", ())]
     checked = options_from(ReplayOptions, options, "replay")
     opened: Callable[[], Any] = partial(replaying, location(path), checked)
     if stdio:

@@ -347,6 +347,12 @@ class ReplayOptions(ProxyOptions):
         "processes may serve it",
         in_suites=False,
     )
+    beside: Collection[str] = option_field(
+        "list",
+        "Further cassettes, which are played as one with the first",
+        in_shell=False,
+        in_suites=False,
+    )
     fail_on_unplayed: bool = option_field("switch", "Fail where not all of the cassette was played")
     on_miss: OnMiss = option_field(
         "choice",

@@ -95,9 +95,8 @@ class Group(click.Group):
             say(f"error: {error.in_terms(TERMS)}")
             ctx.exit(error.exit_code)
         except click.NoSuchOption as error:
-            takes_command = error.ctx is not None and any(
-                each.name == "command" for each in error.ctx.command.params
-            )
+            usage = error.ctx.command.collect_usage_pieces(error.ctx) if error.ctx else ()
+            takes_command = "[-- COMMAND ...]" in usage
             hint = " What belongs to COMMAND stands after --." if takes_command else ""
             raise click.UsageError(error.format_message() + hint, error.ctx) from None
 

@@ -189,8 +189,20 @@ def _conclude_recording(session: RecordSession, log: Log) -> None:
         tell_unused(session.player.unused_ignores(), log)
 
 
-@click.command()
-@click.argument("cassette", type=CASSETTE)
+class _BeforeCommand(click.Command):
+    """Takes any number of arguments before `--`; what follows is `[-- COMMAND ...]`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        ctx.meta["command"] = tuple(args[at + 1 :])
+        return super().parse_args(ctx, args[:at])
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND ...]"]
+
+
+@click.command(cls=_BeforeCommand)
+@click.argument("cassettes", nargs=-1, required=True, type=CASSETTE, metavar="CASSETTE...")
 @shared_options(ReplayOptions)
 @log_format
 @click.option(
@@ -201,20 +213,18 @@ def _conclude_recording(session: RecordSession, log: Log) -> None:
     "in .xml.",
 )
 @click.option("--stdio", is_flag=True, help="Serve the own stdin and stdout instead of HTTP.")
-@_command
 @click.pass_context
 def replay(
     context: click.Context,
     /,
-    cassette: Location,
+    cassettes: tuple[Location, ...],
     log_format: str,
     report: Path | None,
-    command: tuple[str, ...],
     *,
     stdio: bool,
     **given: Any,
 ) -> None:
-    """Serve CASSETTE as if it were the server.
+    """Serve CASSETTE as if it were the server; several are played as one.
 
     Nothing else is needed, no network either. Point the client at the address that is printed
     and stop with Ctrl-C, or give -- COMMAND: it finds the address in the environment variable
@@ -225,12 +235,15 @@ def replay(
     and is not started.
     """
     log = Log(log_format)
-    options = read_options(ReplayOptions, given, log)
+    cassette, *others = cassettes
+    command: tuple[str, ...] = context.meta["command"]
+    options = replace(read_options(ReplayOptions, given, log), beside=[*map(str, others)])
     if report is not None:
         from mrtr_cassette.shell.files.reports import REPORT, check_place
 
         check_place(report, REPORT)
-    tell_of_journal(cassette, log)
+    for each in cassettes:
+        tell_of_journal(each, log)
     if stdio:
         _run_on_pipes(context, options, log, partial(_replay_pipe, cassette, report, command))
     _run_on_http(options, _replay(cassette, options, log, report, command))

@@ -65,6 +65,12 @@ class Place(NamedTuple):
 
 def place_of_call(name: str, names: Sequence[Any], keywords: Mapping[str, Any]) -> Place:
     """Return what a marker, or a call of `mrtr_cassettes`, sets."""
+    if "cassette" in keywords and not names:
+        named = keywords["cassette"]
+        first, *beside = [named] if isinstance(named, str | os.PathLike) else named
+        more = {"beside": [*map(str, beside)]} if beside else {}
+        others = {name: value for name, value in keywords.items() if name != "cassette"}
+        return place_of_call(name, [first], others | more)
     if len(names) > 1:
         raise UsageError(f"{name} takes one file name, and not {', '.join(map(repr, names))}")
     if not names:
@@ -83,7 +89,8 @@ def settings_of(places: Sequence[Place]) -> Settings:
     """
     merged: dict[str, Any] = {}
     for place in places:
-        check_names([name for name in place.values if name != "name"], _NAMES, place.name)
+        names = [name for name in place.values if name not in ("name", "beside")]
+        check_names(names, _NAMES, place.name)
         for option, value in place.values.items():
             merged[option] = _merged(place.name, option, merged.get(option), value)
     # Those of the marker are for calls without a client.

@@ -60,7 +60,7 @@ from mrtr_cassette.errors import CassetteError
         (("record", *UPSTREAM, "--ca-file", "/dev/null"), "/dev/null"),
         (("record", *UPSTREAM, "--port", "65536"), "65536 is not in the range"),
         (("record", *UPSTREAM, "--host", "192.0.2.1"), "can't listen on 192.0.2.1"),
-        (("replay",), "Missing argument 'CASSETTE'"),
+        (("replay",), "Missing argument 'CASSETTE...'"),
         (("replay", "c.json", "--ignore", "arguments/at"), "--ignore 'arguments/at' is no JSON Pointer"),
         (("replay", "c.json", "--ignore", ""), "--ignore '' is no JSON Pointer"),
         (("replay", "c.json", "--repeat", "once"), "'once' is not one of"),

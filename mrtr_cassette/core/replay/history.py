@@ -579,7 +579,7 @@ def united(cassettes: Sequence[Cassette]) -> Cassette:
     recorders: list[RecorderFacts] = []
     mover = _Mover()
     for index, each in enumerate(cassettes):
-        for name in ("request_state", "redaction", "seals_answers"):
+        for name in ("transport", "request_state", "redaction", "seals_answers"):
             if getattr(each, name) != getattr(first, name):
                 words = name.replace("_", " ")
                 reason = f"it was recorded with another {words} than {first.path}"
@@ -612,7 +612,7 @@ class _Mover:
                 recorders[seen.recorder] = known._replace(offset_ms=0)
             by = seen._replace(recorder=f"{index}:{seen.recorder}")
             number = arrived + (each.number or at)
-            moved = recounted(each, by, number, lambda after, _: arrived + after)
+            moved = recounted(each, by, number, lambda after, _: after and arrived + after)
             changed[each] = with_texts(moved, self._shifted)
             self._arrived = max(self._arrived, number, moved.ended_after or 0)
         interactions = []

@@ -49,8 +49,11 @@ _KEPT_OF_RESPONSES = frozenset(
         "content-type",
         "location",
         "retry-after",
+        "server",
         "vary",
         "www-authenticate",
+        "x-accel-buffering",
+        "x-powered-by",
     }
 )
 _ENCODED_HEADER = re.compile(r"=\?base64\?([A-Za-z0-9+/]*={0,2})\?=")

@@ -241,7 +241,11 @@ class CassetteUse:
             self._missing = _NoCassette(error, self._fail)
             return Replay(cast("Any", self._missing), *shown)
         opened = replayed_by_client if self._was_on_pipes() else replaying
-        manager: AbstractAsyncContextManager[Any] = opened(self.path, self._settings.replay)
+        options = self._settings.replay
+        if options.beside:
+            names = [name if name.endswith(".json") else f"{name}.json" for name in options.beside]
+            options = replace(options, beside=[str(self.path.parent / name) for name in names])
+        manager: AbstractAsyncContextManager[Any] = opened(self.path, options)
         return Replay(self._running.enter_context(in_thread(manager)), *shown)
 
     def _was_on_pipes(self) -> bool:
@@ -253,6 +257,8 @@ class CassetteUse:
             return False
 
     def _record(self) -> Recording:
+        if self._settings.replay.beside:
+            raise UsageError(f"{self.path} is one of several cassettes, which are only played")
         upstream = upstream_of(self._settings, self._ask_upstream, f"record {self.path} from")
         manager: Any
         if is_on_pipes(upstream):

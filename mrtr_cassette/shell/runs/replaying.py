@@ -18,7 +18,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette, PushedAsk, RecordedEx
 from mrtr_cassette.core.cassette.transports import STARTED_HERE, over_http
 from mrtr_cassette.core.protocol.origins import ServerOrigin, is_metadata_request
 from mrtr_cassette.core.replay.diagnosis import Miss
-from mrtr_cassette.core.replay.history import History
+from mrtr_cassette.core.replay.history import History, united
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.replay.reply import Delivery, Ending, Refusal
@@ -35,7 +35,7 @@ from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Request
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent
-from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.shell.files.stores import Location, location
 from mrtr_cassette.shell.http.access import OwnOrigin, listening
 from mrtr_cassette.shell.http.server import RequestTimeouts
 from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream
@@ -117,7 +117,8 @@ def load_server(
     """
     paced = options.pace == "recorded"
     with cassettes.without_collection():
-        cassette = over(cassettes.load_cassette(path))
+        paths = [path, *map(location, options.beside)]
+        cassette = over(united([*map(cassettes.load_cassette, paths)]))
         player = Player(
             cassette,
             ignored=options.ignored,

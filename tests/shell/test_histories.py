@@ -1,0 +1,85 @@
+"""Histories of writes, by each way in which a cassette is played."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from builders import cassette_of, encode_cassette, said, tool
+from harness import PROGRAM, command, looped, post
+from messages import text
+
+from mrtr_cassette import replay
+
+pytest_plugins = ["pytester"]
+
+GET, SET, SET_2 = tool("get"), tool("set", to=1), tool("set", to=2)
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> list[str]:
+    """Return two cassettes of one store, which was written to in two ways."""
+    paths = [tmp_path / "a.json", tmp_path / "b.json"]
+    for path, write, value in zip(paths, (SET, SET_2), ("1", "2"), strict=True):
+        cassette = cassette_of((GET, text("0")), (write, text("set")), (GET, text(value)))
+        path.write_bytes(encode_cassette(cassette))
+    return [*map(str, paths)]
+
+
+@looped
+async def test_command_plays_the_value_that_was_read_after_the_same_write(
+    stores: list[str],
+) -> None:
+    """Of two cassettes the one goes on that has the write; a read of another history is a miss."""
+    async with command("replay", *stores, "--reads", "get", "--port", 0) as process:
+        url = await process.listening()
+        got = [said((await post(url, each)).body) for each in (SET_2, GET, GET)]
+        missed = json.loads((await post(url, SET)).body), json.loads((await post(url, GET)).body)
+        ended = await process.stopped()
+    assert got == ["set", "2", "2"]
+    assert missed[0]["result"]["content"][0]["text"] == "set"
+    assert missed[1]["error"]["data"]["reason"] == "other-history"
+    assert ended.code == 1
+    for way in ("--reads TOOL", "--append", "--history order"):
+        assert way in ended.err
+
+
+def test_pipes_play_several_cassettes_too(stores: list[str]) -> None:
+    """A client that starts the replay gets the same."""
+    lines = b"".join(each + b"\n" for each in (SET_2, GET))
+    words = [*PROGRAM, "replay", "--stdio", *stores, "--history", "strict", "--reads", "get"]
+    done = subprocess.run(words, input=lines, capture_output=True, check=False)
+    assert [said(line) for line in done.stdout.splitlines()] == ["set", "2"], done.stderr
+
+
+@looped
+async def test_library_holds_every_call_to_a_world_in_strict_mode(stores: list[str]) -> None:
+    """`replay` takes further cassettes by position, and the options of the command by name."""
+    playing = replay(*stores, history="strict", reads=["get"], on_miss="report")
+    async with playing as session:
+        got = [json.loads((await post(session.url, each)).body) for each in (SET, GET, SET_2)]
+    assert [each["result"]["content"][0]["text"] for each in got[:2]] == ["set", "1"]
+    assert got[2]["error"]["data"]["reason"] == "other-history"
+
+
+def test_marker_names_several_cassettes(pytester: pytest.Pytester, stores: list[str]) -> None:
+    """They stand in the folder of the test's cassettes, and can't be recorded so."""
+    folder = pytester.path / "cassettes"
+    folder.mkdir()
+    for path in map(Path, stores):
+        (folder / path.name).write_bytes(path.read_bytes())
+    pytester.makepyfile(f"""
+        import json, urllib.request, pytest
+
+        @pytest.mark.mrtr_cassette(cassette=["a", "b"], reads=["get"])
+        def test_store(mrtr_cassette):
+            for body, words in (({SET_2!r}, "set"), ({GET!r}, "2")):
+                headers = {{"Content-Type": "application/json", "Accept": "application/json"}}
+                request = urllib.request.Request(mrtr_cassette.url, body, headers)
+                with urllib.request.urlopen(request) as response:
+                    assert words in response.read().decode()
+    """)
+    pytester.runpytest_subprocess("--mrtr-mode=none").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("--mrtr-mode=all").assert_outcomes(errors=1)
