@@ -79,6 +79,8 @@ _VOLATILE_OF_ASKS: Final[frozenset[MemberPath]] = frozenset(
 _NEGOTIATED: Final = "content-encoding"
 """The header that depends on what the client accepts."""
 _VALUE_IS_VOLATILE: Final = frozenset({SESSION_HEADER, "retry-after"})
+_OF_THE_HOST: Final = frozenset({"server", "x-powered-by", "x-accel-buffering"})
+"""Headers of whatever runs the server; earlier recordings have none of them."""
 _OWN_ID: Final = "mrtr-elicitation"
 """Stands for an id that a server made up; one that is shorter may be a word, and counts."""
 
@@ -296,6 +298,8 @@ def _own(messages: list[Message], request: Message | None) -> Message | None:
 def _headers(response: Response) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in kept_response_headers(response.headers):
+        if name.lower() in _OF_THE_HOST:
+            continue
         key = name.lower()
         if key != _NEGOTIATED:
             same = "" if key in _VALUE_IS_VOLATILE else value

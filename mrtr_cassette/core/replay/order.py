@@ -362,11 +362,14 @@ class PlayOrder:
     def _after_the_same_writes(
         self, entries: list[ReplayEntry], _key: MatchKey, session: LiveSession
     ) -> list[ReplayEntry]:
-        kept = self._worlds.keep(entries, session.writes) if self._worlds.holds_any else entries
-        if kept or self._may_repeat(entries[-1]):
+        if not self._worlds.holds_any:
+            return entries
+        kept = self._worlds.keep(entries, session.writes)
+        if kept and self._not_used_up(kept, _key, session):
             return kept
         # Whatever came before, what may not be repeated has been played.
-        return entries if all(each in session.played for each in entries) else []
+        is_over = all(each in session.played for each in entries)
+        return entries if is_over and not self._may_repeat(entries[-1]) else []
 
     def _not_used_up(
         self, entries: list[ReplayEntry], _key: MatchKey, session: LiveSession

@@ -161,9 +161,9 @@ def test_equal_call_has_a_state_of_its_own() -> None:
     issued = [each.exchanges[0].ask.request_state for each in whole.interactions]  # type: ignore[union-attr]
     assert len({*issued}) == 2
     player = Player(whole)
-    first, second = (state_in(play(player, call)) for _ in range(2))
-    assert said(play(player, retry(call, {"a": YES}, state=second))) == "a"
-    assert said(play(player, retry(call, {"a": 1}, state=first))) == "b"
+    for answers, words in (({"a": 1}, "b"), ({"a": YES}, "a")):
+        state = state_in(play(player, call))
+        assert said(play(player, retry(call, answers, state=state))) == words
 
 
 def test_order_is_the_earlier_one() -> None:

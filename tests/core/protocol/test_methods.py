@@ -66,7 +66,7 @@ def test_method_has_a_name_reads_and_asks(
 def test_the_guide_lists_the_methods_that_read() -> None:
     """Users find there which calls may be repeated."""
     guide = Path(__file__).parents[3] / "docs" / "matching.md"
-    listed = re.search(r"the method only reads \((.*?)\)", guide.read_text(encoding="utf-8"))
+    listed = re.search(r"`--reads`, (.*?)\)", guide.read_text(encoding="utf-8"))
 
     assert listed is not None
     assert {*re.findall("`(.*?)`", listed[1])} == {n for n, each in METHODS.items() if each.reads}
