@@ -9,8 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 from harness import looped
-from messages import form, message, result
-from standin import Visit, event_stream, json_response, response, upstream
+from messages import form, input_required, message, result
+from standin import Visit, event_stream, json_response, upstream
 
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.text import inspection_text
@@ -33,32 +33,22 @@ class Server:
     """A server that asks who can answer, and refuses whoever can't."""
 
     def __init__(self, *, streams: bool = False, question: Any = QUESTION) -> None:
-        """Begin; it answers by event streams if it `streams`."""
-        self._streams = streams
-        self._question = question
+        self._streams, self._question = streams, question
         self.received: list[Any] = []
 
     async def __call__(self, visit: Visit) -> None:
-        """Answer one request."""
         body = visit.request.json
         self.received.append((body, visit.request.head))
-        params = body["params"]
-        asking = {
-            "resultType": "input_required",
-            "inputRequests": {"confirm": self._question},
-            "requestState": "a raw state of this server",
-        }
-        value: Any = DONE if "inputResponses" in params else asking
+        params, state = body["params"], "a raw state of this server"
         if "elicitation" not in params["_meta"]["io.modelcontextprotocol/clientCapabilities"]:
-            value = {"content": [], "isError": True}
-        reply = result(value, id=body["id"])
+            reply = result({"content": [], "isError": True}, id=body["id"])
+        elif "inputResponses" in params:
+            reply = result(DONE, id=body["id"])
+        else:
+            requests = {"confirm": self._question}
+            reply = input_required(id=body["id"], state=state, inputRequests=requests)
         if self._streams:
-            await visit.send(
-                response(
-                    event_stream(message("notifications/x", id=None), reply),
-                    "Content-Type: text/event-stream",
-                )
-            )
+            await visit.send(event_stream(message("notifications/x", id=None), reply))
         else:
             await visit.send(json_response(reply))
 

@@ -22,7 +22,6 @@ from harness import (
 )
 from messages import compact, message, result
 from standin import (
-    CHUNKED,
     EVENTS,
     JSON,
     Visit,
@@ -119,17 +118,6 @@ async def test_bodies_are_untouched_in_both_directions(tmp_path: Path, name: str
     assert answer.body == body
     async with playing(tmp_path / "c.json") as replay:
         assert (await post(replay.url, body)).body == body
-
-
-@looped
-async def test_a_chunked_request_arrives_whole(tmp_path: Path) -> None:
-    """A request body that comes in chunks is sent on once, whole."""
-    parts = (b'{"jsonrpc":"2.0","id":1,', b'"method":"ping"}')
-    async with taping(tmp_path / "c.json", answering(json_response(result({})))) as tape:
-        body = b"".join(map(chunk, parts)) + chunk(b"")
-        await http("POST", tape.url, JSON, CHUNKED, body=body)
-    assert tape.server.only.body == b"".join(parts)
-    assert read(tmp_path / "c.json")["interactions"][0]["request"]["body"]["method"] == "ping"
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import (
     AbstractAsyncContextManager,
-    AsyncExitStack,
-    ExitStack,
     asynccontextmanager,
     contextmanager,
 )
@@ -267,15 +265,13 @@ class Proxy(Generic[T]):
         self._check = check
         self._owner = 0
         self._value: T | None = None
-        self._in_thread = ExitStack()
-        self._in_loop = AsyncExitStack()
+        self._running: Any = None
+        """The context manager, once it is entered."""
 
     def __enter__(self) -> T:
         """Start the proxy in a thread of its own."""
-        self._owner = os.getpid()
-        value = self._in_thread.enter_context(in_thread(self._opened()))
-        self._value = value
-        return value
+        self._running = in_thread(self._opened())
+        return self._entered(self._running.__enter__())
 
     def __exit__(
         self,
@@ -284,7 +280,7 @@ class Proxy(Generic[T]):
         traceback: TracebackType | None,
     ) -> None:
         """Stop the proxy, and wait until it has stopped."""
-        self._in_thread.__exit__(kind, error, traceback)
+        self._running.__exit__(kind, error, traceback)
         self._checked(error)
 
     async def __aenter__(self) -> T:
@@ -296,10 +292,8 @@ class Proxy(Generic[T]):
                 "`async with` needs asyncio, and its event loop is not running here",
                 hint="use `with`, which works anywhere",
             ) from None
-        self._owner = os.getpid()
-        value = await self._in_loop.enter_async_context(self._opened())
-        self._value = value
-        return value
+        self._running = self._opened()
+        return self._entered(await self._running.__aenter__())
 
     async def __aexit__(
         self,
@@ -308,8 +302,12 @@ class Proxy(Generic[T]):
         traceback: TracebackType | None,
     ) -> None:
         """Stop the proxy."""
-        await self._in_loop.__aexit__(kind, error, traceback)
+        await self._running.__aexit__(kind, error, traceback)
         self._checked(error)
+
+    def _entered(self, value: T) -> T:
+        self._owner, self._value = os.getpid(), value
+        return value
 
     def _checked(self, error: BaseException | None) -> None:
         """Check a run that has ended; an exception of its block has the first word.
