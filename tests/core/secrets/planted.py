@@ -165,6 +165,12 @@ IN_CONTEXT = tuple(
 )
 """Secrets that the text around them tells: rule, secret, and the text with a hole for it."""
 
+JUDGED = tuple(
+    (kind, json.loads(_made_up(secrets)), _secret(text))
+    for kind, secrets, text in _rows_of("judged.tsv")
+)
+"""Texts by kind, and the secrets that the text around them tells, in order."""
+
 
 def _shaped() -> list[Planted]:
     rows = []
@@ -176,26 +182,6 @@ def _shaped() -> list[Planted]:
         place = JSON_PLACES[index % len(JSON_PLACES)]
         raw = json.dumps(text.format(secret))
         rows.append(Planted(f"{rule} context {index} in {place.value}", place, raw, secret, rule))
-    return rows
-
-
-def _named() -> list[Planted]:
-    names = {
-        "password": "password Password PASSWORD passwd passphrase dbPassword DB_PASSWORD new-password",
-        "secret": "secret client_secret clientSecret CLIENT-SECRET secretAccessKey aws_secret_access_key",
-        "api-key": "api_key apiKey apikey API-KEY x-api-key X-Api-Key openaiApiKey OPENAI_API_KEY",
-        "token": "access_token accessToken refresh_token id_token auth_token session_token bearerToken",
-        "authorization": "authorization Authorization Proxy-Authorization",
-        "cookie": "cookie Set-Cookie set_cookie",
-        "private-key": "private_key privateKey",
-        "credentials": "credentials Credential",
-    }
-    rows = []
-    for rule, spelled in names.items():
-        for index, name in enumerate(spelled.split()):
-            place = JSON_PLACES[index % len(JSON_PLACES)]
-            raw = json.dumps({name: f"made up {index}", "other": "stays"})
-            rows.append(Planted(f"{name} in {place.value}", place, raw, f"made up {index}", rule))
     return rows
 
 
@@ -248,7 +234,6 @@ def _blob(name: str, place: Place, text: str, rule: str, member: str = "blob") -
 
 PLANTED: tuple[Planted, ...] = (
     *_shaped(),
-    *_named(),
     *_ambiguous(),
     *(
         Planted(f"line {number} of planted", Place(place), _made_up(raw), _secret(secret), rule)

@@ -607,7 +607,8 @@ def test_cut_body_is_safe(row: Planted, data: st.DataObject) -> None:
 
     assert REDACTOR.body(once, content_type_of(row)) == once
     is_word = re.search(rb"\W", row.secret.encode() if row.secret else b" ") is None
-    if is_word and row.depends_on.encode() in cut:
+    # What stands before a host is none where the host is cut off.
+    if is_word and row.depends_on.encode() in cut and row.rule != "url-password":
         assert (row.secret or "").encode() not in once
 
 
