@@ -187,32 +187,10 @@ def _shaped() -> list[Planted]:
 
 def _ambiguous() -> list[Planted]:
     """Return values under names that also mean harmless things."""
-    rows = (
-        ("pin", "90441773", "password", {}),
-        ("PIN", "904417732206", "password", {}),
-        ("otp", "73190544", "password", {}),
-        ("totp", "7319054402", "password", {}),
-        ("pwd", "made-up", "password", {}),
-        ("pass", "hunter2", "password", {}),
-        ("pass", "letmein", "password", {"username": "nobody"}),
-        ("token", fill(24), "token", {}),
-        ("token", "made-up1", "token", {"token_type": "opaque"}),
-        ("code", fill(24), "token", {}),
-        ("code", "made-up1", "token", {"grant_type": "authorization_code"}),
-        ("code", "made-up1", "token", {"redirect_uri": "https://example.com/cb"}),
-        ("device_code", "madeup", "token", {"user_code": "ABCD-EFGH", "interval": 5}),
-        ("deviceCode", fill(40), "token", {}),
-        ("assertion", fill(40), "token", {}),
-        ("assertion", "madeup", "token", {"grantType": "x"}),
-        ("id_token_hint", "made up", "token", {}),
-        ("SAMLResponse", "made up", "token", {}),
-        ("csrfToken", "made up", "token", {}),
-        ("X-CSRF-Token", "made up", "token", {}),
-        ("_csrf", fill(24), "token", {}),
-    )
     planted = []
-    for index, (name, secret, rule, beside) in enumerate(rows):
+    for index, (name, spelled, rule, companions) in enumerate(_rows_of("ambiguous.tsv")):
         place = JSON_PLACES[index % len(JSON_PLACES)]
+        secret, beside = _made_up(spelled), json.loads(companions)
         companion = next(iter(beside), "")
         first = {**beside, name: secret} if index % 2 else {name: secret, **beside}
         # As JSON, in the text of a string, and as a form.

@@ -9,7 +9,7 @@ import pytest
 from core.secrets.planted import BASIC, JUDGED, armoured
 
 from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.secrets.rules import AMBIGUOUS, RedactionRules
 
 
 def secrets_of(text: str, kind: str = "text") -> list[tuple[str, str]]:
@@ -41,6 +41,16 @@ def test_secrets_are_told_from_what_stands_around_them(
     for _ in range(4 if kind == "json" else 1):
         assert [secret for _, secret in secrets_of(text, kind)] == secrets
         text = json.dumps({"text": text})
+
+
+@pytest.mark.parametrize(
+    "value", ["{{ token }}", "${TOKEN}", "<token>", "[a1b2c3d4]", "%(token1)s"]
+)
+def test_templates_are_no_secrets(value: str) -> None:
+    """What stands for a value that is put in later is no secret under an ambiguous name."""
+    text = json.dumps({**dict.fromkeys(AMBIGUOUS, value), "user": "u", "grant_type": "code"})
+
+    assert secrets_of(text) == []
 
 
 ENV = "HOST=db.example.com\nDB_PASSWORD=made-up\n"

@@ -6,9 +6,12 @@ from core.secrets.planted import GITHUB
 from mrtr_cassette.core.secrets.rules import (
     AMBIGUOUS,
     CUSTOM_KEY,
+    ENDINGS,
+    NAMES,
     ActiveRules,
     Name,
     RedactionRules,
+    builtin_rule_of,
 )
 from mrtr_cassette.core.secrets.shapes import RULES, Rule, custom_rule, searches
 
@@ -38,6 +41,12 @@ def test_rules_that_cannot_be_meant_are_refused(
     """The message names what is wrong."""
     with pytest.raises(ValueError, match=named):
         RedactionRules(**rules)
+
+
+def test_a_name_is_ambiguous_or_not() -> None:
+    """No name is both, and each ending is a name."""
+    assert not [name for name in AMBIGUOUS if name in NAMES or builtin_rule_of(name)]
+    assert set(ENDINGS) <= set(NAMES)
 
 
 def test_ambiguous_names_can_be_switched_off() -> None:
