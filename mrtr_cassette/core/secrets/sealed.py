@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from json.encoder import encode_basestring_ascii
-from typing import Any, AnyStr, Final, NamedTuple, overload
+from typing import Any, AnyStr, Final, NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import ANSWERS_PATH, INPUT_RESPONSES, REQUEST_STATE
 from mrtr_cassette.core.secrets.decode import (
@@ -34,17 +34,15 @@ _NAME = "|".join((*sorted(map(re.escape, RULE_NAMES), key=len, reverse=True), r"
 _RULE = rf"(?:{_NAME})(?:{_NUMBER})?"
 LONGEST_TOKEN: Final = 200
 _PLACED = rf"[A-Za-z0-9_.-]{{1,{LONGEST_TOKEN}}}"
-_BEGINNINGS = {"<": "<", "%3": "%3[Cc]", "u003": r"\\{1,8}u003[cC]"}
-"""How a placeholder begins, by what a text has that has one which begins so.
-
-Clients that echo one may escape it: Go and .NET write `\\u003c` for `<` in JSON.
-"""
-_REST = rf"(?P<rule>{_RULE})(?::|%3[Aa])(?P<token>{_PLACED})(?:>|%3[Ee]|\\{{1,8}}u003[eE])"
-PLACEHOLDER: Final = re.compile(f"(?:{'|'.join(_BEGINNINGS.values())}){_REST}", re.ASCII)
-_BY_MARK = {
-    mark: re.compile(f"{beginning}{_REST}", re.ASCII) for mark, beginning in _BEGINNINGS.items()
-}
-"""The same for each beginning, which is found much faster by itself."""
+PLACEHOLDER: Final = re.compile(
+    # Clients that echo one may escape it: Go and .NET write `\\u003c` for `<` in JSON.
+    # Each way to begin does so with a literal, which makes the search several times faster.
+    rf"(?:<|%3[Cc]|\\\\{{0,7}}u003[cC])(?P<rule>{_RULE})(?::|%3[Aa])(?P<token>{_PLACED})"
+    r"(?:>|%3[Ee]|\\{1,8}u003[eE])",
+    re.ASCII,
+)
+_MARKS = ("<", "%3", "u003")
+"""A text with a placeholder has one of these."""
 _WITHOUT_NUMBER = re.compile(rf"<(?:{_NAME})({_NUMBER})?>", re.ASCII)
 _WHOLE_PLACED = re.compile(_PLACED)
 
@@ -65,25 +63,23 @@ def placeholder(rule: str, token: str) -> str:
     return f"<{rule}:{token}>"
 
 
-@overload
-def renumber(raw: bytes, number: Callable[[str, str], int | str | None]) -> bytes: ...
-@overload
-def renumber(raw: str, number: Callable[[str, str], int | str | None]) -> str: ...
-def renumber(raw: bytes | str, number: Callable[[str, str], int | str | None]) -> bytes | str:
+def renumber(raw: AnyStr, number: Callable[[str, str], int | str | None]) -> AnyStr:
     """Put numbers in the place of the tokens of placeholders: `<rule:TOKEN>` to `<rule:1>`."""
     if isinstance(raw, bytes):
+        # Placeholders are ASCII; whatever else the bytes are, Latin-1 gives them back.
         return renumber(raw.decode("latin-1"), number).encode("latin-1")
-    if not any(mark in raw for mark in _BEGINNINGS):
-        return raw
+    text = raw
+    if not any(mark in text for mark in _MARKS):
+        return text
 
     def numbered(match: re.Match[str]) -> str:
         first, last = match.start("token"), match.end("token")
         new = number(match["rule"], match["token"])
         if new is None:
             return match[0]
-        return f"{raw[match.start() : first]}{new}{raw[last : match.end()]}"
+        return f"{text[match.start() : first]}{new}{text[last : match.end()]}"
 
-    return PLACEHOLDER.sub(numbered, raw)
+    return PLACEHOLDER.sub(numbered, text)
 
 
 def placeholders_in(text: str) -> Iterator[re.Match[str]]:
@@ -102,12 +98,10 @@ def without_rules(text: str) -> str:
 def without_numbers(text: AnyStr) -> AnyStr:
     """Return a text in which a placeholder tells the rule, but not which of its secrets it is."""
     if isinstance(text, bytes):
-        # Placeholders are ASCII; whatever else the bytes are, Latin-1 gives them back.
         return without_numbers(text.decode("latin-1")).encode("latin-1")
-    for mark, pattern in _BY_MARK.items():
-        if mark in text:
-            text = pattern.sub(r"<\g<rule>>", text)
-    return text
+    if not any(mark in text for mark in _MARKS):
+        return text
+    return PLACEHOLDER.sub(r"<\g<rule>>", text)
 
 
 SEALED_HASH = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
@@ -297,8 +291,6 @@ _MEMBER = REQUEST_STATE.encode()
 _ESCAPED_LETTER = re.compile(rb"\\u00(?:53|6[15]|7[1-5])")
 """An escape, which JSON doesn't need, of a letter of the member's name."""
 _PLACE = re.compile(rf'(\\{{0,63}})"{REQUEST_STATE}\1"\s*:\s*\1"', re.ASCII)
-_PLAIN_MEMBER = re.compile(rb'"%b"[\s\x1c-\x1f]*:[\s\x1c-\x1f]*"([^"]*+)' % _MEMBER)
-"""The same in ASCII without escapes."""
 
 
 class StatePlace(NamedTuple):
@@ -319,11 +311,6 @@ def find_states(raw: bytes) -> list[StatePlace]:
     """Return the strings under `requestState`, at any depth, and in JSON in a string too."""
     if not may_have_states(raw):
         return []
-    if b"\\" not in raw and raw.isascii():
-        return [
-            StatePlace(Span(*match.span(1)), match[1].decode(), _spell)
-            for match in _PLAIN_MEMBER.finditer(raw)
-        ]
     text = raw.decode("latin-1")
     decoded = without_ascii_escapes(text) if _ESCAPED_LETTER.search(raw) else None
     if decoded is not None:
@@ -341,7 +328,7 @@ def find_states(raw: bytes) -> list[StatePlace]:
     return places
 
 
-def _spell(text: str, times: int = 1) -> str:
+def _spell(text: str, times: int) -> str:
     for _ in range(times):
         text = encode_basestring_ascii(text)[1:-1]
     return text
