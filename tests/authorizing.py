@@ -19,14 +19,17 @@ WELL_KNOWN = "/.well-known/"
 
 @dataclass
 class Guarded:
-    """The script of one such server; `authority_elsewhere` names another authorization server.
+    """The script of one such server.
 
     Attributes:
+        authority_elsewhere: the authorization server that it names in its own place.
+        metadata: where its document about the resource is.
         issued: all codes, tokens and secrets that it has issued.
         made_up: those that clients have made up.
     """
 
     authority_elsewhere: str = ""
+    metadata: str = f"{WELL_KNOWN}oauth-protected-resource/mcp"
     issued: list[str] = field(default_factory=list)
     made_up: list[str] = field(default_factory=list)
     _challenges: dict[str, str] = field(default_factory=dict)
@@ -39,8 +42,12 @@ class Guarded:
         url = urlsplit(target)
         origin = f"http://{host}"
         asked = dict(parse_qsl(url.query or visit.request.body.decode()))
-        if url.path.startswith(WELL_KNOWN):
-            await visit.send(json_response(self._document(url.path, origin)))
+        if target == self.metadata:
+            servers = [self.authority_elsewhere or origin]
+            told = {"resource": f"{origin}/mcp", "authorization_servers": servers}
+            await visit.send(json_response(told))
+        elif url.path.startswith(WELL_KNOWN):
+            await visit.send(json_response(_about_authority(origin)))
         elif url.path == "/register":
             self._issue("client-secret")
             told = {**visit.request.json, "client_id": "client-1", "client_secret": self.issued[-1]}
@@ -57,20 +64,6 @@ class Guarded:
     def _issue(self, kind: str) -> str:
         self.issued.append(f"{kind}-{secrets.token_urlsafe(24)}")
         return self.issued[-1]
-
-    def _document(self, path: str, origin: str) -> JsonObject:
-        if path == f"{WELL_KNOWN}oauth-protected-resource/mcp":
-            servers = [self.authority_elsewhere or origin]
-            return {"resource": f"{origin}/mcp", "authorization_servers": servers}
-        return {
-            "issuer": origin,
-            "authorization_endpoint": f"{origin}/authorize",
-            "token_endpoint": f"{origin}/token",
-            "registration_endpoint": f"{origin}/register",
-            "response_types_supported": ["code"],
-            "code_challenge_methods_supported": ["S256"],
-            "authorization_response_iss_parameter_supported": True,
-        }
 
     def _authorize(self, asked: JsonObject, origin: str) -> bytes:
         assert asked["resource"] == f"{origin}/mcp"
@@ -101,7 +94,7 @@ class Guarded:
         if not self._token or f"Bearer {self._token}" not in visit.request.head.values(
             "authorization"
         ):
-            metadata = f"{origin}{WELL_KNOWN}oauth-protected-resource/mcp"
+            metadata = f"{origin}{self.metadata}"
             challenge = (
                 f'WWW-Authenticate: Bearer error="invalid_token", resource_metadata="{metadata}"'
             )
@@ -133,3 +126,15 @@ class Guarded:
         return json_response(
             {"jsonrpc": "2.0", "id": body["id"], "result": results[body["method"]]}
         )
+
+
+def _about_authority(origin: str) -> JsonObject:
+    return {
+        "issuer": origin,
+        "authorization_endpoint": f"{origin}/authorize",
+        "token_endpoint": f"{origin}/token",
+        "registration_endpoint": f"{origin}/register",
+        "response_types_supported": ["code"],
+        "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": True,
+    }

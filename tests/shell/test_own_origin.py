@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import quote
 
+import pytest
 from authorizing import Guarded
 from builders import JOURNAL_HEADER, JSON_HEADERS, Answer, cassette_of, encode_cassette, get, tool
 from harness import command, http, looped, playing, post, taping
@@ -80,29 +81,32 @@ async def test_no_client_of_a_replay_is_sent_to_another_origin(
     )
 
 
+@pytest.mark.parametrize("where", [METADATA, "/custom/about.json?v=1"])
 @looped
-async def test_the_cassette_has_the_servers_own_words(tmp_path: Path) -> None:
+async def test_the_cassette_has_the_servers_own_words(tmp_path: Path, where: str) -> None:
     """What passes names the proxy, or whatever the client calls it; what is kept, the server."""
     path = tmp_path / "c.json"
 
-    async def refused(url: str, *headers: str) -> tuple[str, str]:
-        answer = await post(url, message("ping"), *headers)
-        (challenge,) = answer.head.values("www-authenticate")
-        metadata = challenge.partition('resource_metadata="')[2][:-1]
-        document = await http("GET", url, "Accept-Encoding: gzip", *headers, target=METADATA)
-        return metadata, document.json["resource"]
+    async def challenged(url: str, *headers: str) -> str:
+        (challenge,) = (await post(url, message("ping"), *headers)).head.values("www-authenticate")
+        return challenge.partition('resource_metadata="')[2][:-1]
 
-    server = Guarded()
-    async with taping(path, server) as tape:
-        assert await refused(tape.url) == (tape.url.replace("/mcp", METADATA), tape.url)
-        assert await refused(tape.url, "Host: localhost:1", "X-Forwarded-Proto: https") == (
-            f"https://localhost:1{METADATA}",
-            "https://localhost:1/mcp",
-        )
+    async def resource(url: str, *headers: str) -> str:
+        sent = ("Accept-Encoding: gzip", *headers)
+        return str((await http("GET", url, *sent, target=where)).json["resource"])
+
+    through_tls = ("Host: localhost:1", "X-Forwarded-Proto: https")
+    async with taping(path, Guarded(metadata=where)) as tape:
+        assert await challenged(tape.url) == tape.url.replace("/mcp", where)
+        assert await resource(tape.url) == tape.url
+        assert await challenged(tape.url, *through_tls) == f"https://localhost:1{where}"
+        assert await resource(tape.url, *through_tls) == "https://localhost:1/mcp"
         assert "Accept-Encoding" not in dict(tape.server.received[1].head.headers)
-        assert tape.url not in path.with_name("c.json.journal").read_text()
-    kept = path.read_text()
-    assert (tape.server.authority in kept, tape.url in kept) == (True, False)
+        journal = path.with_name("c.json.journal").read_text()
+    for kept in (journal, path.read_text()):
+        assert (tape.server.authority in kept, tape.url in kept) == (True, False)
+    async with playing(path) as replay:
+        assert await resource(replay.url) == replay.url
 
 
 @looped

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
-from mrtr_cassette.core.wire.http import Headers, Request
+from mrtr_cassette.core.wire.http import Headers, Request, Response
 from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.errors import NotJsonError
 
@@ -23,14 +23,11 @@ _SLASH: Final = r"(?:/|\\/|%2F)"
 _ORIGIN = re.compile(r"(?P<scheme>[\w+.-]+)://(?P<host>\[[^\]/]*\]|[^/?#:@]*)(?::(?P<port>\d+))?")
 _ESCAPES: Final = {":": "%3A", "/": "%2F", "[": "%5B", "]": "%5D"}
 _ESCAPE = re.compile("%3A|%2F|%5B|%5D|\\\\", re.IGNORECASE)
+_ANNOUNCED = re.compile(r"resource_metadata=\"?[\w+.-]+://[^/\"?#]*([^\"#, ]*)")
+"""Matches where a challenge announces a document, which may be anywhere (RFC 9728)."""
 _STATE = re.compile(r"(?<=[?&]state=)[^&#]*")
 _ENDPOINTS: Final = ("issuer", "authorization_endpoint", "token_endpoint", "registration_endpoint")
 _FORM: Final = "application/x-www-form-urlencoded"
-
-
-def is_metadata_request(request: Request) -> bool:
-    """Tell whether a request asks for a document that tells clients how to be authorized."""
-    return request.method == "GET" and _METADATA.search(request.target) is not None
 
 
 def state_of(target: str) -> str | None:
@@ -59,6 +56,8 @@ class ServerOrigin:
         self._pattern = _pattern_of(url, any_port=any_port)
         self._as_spelled = _origin_in(url) or url
         """How the server last spelled its own origin; it may accept no other spelling."""
+        self._announced: set[str] = set()
+        """Targets of documents that challenges have announced."""
 
     def is_named(self, origin: str) -> bool:
         """Tell whether an origin is the server's."""
@@ -77,12 +76,24 @@ class ServerOrigin:
         text = body.decode("utf-8", "surrogateescape")
         return self.replaced(text, own).encode("utf-8", "surrogateescape")
 
-    def learn(self, document: bytes) -> None:
-        """Learn from a metadata document how the server spells its own origin."""
-        self.in_document(document, "")
+    def learn(self, request: Request, response: Response) -> None:
+        """Learn from an exchange how the server spells its origin, and where its documents are."""
+        if response.status in (401, 403):
+            self.in_headers(response.headers, "")
+        elif self.is_document(request):
+            self.in_document(response.body, "")
+
+    def is_document(self, request: Request) -> bool:
+        """Tell whether a request asks for a document that tells clients how to be authorized."""
+        if request.method != "GET":
+            return False
+        return request.target in self._announced or _METADATA.search(request.target) is not None
 
     def in_headers(self, headers: Headers, own: str) -> Headers:
         """Return headers of a response with the server's origin replaced."""
+        for name, value in headers:
+            if name.lower() == "www-authenticate":
+                self._announced.update(_ANNOUNCED.findall(value))
         return tuple((name, self.replaced(value, own)) for name, value in headers)
 
     def in_request(self, request: Request, own: str) -> Request:
@@ -90,7 +101,7 @@ class ServerOrigin:
 
         A document is asked for without a coding, in which nothing could be found.
         """
-        if is_metadata_request(request):
+        if self.is_document(request):
             return replace(request, headers=_without(request.headers, "accept-encoding"))
         resource = _resource_of(own)
 

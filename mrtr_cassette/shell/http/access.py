@@ -13,7 +13,6 @@ from functools import lru_cache, partial
 
 from mrtr_cassette.core.protocol.origins import (
     ServerOrigin,
-    is_metadata_request,
     state_of,
     with_state,
 )
@@ -161,8 +160,7 @@ class OwnOrigin:
         """Answer one request."""
         own = _called_origin(request.headers, self._url)
         client.translated = partial(self._headers, own)
-        target = request.target
-        if "resource=" in target or b"resource=" in request.body or "/.well-known/" in target:
+        if request.method == "GET" or b"resource=" in request.body:
             await self._authorize(request, client, own)
         else:
             await self._handler(request, client)
@@ -175,7 +173,7 @@ class OwnOrigin:
         if state is not None:
             client.translated = lambda headers: with_state(self._headers(own, headers), state)
         inward = self._origin.in_request(request, own)
-        if is_metadata_request(request):
+        if self._origin.is_document(request):
             document = _Document(client, self, own)
             await self._handler(inward, document)
         else:

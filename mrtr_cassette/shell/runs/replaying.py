@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 from mrtr_cassette.core.cassette.load import damaged
 from mrtr_cassette.core.cassette.recorded import Cassette, PushedAsk, RecordedExchange, pushed_asks
 from mrtr_cassette.core.cassette.transports import STARTED_HERE, over_http
-from mrtr_cassette.core.protocol.origins import ServerOrigin, is_metadata_request
+from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.history import History, united
 from mrtr_cassette.core.replay.order import Repeat
@@ -76,8 +76,8 @@ async def replaying(
         timeouts = RequestTimeouts(drain_s=drain_s)
         origin = ServerOrigin(cassette.upstream, any_port=cassette.upstream == STARTED_HERE)
         for entry in player.entries:
-            if is_metadata_request(entry.request) and entry.exchange.response is not None:
-                origin.learn(entry.exchange.response.body)
+            if entry.exchange.response is not None:
+                origin.learn(entry.request, entry.exchange.response)
         own = OwnOrigin(server.handle, origin, listener.url(""))
         async with admin.serving(
             own.handle, listener, announcer, player.entries, timeouts=timeouts
