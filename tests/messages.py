@@ -66,11 +66,11 @@ def form(words: str = "Are you sure?") -> JsonObject:
     return {"method": "elicitation/create", "params": {"mode": "form", "message": words}}
 
 
-def asks(*keys: str, state: str | None = None) -> JsonObject:
-    """Make an input-required result that asks a form under each key."""
+def asks(*keys: str, state: str | None = None, words: str = "") -> JsonObject:
+    """Make an input-required result that asks a form under each key, in these words or its own."""
     made: JsonObject = {"resultType": "input_required"}
     if keys:
-        made["inputRequests"] = {key: form(f"{key}?") for key in keys}
+        made["inputRequests"] = {key: form(words or f"{key}?") for key in keys}
     if state is not None:
         made["requestState"] = state
     return made

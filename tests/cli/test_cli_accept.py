@@ -14,7 +14,7 @@ import click
 import pytest
 from builders import cassette_of, loaded, tool
 from harness import looped, post, run_here, taping
-from messages import CAPABLE, YES, asks, compact, form, result, text, tool_call
+from messages import CAPABLE, YES, asks, compact, result, text, tool_call
 from processes import PROGRAM
 from standin import Visit, response, upstream
 
@@ -184,7 +184,7 @@ def asking(key: str) -> Any:
         asked, params = visit.request.json, visit.request.json["params"]
         said: Any = text("answered" if key in params.get("inputResponses", {}) else "nothing")
         if "inputResponses" not in params:
-            said = {**asks(key), "inputRequests": {key: form("Sure?")}, "requestState": "a-state"}
+            said = asks(key, state="a-state", words="Sure?")
         reply = result(said, id=asked["id"])
         await visit.send(response(compact(reply), "Content-Type: application/json"))
 

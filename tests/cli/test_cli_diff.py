@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from builders import cassette_of, encode_cassette, retry, tool
 from click.testing import CliRunner, Result
-from messages import YES, asks, form, text
+from messages import YES, asks, text
 
 import mrtr_cassette
 from mrtr_cassette.cli import main
@@ -74,7 +74,7 @@ def said(path: Path, *results: Any, key: str = "ask_sure") -> Path:
     """Write a cassette of a call that asks once under this key, and of calls with these results."""
     state = f"a-state-0123456789-{key}"
     asking = [
-        (tool("deploy"), {**asks(key, state=state), "inputRequests": {key: form("Sure?")}}),
+        (tool("deploy"), asks(key, state=state, words="Sure?")),
         (retry(tool("deploy"), {key: YES}, state=state), text("done")),
     ]
     calls = [(tool(f"tool-{number}"), each) for number, each in enumerate(results)]

@@ -36,7 +36,6 @@ from mrtr_cassette.core.wire.pointers import (
     ANY,
     escape_pointer,
     pointer_path,
-    value_at,
 )
 from mrtr_cassette.errors import NotJsonError
 
@@ -130,7 +129,7 @@ def response_changes(
         ]
     pair_items = _by_name if method_of(recorded.call.method).describes_server else by_place
     judged = [
-        _judged(change, after, is_surface=pair_items is _by_name)
+        _judged(change, is_surface=pair_items is _by_name)
         for change in value_changes(before, after, "", pair_items)
     ]
     return renamed + judged
@@ -318,7 +317,7 @@ def _message(tree: dict[str, Any], token: str | None) -> dict[str, Any]:
     return {key: value for key, value in kept.items() if value is not None}
 
 
-def _judged(change: Change, received: Any, *, is_surface: bool) -> Change:
+def _judged(change: Change, *, is_surface: bool) -> Change:
     pointer = change.pointer
     # The recorded answer repeats a state.
     is_needed = pointer == f"/{REQUEST_STATE}" and change.received is None
@@ -336,7 +335,7 @@ def _judged(change: Change, received: Any, *, is_surface: bool) -> Change:
         return change._replace(verdict="shape-changed")
     steps = pointer_path(pointer) if pointer else ()
     if (is_surface and not pointer.startswith("/#")) or not _SERVER_INFO.isdisjoint(steps):
-        is_information = _is_information(change, steps) and not _is_second(change, received)
+        is_information = _is_information(change, steps)
         return change._replace(verdict="surface-changed", is_information=is_information)
     return change
 
@@ -375,17 +374,6 @@ def _name_of(item: Any) -> str | None:
         return canonical(item)
     names = [item[name] for name in _NAMES if name in item] if isinstance(item, dict) else []
     return names[0] if names and isinstance(names[0], str) else None
-
-
-def _is_second(change: Change, received: Any) -> bool:
-    if change.recorded is not None:
-        return False
-    *path, last = pointer_path(change.pointer)
-    items = value_at(received, tuple(path))
-    if not isinstance(items, list) or not isinstance(items[int(last)], dict):
-        return False
-    name = _name_of(items[int(last)])
-    return name is not None and [_name_of(item) for item in items].count(name) > 1
 
 
 def _is_information(change: Change, steps: tuple[str, ...]) -> bool:

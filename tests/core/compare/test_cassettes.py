@@ -7,7 +7,7 @@ import pytest
 from builders import cassette_of, changed, get, loaded, post, retry, rpc, tool, with_meta
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import NO, YES, Json, asks, form, text
+from messages import NO, YES, Json, asks, text
 from pushing import SCRIPTS, branched, made_up
 
 from mrtr_cassette.core.cassette.recorded import RecordedInteraction
@@ -151,8 +151,7 @@ def asking(*keys: str, words: str = "done", answers: Json = YES, end: bool = Tru
     script: list[Any] = []
     request = CALL
     for key, state in zip(keys, states, strict=True):
-        question = {key: form(f"about {key}?")}
-        script.append((request, {**asks(key, state=state), "inputRequests": question}))
+        script.append((request, asks(key, state=state, words=f"about {key}?")))
         request = retry(CALL, {key: answers}, state=state, number=len(script) + 1)
     if end:
         script.append((request, text(words)))

@@ -304,7 +304,7 @@ def keyed(*keys: str, in_array: bool) -> Json:
     if in_array:
         questions = [{"id": key, "kind": "string", "description": "Sure?"} for key in keys]
         return {"inputRequests": questions, "requestState": STATE}
-    return {**asks("a", state=STATE), "inputRequests": {key: form("Sure?") for key in keys}}
+    return asks(*keys, state=STATE, words="Sure?")
 
 
 @pytest.mark.parametrize("in_array", [False, True])

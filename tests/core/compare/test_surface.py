@@ -67,7 +67,6 @@ VERSIONS = ["2025-11-25", "2026-07-28"]
     [
         (TOOLS, "tools", adding({"name": "new"}), "/2", True),
         (TOOLS, "tools", lambda v: v[:1], "/1", False),
-        (TOOLS, "tools", adding({"name": "book"}), "/2", False),
         (TOOLS, "tools 0 description", "Book!", "", False),
         (TOOLS, "tools 0 title", "Book", "", True),
         (TOOLS, "tools 0 execution", {"taskSupport": "required"}, "", False),

@@ -50,8 +50,7 @@ YES_RETRY, NO_RETRY = retry(CALL, {"a": YES}, state=STATE), retry(CALL, {"a": NO
 
 def question(words: str, state: str | None, *keys: str) -> Json:
     """Return an ask."""
-    asked = asks(*keys or ("a",), state=state)
-    return {**asked, "inputRequests": {key: form(words) for key in keys or ("a",)}}
+    return asks(*keys or ("a",), state=state, words=words)
 
 
 ASKED = (

@@ -24,7 +24,7 @@ from builders import (
     tool,
     with_token,
 )
-from messages import NO, YES, Json, array_asks, asks, form, text
+from messages import NO, YES, Json, array_asks, asks, text
 
 from mrtr_cassette.core.drive.appending import (
     LiveAsks,
@@ -89,11 +89,6 @@ def test_conversation_is_repeated_up_to_the_ask() -> None:
     assert replay.states == [(LIVE, STATE), (LIVE_TOO, STATE_TOO)]
 
 
-def asking(message: str, state: str) -> Json:
-    """Return an ask with a question of its own under its key `a`."""
-    return {**asks("a", state=state), "inputRequests": {"a": form(message)}}
-
-
 def test_the_same_ask_may_come_in_other_forms() -> None:
     """In a stream, in the array dialect, and with the live state in what it says."""
     replay = replay_for(retry(CALL, {"a": NO}, state=STATE))
@@ -110,16 +105,16 @@ def test_the_same_ask_may_come_in_other_forms() -> None:
     assert params(two)["inputResponses"] == [{"id": "a", "value": 1}]
 
     in_url = "https://x.example/?s={}".format
-    script = ((CALL, asking(in_url(FIRST), FIRST)),)
+    script = ((CALL, asks("a", state=FIRST, words=in_url(FIRST))),)
     replay = replay_for(retry(CALL, {"a": NO}, state=recorded_asks(*script)[1][0]), *script)
-    respond(replay, asking(in_url("l" * 30), "l" * 30))
+    respond(replay, asks("a", state="l" * 30, words=in_url("l" * 30)))
     assert replay.failure is None
 
 
 @pytest.mark.parametrize(
     ("response", "pointers"),
     [
-        (asking("b?", LIVE), ["/inputRequests/a/params/message"]),
+        (asks("a", state=LIVE, words="b?"), ["/inputRequests/a/params/message"]),
         (asks("a", "z", state=LIVE), ["/inputRequests/z"]),
         (asks("a"), ["/requestState"]),
         (text("done"), []),
