@@ -26,9 +26,9 @@ from mrtr_cassette.core.answers.checking import (
     value_of_text,
     value_schema,
 )
-from mrtr_cassette.core.cassette.recorded import Cassette, PushedTurn, RecordedInteraction
+from mrtr_cassette.core.cassette.recorded import Cassette, PushedTurn, ResultTurn
+from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.protocol.messages import Via
 from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
     GET_PROMPT,
@@ -234,35 +234,6 @@ def _reason(fault: Any) -> str:
 # Files from recordings
 
 
-class _Question(NamedTuple):
-    """A request for input on a cassette, and its answer or None."""
-
-    interaction: int
-    method: str
-    name: str
-    via: Via
-    key: str
-    request: InputRequest
-    answer: Any
-
-
-def _questions_of(interaction: RecordedInteraction) -> Iterator[_Question]:
-    first = interaction.exchanges[0].call
-    for turn in interaction.turns:
-        via: Via = "push"
-        requests: Mapping[str, InputRequest]
-        answered: Mapping[str, Any] | None
-        if isinstance(turn, PushedTurn):
-            requests, answered = turn.requests, turn.posted
-        else:
-            via, requests = "result", turn.ask.input_requests
-            answers = None if turn.retry is None else turn.retry.call.answers
-            answered = None if answers is None else answers.input_responses
-        for key, request in requests.items():
-            answer = (answered or {}).get(key)
-            yield _Question(interaction.number, first.method, first.name, via, key, request, answer)
-
-
 def answers_text(cassette: Cassette, name: str) -> str:
     """Return an answers file that gives the recorded answers of a cassette.
 
@@ -270,36 +241,56 @@ def answers_text(cassette: Cassette, name: str) -> str:
     """
     blocks = [f"# The answers of {printable(name)}; the first rule that fits answers.\n"]
     written: dict[tuple[str, ...], str] = {}
-    questions = (each for call in cassette.interactions for each in _questions_of(call))
-    for question in questions:
-        if question.answer is None:
-            continue
-        conditions = tuple(_conditions(question))
-        answer = "\n".join(_answer_lines(question))
+    for number, conditions, answer in _recorded_rules(cassette):
         if conditions not in written:
             written[conditions] = answer
             blocks.append("\n".join(["[[rule]]", *conditions, answer, ""]))
         elif written[conditions] != answer:
-            lines = [f"# #{question.interaction} answers the same question otherwise:", answer]
+            lines = [f"# #{number} answers the same question otherwise:", answer]
             blocks.append("\n".join(lines).replace("\n", "\n# ") + "\n")
     return "\n".join(blocks)
 
 
-def _conditions(question: _Question) -> Iterator[str]:
+def _recorded_rules(cassette: Cassette) -> Iterator[tuple[int, tuple[str, ...], str]]:
+    """Yield each recorded answer: the number of its interaction, its conditions, what it says."""
+    for interaction in cassette.interactions:
+        call = interaction.exchanges[0].call
+        for turn in interaction.turns:
+            is_pushed = isinstance(turn, PushedTurn)
+            for key, request, answer in _answered_in(turn):
+                # The key of a pushed request is ours, and another one if the server asks more.
+                conditions = _conditions(call, None if is_pushed else key, request)
+                lines = _answer_lines(request, answer)
+                yield interaction.number, tuple(conditions), "\n".join(lines)
+
+
+def _answered_in(turn: PushedTurn | ResultTurn) -> Iterator[tuple[str, InputRequest, Any]]:
+    requests: Mapping[str, InputRequest]
+    answers: Mapping[str, Any] | None
+    if isinstance(turn, PushedTurn):
+        requests, answers = turn.requests, turn.posted
+    else:
+        given = None if turn.retry is None else turn.retry.call.answers
+        requests = turn.ask.input_requests
+        answers = None if given is None else given.input_responses
+    for key, request in requests.items():
+        if answers and answers.get(key) is not None:
+            yield key, request, answers[key]
+
+
+def _conditions(call: Call, key: str | None, request: InputRequest) -> Iterator[str]:
     for member, method in _METHOD_OF.items():
-        if question.method == method:
-            yield f"{member} = {_toml(question.name)}"
-    if question.via == "result":
-        # The key of a pushed request is ours, and another one if the server asks more.
-        yield f"key = {_toml(question.key)}"
-    if question.request.message:
-        yield f"message = {_toml(question.request.message)}"
-    if question.request.kind in ELICITATIONS | RESULTS:
-        yield f"kind = {_toml(question.request.kind)}"
+        if call.method == method:
+            yield f"{member} = {_toml(call.name)}"
+    if key is not None:
+        yield f"key = {_toml(key)}"
+    if request.message:
+        yield f"message = {_toml(request.message)}"
+    if request.kind in ELICITATIONS | RESULTS:
+        yield f"kind = {_toml(request.kind)}"
 
 
-def _answer_lines(question: _Question) -> Iterator[str]:
-    answer, request = question.answer, question.request
+def _answer_lines(request: InputRequest, answer: Any) -> Iterator[str]:
     text = canonical(answer)
     if SEALED_ANSWER.search(text):
         yield "# The recorded answer is sealed: only its hash is known."
