@@ -177,6 +177,9 @@ def test_an_error_is_taken_after_a_look_only(recorded: Path, tmp_path: Path) -> 
     assert "Broken" in cassette.read_text()
 
 
+STATE_OF = "the-state-of-{}-0123456789abcdef"
+
+
 def asking(key: str) -> Any:
     """Return a server that asks under this key, and then says which key was answered."""
 
@@ -184,7 +187,7 @@ def asking(key: str) -> Any:
         asked, params = visit.request.json, visit.request.json["params"]
         said: Any = text("answered" if key in params.get("inputResponses", {}) else "nothing")
         if "inputResponses" not in params:
-            said = asks(key, state="a-state", words="Sure?")
+            said = asks(key, state=STATE_OF.format(key), words=f"Sure? {STATE_OF.format(key)}")
         reply = result(said, id=asked["id"])
         await visit.send(response(compact(reply), "Content-Type: application/json"))
 
@@ -198,7 +201,8 @@ def test_a_question_under_another_key_is_answered_and_accepted_by_itself(tmp_pat
     @looped
     async def record() -> None:
         async with taping(path, asking("ask_sure")) as tape:
-            for answers in ({}, {"inputResponses": {"ask_sure": YES}, "requestState": "a-state"}):
+            state = STATE_OF.format("ask_sure")
+            for answers in ({}, {"inputResponses": {"ask_sure": YES}, "requestState": state}):
                 await post(tape.url, tool_call("deploy", _meta=CAPABLE, **answers))
 
     record()

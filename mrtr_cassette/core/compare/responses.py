@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import PushedTurn, RecordedExchange
@@ -159,6 +160,12 @@ def _by_key(question: Any) -> dict[str, str]:
     if isinstance(question, dict):
         return {key: canonical(request) for key, request in question.items()}
     return {item["id"]: canonical({**item, "id": ""}) for item in question}
+
+
+def changed_keys(changes: Iterable[Change]) -> dict[str, str]:
+    """Return the keys of today by the recorded ones, as changes of a response tell them."""
+    texts = (change[2:4] for change in changes if change.verdict == "key-changed")
+    return {json.loads(old or ""): json.loads(new or "") for old, new in texts}
 
 
 def with_recorded_keys(value: Any, names: Mapping[str, str]) -> Any:

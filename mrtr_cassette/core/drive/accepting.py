@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mrtr_cassette.core.cassette.load import with_responses
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
-from mrtr_cassette.core.compare.responses import asked_question, elicitation_id, renamed_keys
+from mrtr_cassette.core.compare.responses import changed_keys, elicitation_id
 from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.conversation import ISSUED, with_body
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
@@ -27,7 +27,7 @@ from mrtr_cassette.core.secrets.sealed import (
     reveal_text,
     sha256_of,
 )
-from mrtr_cassette.core.wire.http import SESSION_HEADER, Request, Response, header_value
+from mrtr_cassette.core.wire.http import SESSION_HEADER, Response, header_value
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
 from mrtr_cassette.core.wire.pointers import value_at
 from mrtr_cassette.core.wire.sse import event_id_spans
@@ -101,14 +101,14 @@ def _proposals_of(cassette: Cassette, verified: VerifiedInteraction) -> Iterator
             yield replace(proposal, problem="the live server gave no response")
         else:
             recorded, live, is_last = exchanges[position], verified.live[position], position == last
-            yield replace(
+            proposal = replace(
                 proposal,
-                problem=next(_objections(recorded, live, cassette, is_last=is_last), None),
                 recorded=recorded,
                 live=live,
                 states=states,
                 is_last=is_last,
             )
+            yield replace(proposal, problem=next(_objections(proposal, cassette), None))
 
 
 def accepted_by_verdict(proposed: Iterable[Proposal], verdicts: Collection[str]) -> list[Proposal]:
@@ -122,9 +122,10 @@ def accepted_by_verdict(proposed: Iterable[Proposal], verdicts: Collection[str])
     ]
 
 
-def _objections(
-    recorded: RecordedExchange, live: RecordedExchange, cassette: Cassette, *, is_last: bool
-) -> Iterator[str]:
+def _objections(proposal: Proposal, cassette: Cassette) -> Iterator[str]:
+    recorded, live = proposal.recorded, proposal.live
+    if recorded is None or live is None:
+        return
     if live.response is None:
         yield "the live server gave no response"
     if [each.piece for each in _pushed_in(recorded)] != [each.piece for each in _pushed_in(live)]:
@@ -143,9 +144,9 @@ def _objections(
         yield "a request state came or went, which the recorded answer has to repeat"
     if old.dialect != new.dialect:
         yield f"the server asks in the dialect {new.dialect}, and the answer is in {old.dialect}"
-    renamed = renamed_keys(asked_question(recorded), asked_question(live))
-    unanswered = {*new.input_requests} - {*old.input_requests, *renamed.values()}
-    if unanswered and not is_last:
+    renamed = changed_keys(proposal.changes).values()
+    unanswered = {*new.input_requests} - {*old.input_requests, *renamed}
+    if unanswered and not proposal.is_last:
         yield f"no answer is recorded for {', '.join(sorted(unanswered))}"
 
 
@@ -167,16 +168,13 @@ def accepted(data: bytes, cassette: Cassette, taken: Collection[Proposal]) -> by
         for each in taken
         if each.recorded is not None and each.live is not None
     }
-    live = {each.recorded: each.live for each in taken}
-    retries: dict[RecordedExchange, Request] = {}
-    for interaction in cassette.interactions:
-        for asking, retry in pairwise(interaction.exchanges):
-            new = live.get(asking)
-            if new is None or new.ask is None:
-                continue
-            if names := renamed_keys(asked_question(asking), asked_question(new)):
-                body = with_answer_keys(retry.request.body, names)
-                retries[retry] = with_body(retry.request, body)
+    names = {each.recorded: changed_keys(each.changes) for each in taken}
+    retries = {
+        retry: with_body(retry.request, with_answer_keys(retry.request.body, names[asking]))
+        for interaction in cassette.interactions
+        for asking, retry in pairwise(interaction.exchanges)
+        if names.get(asking)
+    }
     return with_responses(cassette, responses, retries)
 
 

@@ -22,9 +22,9 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.sessions import endpoint_in, listens, opened_session
 from mrtr_cassette.core.compare.responses import (
     asked_question,
+    changed_keys,
     pushed_value,
     question_changes,
-    renamed_keys,
     response_changes,
     round_change,
 )
@@ -179,8 +179,9 @@ class RecordedScript:
             return self._refused(ask, turn, [round_change(_asked(unasked[0]), ABSENT)])
         if ask.request_state is not None and recorded.ask.request_state is not None:
             self.states.append(IssuedState(ask.request_state, recorded.ask.request_state))
-        names = renamed_keys(asked_question(recorded), asked_question(live))
-        changes = self._counting(response_changes(recorded, live, self._recorded_by_hash))
+        changes = response_changes(recorded, live, self._recorded_by_hash)
+        names = changed_keys(changes)
+        changes = self._counting(changes)
         if heaviest(changes) == "question-changed" or (names and not self._renames_keys):
             return self._refused(ask, turn, changes)
         self._take(turn, changes)
