@@ -97,48 +97,57 @@ def folded(changes: Iterable[Change]) -> list[Fold]:
 
 
 def _with_renames(folds: Sequence[Fold]) -> list[Fold]:
-    kept: list[Fold] = []
-    added = [fold for fold in folds if fold.first.recorded is None]
+    """Tell a new member as the name of a missing one that had its value at every place."""
+    added = {_by_parent(fold): fold for fold in folds if fold.first.recorded is None}
+    names: dict[Fold, Fold] = {}
     for fold in folds:
-        new = next((each for each in added if _is_renamed(fold, each)), None)
+        is_gone = fold.first.received is None and not fold.pointer[-1:].isdigit()
+        new = added.pop(_by_parent(fold), None) if is_gone else None
         if new is not None:
-            added.remove(new)
-        name = "" if new is None else pointer_path(new.pointer)[-1]
-        kept.append(replace(fold, renamed_to=name))
-    return [fold for fold in kept if fold.first.recorded is not None or fold in added]
+            names[fold] = new
+    left_out = set(names.values())
+    return [
+        replace(fold, renamed_to=pointer_path(names[fold].pointer)[-1]) if fold in names else fold
+        for fold in folds
+        if fold not in left_out
+    ]
 
 
-def _is_renamed(gone: Fold, new: Fold) -> bool:
-    """Tell whether a member that is new has everywhere the value of one that is missing there."""
-    if gone.first.received is not None or gone.pointer[-1:].isdigit():
-        return False
-    old = [(change.pointer.rpartition("/")[0], change.recorded) for change in gone.changes]
-    now = [(change.pointer.rpartition("/")[0], change.received) for change in new.changes]
-    return old == now
+def _by_parent(fold: Fold) -> tuple[tuple[str, str | None], ...]:
+    return tuple(
+        (change.pointer.rpartition("/")[0], change.recorded or change.received)
+        for change in fold.changes
+    )
 
 
 def _without_repetitions(folds: Sequence[Fold]) -> list[Fold]:
     """Leave out the changes of texts that repeat the structured content, as those of tools do."""
-    texts = [fold for fold in folds if is_below(fold.pointer, _TEXTS)]
-    kept: list[Fold] = []
+    texts: dict[object, list[Fold]] = {}
     for fold in folds:
-        same = next((text for text in texts if _repeats(text, fold)), None)
-        if same is not None:
-            texts.remove(same)
-        kept.append(replace(fold, repeated_at="" if same is None else same.pointer))
-    return [fold for fold in kept if fold in texts or not is_below(fold.pointer, _TEXTS)]
+        if is_below(fold.pointer, _TEXTS):
+            texts.setdefault(_values(fold), []).append(fold)
+    repeated: dict[Fold, Fold] = {}
+    for fold in folds:
+        same = texts.get(_values(fold), []) if is_below(fold.pointer, _STRUCTURED) else []
+        text = next((each for each in same if _repeats(each, fold)), None)
+        if text is not None:
+            same.remove(text)
+            repeated[fold] = text
+    left_out = set(repeated.values())
+    return [
+        replace(fold, repeated_at=repeated[fold].pointer) if fold in repeated else fold
+        for fold in folds
+        if fold not in left_out
+    ]
 
 
 def _repeats(text: Fold, whole: Fold) -> bool:
-    if not is_below(whole.pointer, _STRUCTURED):
-        return False
-    _, is_json, within = text.pointer.partition(TEXT_STEP)
-    if not is_json:
-        said = [[*map(_as_text, change[2:4])] for change in text.changes]
-        return said == [[*map(_as_text, change[2:4])] for change in whole.changes]
-    is_same_place = whole.pointer.endswith(within) and text.renamed_to == whole.renamed_to
-    same = [change[2:4] for change in whole.changes]
-    return is_same_place and [change[2:4] for change in text.changes] == same
+    place = text.pointer.partition(TEXT_STEP)[2]
+    return whole.pointer.endswith(place) and text.renamed_to == whole.renamed_to
+
+
+def _values(fold: Fold) -> tuple[tuple[str | None, str | None], ...]:
+    return tuple((_as_text(old), _as_text(new)) for _, _, old, new, *_ in fold.changes)
 
 
 def _as_text(value: str | None) -> str | None:
