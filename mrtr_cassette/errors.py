@@ -40,10 +40,10 @@ def in_terms(text: str, terms: Terms = LIBRARY_TERMS) -> str:
 
 
 def shorten(text: str, limit: int = SHOWN_CHARS) -> str:
-    """Cut `text` to `limit` characters, saying how many were left out."""
+    """Cut `text` to `limit` characters, saying how many were left out, where that saves any."""
     if len(text) <= limit:
         return text
-    return f"{text[:limit]}… ({len(text) - limit} more characters)"
+    return min(text, f"{text[:limit]}… ({len(text) - limit} more characters)", key=len)
 
 
 def counted(count: int, noun: str) -> str:
@@ -162,26 +162,14 @@ class StoppedError(MrtrCassetteError):
 
 
 class BodyTooLargeError(MrtrCassetteError):
-    """A response is larger than what is kept; it passes all the same, unrecorded."""
+    """Something is larger than what is kept; it passes all the same, unrecorded."""
 
     exit_code = 3
 
-    def __init__(self, call: str, limit: int, unit: Literal["bytes", "events"] = "bytes") -> None:
+    def __init__(self, what: str, limit: int, unit: Literal["bytes", "events"] = "bytes") -> None:
         super().__init__(
-            f"the response to {call} has more than {limit:,} {unit} and is not recorded",
+            f"{what} has more than {limit:,} {unit} and is not recorded",
             hint="allow more with <<max_body>>" if unit == "bytes" else None,
-        )
-
-
-class LineTooLongError(MrtrCassetteError):
-    """A line is longer than what is kept of one; it was passed on all the same."""
-
-    exit_code = 3
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"a line has more than {limit:,} bytes and is not recorded",
-            hint="allow more with <<max_body>>",
         )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FilePath = str | os.PathLike[str]
 Kind = Literal["text", "number", "switch", "choice", "list", "headers", "file", "function"]
+OptionGroup = Literal["usual", "what is kept", "matching", "TLS", "operation"]
 Existing = Literal["keep", "replace", "append"]
 RequestStates = Literal["sealed", "verbatim"]
 Repeats = Literal["auto", "always", "never"]
@@ -46,6 +47,7 @@ class Option(NamedTuple):
     unit: int = 1
     """How many bytes one is on the command line."""
     shell_default: Any = None
+    group: OptionGroup = "usual"
     in_suites: bool = True
     """A test suite can set it; the mode, pytest itself and the fixture decide on the others."""
 
@@ -116,7 +118,7 @@ def checked(name: str, option: Option, value: Any) -> Any:
         most = option.largest
         if value < option.smallest or (most is not None and value > most):
             limit = "" if most is None else f" and at most {most}"
-            raise UsageError(f"<<{name}>> is {value}, and not at least {option.smallest}{limit}")
+            raise UsageError(f"<<{name}>> is {value}; it must be at least {option.smallest}{limit}")
     return tuple(value) if option.kind == "list" else value
 
 
@@ -176,6 +178,7 @@ class Options:
         "Takes one line of text at a time, from the thread of the proxy: each recorded "
         "exchange, each miss, each problem",
         in_shell=False,
+        in_suites=False,
     )
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS, repr=False)
     """How the front that made this value spells the options."""
@@ -204,6 +207,7 @@ class ProxyOptions(Options):
     host: str = option_field(
         "text",
         "Address to listen on; any but loopback opens the proxy to others",
+        group="operation",
         default="127.0.0.1",
     )
     port: int = option_field(
@@ -217,6 +221,7 @@ class ProxyOptions(Options):
         "number",
         "Serve /livez, /readyz and /metrics on this port; 0 takes a free one",
         largest=65535,
+        group="operation",
         in_suites=False,
         default=None,
     )
@@ -225,26 +230,33 @@ class ProxyOptions(Options):
         "Let clients call the proxy by this name too, or pages of this origin, such as "
         "https://app.example",
         metavar="NAME|ORIGIN",
+        group="operation",
     )
     ignore: Collection[str] = option_field(
         "list",
         "Leave a value out of matching: a JSON Pointer into the params, such as "
         "/inputResponses/summary or /arguments/requestedAt",
         metavar="POINTER",
+        group="matching",
     )
     repeat: Repeats = option_field(
         "choice",
         "Whether a call may be played more often than recorded; auto: where it only reads",
         choices=("auto", "always", "never"),
+        group="matching",
     )
     history: Histories = option_field(
         "choice",
         "Which calls are played only after the writes after which they were recorded; auto: those "
         "with several recorded answers; strict: all; order: none",
         choices=("auto", "strict", "order"),
+        group="matching",
     )
     reads: Collection[str] = option_field(
-        "list", "Name a tool that changes nothing on the server", metavar="TOOL"
+        "list",
+        "Name a tool that changes nothing on the server",
+        metavar="TOOL",
+        group="matching",
     )
 
     def __post_init__(self) -> None:
@@ -283,6 +295,8 @@ class UpstreamOptions(Options):
         "number",
         "Largest body that is taken and kept",
         metavar="MIB",
+        group="operation",
+        in_suites=False,
         smallest=1,
         unit=MEBIBYTE,
         default=256 * MEBIBYTE,
@@ -296,9 +310,10 @@ class UpstreamOptions(Options):
         "file",
         "Certificates (PEM) by which a TLS upstream is verified, besides the system's",
         metavar="FILE",
+        group="TLS",
     )
     insecure: bool = option_field(
-        "switch", "Don't verify a TLS upstream: whoever answers is believed"
+        "switch", "Don't verify a TLS upstream: whoever answers is believed", group="TLS"
     )
 
     @cached_property
@@ -340,11 +355,13 @@ class ReplayOptions(ProxyOptions):
         "choice",
         "Send event streams at once, or in the recorded rhythm",
         choices=("none", "recorded"),
+        group="operation",
     )
     stateless: bool = option_field(
         "switch",
         "Give every request the same reply whatever was played before, so that any of several "
         "processes may serve it",
+        group="operation",
         in_suites=False,
     )
     beside: Collection[str] = option_field(
@@ -385,25 +402,36 @@ class RecordOptions(WritingOptions, ProxyOptions):
         "list",
         "Keep this header of requests too, so that replay tells equal calls apart by it",
         metavar="NAME",
+        group="what is kept",
     )
     request_state: RequestStates = option_field(
         "choice",
         "sealed: raw state tokens never reach the disk; verbatim: they are kept as they are",
         choices=("sealed", "verbatim"),
+        group="what is kept",
     )
     redact: Collection[str] = option_field(
         "list",
         "Replace what this regular expression matches by a placeholder, besides the known "
         "shapes of secrets; with a group, group 1",
         metavar="REGEX",
+        group="what is kept",
     )
     redact_keys: Collection[str] = option_field(
-        "list", "Replace values under this member name too, such as pin", metavar="NAME"
+        "list",
+        "Replace values under this member name too, such as pin",
+        metavar="NAME",
+        group="what is kept",
     )
     no_redact: Collection[str] = option_field(
-        "list", "Switch off a rule, such as jwt, or a member name, such as password", metavar="NAME"
+        "list",
+        "Switch off a rule, such as jwt, or a member name, such as password",
+        metavar="NAME",
+        group="what is kept",
     )
-    seal_answers: bool = option_field("switch", "Keep only hashes of what the user answered")
+    seal_answers: bool = option_field(
+        "switch", "Keep only hashes of what the user answered", group="what is kept"
+    )
     answers: FilePath | None = option_field(
         "file",
         "Answer what the server asks in the place of a client that can't, by an answers file",
@@ -415,6 +443,7 @@ class RecordOptions(WritingOptions, ProxyOptions):
         "Write the cassette even if the command failed, or every request got an error that is "
         "not MCP's",
         in_shell=False,
+        group="what is kept",
     )
 
     def __post_init__(self) -> None:
@@ -490,14 +519,19 @@ class VerifyOptions(UpstreamOptions):
         "Leave a value out of the comparison: a JSON Pointer into the result, such as "
         "/structuredContent/at",
         metavar="POINTER",
+        group="matching",
     )
     ignore_from: FilePath | None = option_field(
-        "file", "Leave out of the comparison what this file names", metavar="FILE"
+        "file",
+        "Leave out of the comparison what this file names",
+        metavar="FILE",
+        group="matching",
     )
     learn: FilePath | None = option_field(
         "file",
         "Ask twice what only reads, and add the pointers of what differs by itself to this file",
         metavar="FILE",
+        group="matching",
         in_suites=False,
     )
     allow_destructive: bool = option_field(

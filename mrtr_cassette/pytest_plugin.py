@@ -202,11 +202,6 @@ class SuiteRun:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what became of the cassettes."""
-        if self.config.getoption("mrtr_view") and not hasattr(self.config, "workerinput"):
-            from mrtr_cassette.testing.uses import summarise_pages
-
-            stats = terminalreporter.stats
-            summarise_pages([*stats.get("failed", ()), *stats.get("error", ())])
         for problem in self._problems:
             terminalreporter.section("mrtr-cassette: cassettes that could not be written", red=True)
             terminalreporter.line(problem)

@@ -232,7 +232,7 @@ def test_options_are_those_of_the_command_line(server, tmp_path):
     text = path.read_text()
     assert "Deploy to" not in text
     assert '"accept"' not in text
-    assert any("asks confirm" in line for line in lines)
+    assert any("asks: " in line for line in lines)
     with replay(
         path, ignore=["/arguments/env"], repeat="always", log=lines.append, on_miss="report"
     ) as replaying:

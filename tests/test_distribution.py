@@ -40,13 +40,18 @@ def run_action(folder: Path, **inputs: str) -> tuple[int, str]:
     for step in steps:
         assert step["shell"] == "bash"
         env = {
-            name: re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda found: given[found[1]], value)
+            name: re.sub(r"\$\{\{ .*?(\w+) \}\}", lambda found: given.get(found[1], ""), value)
             for name, value in step["env"].items()
         }
         done = subprocess.run(
             ["bash", "-eo", "pipefail", "-c", step["run"]],
             cwd=folder,
-            env={**os.environ, **env, "RUNNER_TEMP": str(folder / "runner")},
+            env={
+                **os.environ,
+                **env,
+                "RUNNER_TEMP": str(folder / "runner"),
+                "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
+            },
             capture_output=True,
             text=True,
             check=False,
@@ -72,6 +77,28 @@ def test_action_checks_what_is_committed(folder):
     assert code == 3
     assert "accept the edit with" in said
     assert run_action(folder, cassettes="") == (0, "")
+
+
+def test_action_shows_what_a_pull_request_changes(folder):
+    """The summary of the job has each changed cassette, in Markdown."""
+
+    def git(*words):
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+        done = subprocess.run(
+            ["git", *identity, *words], cwd=folder, check=True, capture_output=True
+        )
+        return done.stdout.decode().strip()
+
+    path = folder / "suite/cassettes/one.json"
+    shutil.copy(path, path.with_name("same.json"))
+    for words in ("init", "-q"), ("add", "suite"), ("commit", "-qm", "before"):
+        git(*words)
+    path.write_text(path.read_text().replace("Deployed to production", "Deployed twice"))
+    subprocess.run([PROGRAM, "check", "--fix", path], check=True, capture_output=True)
+    assert run_action(folder, sha=git("rev-parse", "HEAD"))[0] == 0
+    summary = (folder / "summary.md").read_text()
+    assert summary.count("### ") == summary.count("### suite/cassettes/one.json\n") == 1
+    assert '"Deployed twice"' in summary
 
 
 @pytest.mark.parametrize(("asks", "code"), [("server/discover", 0), ("tools/none", 1)])

@@ -29,7 +29,7 @@ from mrtr_cassette.errors import (
         (CassetteError("a.json", "is empty"), "a.json: is empty", 3),
         (CassetteError("a.json", "is empty", hint="record"), "a.json: is empty; record", 3),
         (
-            BodyTooLargeError("GET /", 1_000_000),
+            BodyTooLargeError("the response to GET /", 1_000_000),
             (
                 "the response to GET / has more than 1,000,000 bytes and is not recorded; "
                 "allow more with max_body"
@@ -52,7 +52,7 @@ def test_error_says_what_happened_and_what_to_do(
     [
         ("", 3, ""),
         ("abc", 3, "abc"),
-        ("abcd", 3, "abc… (1 more characters)"),
+        ("abcd" * 6, 3, "abcd" * 6),
         ("x" * 1_200, 200, "x" * 200 + "… (1000 more characters)"),
     ],
 )

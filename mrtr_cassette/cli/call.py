@@ -14,10 +14,10 @@ from mrtr_cassette.cli.common import (
     CASSETTE,
     Log,
     TakesServer,
+    after_dashes,
     log_format,
     read_options,
     say,
-    server_after_dashes,
     shared_options,
     warn_of_path,
 )
@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Rules that answer, in TOML.",
 )
-@click.option("--record", "cassette", type=CASSETTE, metavar="CASSETTE", help="Record the call.")
+@click.option(
+    "-o", "--record", "cassette", type=CASSETTE, metavar="CASSETTE", help="Record the call."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the whole conversation as JSON.")
 @shared_options(CallOptions)
 @log_format
@@ -84,7 +86,7 @@ def call(
 
     log = Log(log_format)
     options = read_options(CallOptions, others, log)
-    upstream, rest = _server_of(words, server_after_dashes(context))
+    upstream, rest = _server_of(words, after_dashes(context))
     wanted = wanted_of(rest)
     warn_of_path(upstream, [])
     has_person = has_terminal()

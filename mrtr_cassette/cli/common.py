@@ -8,10 +8,12 @@ import json
 import os
 import shlex
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from glob import glob, has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO, get_args
 
 import click
 
@@ -27,6 +29,7 @@ from mrtr_cassette.errors import (
 from mrtr_cassette.options import (
     AnyOptions,
     Option,
+    OptionGroup,
     Options,
     RecordOptions,
     ReplayOptions,
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from mrtr_cassette.shell.files.log import OnEvent
 
 Decorator = Callable[[Any], Any]
+_NO_LIMIT: Final = 1000
 
 TERMS: Final[Terms] = {
     **{
@@ -87,6 +91,18 @@ class Group(click.Group):
             say(f"error: {'' if place is None else f'{os.fsdecode(place)}: '}{reason_of(error)}")
             sys.exit(CassetteError.exit_code)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each command with the whole first sentence of its help."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, command.get_short_help_str(_NO_LIMIT))
+                    for name, command in commands
+                    if command is not None
+                ]
+            )
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         try:
@@ -117,29 +133,69 @@ def _nowhere() -> TextIO:
     return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123  it stays open
 
 
-class TakesServer(click.Command):
-    """A command with arguments of its own before `--`, and after it the command of a server."""
+class Command(click.Command):
+    """A command whose help has its options in groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write them."""
+        records = defaultdict(list)
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and isinstance(param, click.Option):
+                records[_GROUP_OF.get(param.name or "", "usual")].append(record)
+        for group in get_args(OptionGroup):
+            if records[group]:
+                title = "Options" if group == "usual" else group[0].upper() + group[1:]
+                with formatter.section(title):
+                    formatter.write_dl(records[group])
+
+
+_GROUP_OF: Final[Mapping[str, OptionGroup]] = {
+    "log_format": "operation",
+    **{
+        name: option.group
+        for options in (RecordOptions, ReplayOptions, VerifyOptions)
+        for name, option in options_of(options).items()
+    },
+}
+
+
+class TakesCommand(Command):
+    """A command with arguments of its own before `--`, and after it a program and its arguments."""
+
+    program = "COMMAND"
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put aside what starts the server."""
+        """Put aside what starts the program."""
         if "--" in args:
             at = args.index("--")
-            ctx.meta[_SERVER] = args[at + 1 :]
+            ctx.meta[_PROGRAM] = args[at + 1 :]
             args = args[:at]
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Show it too."""
-        return [*super().collect_usage_pieces(ctx), "[-- SERVER ...]"]
+        return [*super().collect_usage_pieces(ctx), f"[-- {self.program} ...]"]
 
 
-def server_after_dashes(ctx: click.Context) -> list[str] | None:
+class TakesServer(TakesCommand):
+    """A command whose program is a server."""
+
+    program = "SERVER"
+
+
+def after_dashes(ctx: click.Context) -> list[str] | None:
     """Return what stands after `--`, which may be nothing; None without `--`."""
-    server: list[str] | None = ctx.meta.get(_SERVER)
-    return server
+    program: list[str] | None = ctx.meta.get(_PROGRAM)
+    return program
 
 
-_SERVER: Final = "mrtr_cassette.server"
+_PROGRAM: Final = "mrtr_cassette.program"
+
+
+def tell(text: str) -> None:
+    """Write a line to stdout, or several."""
+    click.echo(printable_lines(text))
 
 
 def say(text: str) -> None:
@@ -249,6 +305,30 @@ class _Cassette(click.Path):
 
 CASSETTE: Final = _Cassette()
 
+
+def cassettes_in(words: Sequence[str]) -> list[Location]:
+    """Return the cassettes that words name: files, objects in stores, folders and globs."""
+    from mrtr_cassette.shell.files.cassettes import is_cassette
+
+    found: list[Location] = []
+    for word in words:
+        path = location(word)
+        if not isinstance(path, Path) or not (path.is_dir() or _is_glob(path)):
+            found.append(path)
+            continue
+        files = path.rglob("*.json") if path.is_dir() else map(Path, glob(word, recursive=True))  # noqa: PTH207  Path takes no absolute one
+        within = sorted(each for each in files if each.is_file() and is_cassette(each))
+        if not within:
+            raise UsageError(f"there is no cassette in {path}")
+        found += within
+    return found
+
+
+def _is_glob(path: Path) -> bool:
+    # The names of cassettes may have brackets, as parameters of tests do.
+    return has_magic(str(path)) and not path.exists()
+
+
 log_format = click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
@@ -295,8 +375,10 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
             facts |= {"type": click.IntRange(option.smallest, option.largest)}
             facts["show_default"] = True
             end = ", in MiB." if option.unit > 1 else "."
-            if default is not None:
-                default = option.shell_default or default // option.unit
+            if option.shell_default is not None:
+                default, end = option.shell_default, ", and so does -- COMMAND."
+            elif default is not None:
+                default //= option.unit
         case "text":
             facts["show_default"] = True
     return [click.option(flag, name, default=default, help=option.help + end, **facts)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -12,10 +13,12 @@ from mrtr_cassette.cli.common import (
     CASSETTE,
     TERMS,
     Log,
+    cassettes_in,
     has_colour,
     json_report,
     painted,
     say,
+    tell,
     tell_of_journal,
     tell_unused,
 )
@@ -27,16 +30,17 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("cassette", type=CASSETTE)
+@click.argument("cassettes", nargs=-1, required=True, type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 @click.option(
     "--full", is_flag=True, help="Show questions, answers and results whole, for a review."
 )
 @click.option("--markdown", is_flag=True, help="Print a sequence diagram for a pull request.")
-def inspect(cassette: Location, *, as_json: bool, full: bool, markdown: bool) -> None:
+def inspect(cassettes: tuple[str, ...], *, as_json: bool, full: bool, markdown: bool) -> None:
     """Show who asked what, and what was answered.
 
-    Each interaction on CASSETTE with its turns, how it ended, its size and its time.
+    Each interaction with its turns, how it ended, the size of its result, and its time. A folder or
+    a glob stands for all cassettes in it; JSON of several cassettes is a list.
     """
     from mrtr_cassette.core.report.details import details_of
     from mrtr_cassette.core.report.text import (
@@ -49,21 +53,28 @@ def inspect(cassette: Location, *, as_json: bool, full: bool, markdown: bool) ->
 
     if markdown and (full or as_json):
         raise UsageError(f"--markdown and {'--full' if full else '--json'} don't go together")
-    tell_of_journal(cassette, Log())
+    form = diagram if markdown else review_text if full else inspection_text
     with without_collection():
-        details = details_of(load_cassette(cassette))
-        if markdown:
-            shown = diagram(details)
-        elif as_json:
-            shown = json_report(inspection_data(details, is_whole=full))
+        details = []
+        for cassette in cassettes_in(cassettes):
+            tell_of_journal(cassette, Log())
+            details.append(details_of(load_cassette(cassette)))
+        if as_json:
+            data = [inspection_data(each, is_whole=full) for each in details]
+            shown = json_report(data if len(data) > 1 else data[0])
         else:
-            shown = review_text(details) if full else inspection_text(details)
+            shown = "\n\n".join(map(form, details))
     click.echo(shown)
 
 
 @click.command()
-@click.argument("recorded", type=click.Path())
-@click.argument("received", type=click.Path())
+@click.argument("words", nargs=-1, required=True, type=click.Path(), metavar="RECORDED RECEIVED")
+@click.option(
+    "--git",
+    "for_git",
+    is_flag=True,
+    help="Take the seven arguments that git gives an external diff, and exit with 0.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 @click.option("--markdown", is_flag=True, help="Print Markdown for a pull request.")
 @click.option(
@@ -76,9 +87,9 @@ def inspect(cassette: Location, *, as_json: bool, full: bool, markdown: bool) ->
 @click.pass_context
 def diff(
     context: click.Context,
-    recorded: str,
-    received: str,
+    words: tuple[str, ...],
     *,
+    for_git: bool,
     as_json: bool,
     markdown: bool,
     ignored: tuple[str, ...],
@@ -99,17 +110,45 @@ def diff(
 
     if as_json and markdown:
         raise UsageError("--json and --markdown don't go together")
-    comparison = compared(recorded, received, ignore=ignored)
+    if len(words) != 2 and not for_git:
+        raise click.UsageError("diff needs two cassettes: RECORDED RECEIVED")
+    recorded, received = _given_by_git(words) if for_git else words
+    try:
+        comparison = compared(recorded, received, ignore=ignored)
+    except CassetteError as error:
+        if not for_git:
+            raise
+        # Git shows no other file after a diff that failed.
+        click.echo(f"{words[0]}: {error.in_terms(TERMS)}")
+        return
+    if for_git:
+        comparison = replace(comparison, recorded=f"a/{words[0]}", received=f"b/{words[0]}")
     if as_json:
         shown = json_report(comparison_data(comparison))
     elif markdown:
         shown = comparison_markdown(comparison)
+        shown = f"### {words[0]}\n\n{shown}\n" if for_git else shown
     else:
         shown = comparison_text(comparison, painted if has_colour(sys.stdout) else plain)
     click.echo(shown)
     if ignored:
         tell_unused(unused_pointers(ignored, compared(recorded, received).changes), Log())
-    context.exit(0 if comparison.is_same else 1)
+    context.exit(0 if comparison.is_same or for_git else 1)
+
+
+def _given_by_git(words: tuple[str, ...]) -> tuple[str, str]:
+    """Return both files of `path old-file old-hex old-mode new-file new-hex new-mode`.
+
+    Source: git, "GIT_EXTERNAL_DIFF"; of an unmerged file there is the path alone.
+    """
+    if len(words) == 1:
+        return words[0], words[0]
+    if len(words) < _FROM_GIT:
+        raise click.UsageError("--git needs the seven arguments that git gives an external diff")
+    return words[1], words[4]
+
+
+_FROM_GIT: Final = 7
 
 
 @click.command()
@@ -183,17 +222,17 @@ def schema() -> None:
 
 
 @click.command()
-@click.argument("cassettes", nargs=-1, required=True, type=CASSETTE)
+@click.argument("cassettes", nargs=-1, required=True, type=click.Path())
 @click.option("--fix", "fixes", is_flag=True, help="Accept what was edited by hand.")
-def check(cassettes: tuple[Location, ...], *, fixes: bool) -> None:
+def check(cassettes: tuple[str, ...], *, fixes: bool) -> None:
     """Tell whether cassettes are as recorded, without secrets.
 
-    The exit code is 3 where one is damaged or was edited, else 1 where the rules of redaction find
-    a secret in one. With --fix, the digests in a cassette become those of what stands in it now,
-    and the file is spelled as a recording is.
+    A folder or a glob stands for all cassettes in it. The exit code is 3 where one is damaged or
+    was edited, else 1 where the rules of redaction find a secret in one. With --fix, the digests in
+    a cassette become those of what stands in it now, and the file is spelled as a recording is.
     """
     code = 0
-    for cassette in cassettes:
+    for cassette in cassettes_in(cassettes):
         try:
             has_secrets = _check(cassette, fixes=fixes)
             code = max(code, int(has_secrets))
@@ -215,10 +254,10 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
         )
     checked = cassettes.load_cassette(cassette)
     secrets = list(exposed_secrets(checked))
-    say(f"{cassette}: {counted(len(checked.interactions), 'interaction')}, all as recorded")
+    tell(f"{cassette}: {counted(len(checked.interactions), 'interaction')}, all as recorded")
     for number, place, side, rule in secrets:
         where = f"#{number}, {f'answer of turn {place.turn}, ' if place.turn else ''}{side}"
-        say(f"{cassette}: {where}: a secret by the rule {rule!r}")
+        tell(f"{cassette}: {where}: a secret by the rule {rule!r}")
     if secrets:
         say("record it again, or replace them by hand and accept that with --fix")
     return bool(secrets)
@@ -310,9 +349,9 @@ def wrap(file: Path, server: str, record: Location | None, replay: Location | No
     """Put a recorder or a replay in the place of a server.
 
     FILE is the client's configuration (its `mcpServers`), SERVER a name in it. Everything else in
-    FILE stays as it is; what was there before stands beside it. `unwrap` takes it back.
+    FILE stays, and a copy without wrapped servers stands beside it. `unwrap` takes it back.
     """
-    from mrtr_cassette.core.cassette.client_config import wrapped
+    from mrtr_cassette.core.cassette.client_config import has_wrapped, wrapped
     from mrtr_cassette.shell.files.disk import change_config
 
     if record is not None and replay is None:
@@ -324,8 +363,12 @@ def wrap(file: Path, server: str, record: Location | None, replay: Location | No
     else:
         raise UsageError("give either --record or --replay, with a cassette")
     command = [*_program(), *ours]
-    backup = change_config(file, lambda data: wrapped(data, str(file), server, command))
-    say(f"wrote {file}, and what was there before to {backup}; restart the client")
+    backup = change_config(
+        file,
+        lambda data: wrapped(data, str(file), server, command),
+        lambda data: not has_wrapped(data, str(file)),
+    )
+    say(f"wrote {file}; it stands as it was in {backup}; restart the client")
 
 
 @click.command()
@@ -336,8 +379,8 @@ def unwrap(file: Path, server: str) -> None:
     from mrtr_cassette.core.cassette.client_config import unwrapped
     from mrtr_cassette.shell.files.disk import change_config
 
-    backup = change_config(file, lambda data: unwrapped(data, str(file), server))
-    say(f"wrote {file}, and what was there before to {backup}; restart the client")
+    change_config(file, lambda data: unwrapped(data, str(file), server), lambda _data: False)
+    say(f"wrote {file}; restart the client")
 
 
 def _program() -> list[str]:

@@ -11,24 +11,28 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
 from mrtr_cassette.cli.common import (
     CASSETTE,
+    Command,
     Log,
+    TakesCommand,
+    after_dashes,
     annotate,
     log_format,
     read_options,
     say,
     shared_options,
+    tell,
     tell_of_journal,
     tell_unused,
     warn_of_path,
     write_report,
 )
-from mrtr_cassette.errors import UpstreamError, UsageError, printable_lines
+from mrtr_cassette.errors import UpstreamError, UsageError
 from mrtr_cassette.options import AnyOptions, ProxyOptions, RecordOptions, ReplayOptions
 from mrtr_cassette.shell.files.stores import Location
 
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from mrtr_cassette.shell.runs.running import CommandEnd
     from mrtr_cassette.shell.runs.sessions import RecordSession, ReplaySession, Session
 
+AnyProxyOptions = TypeVar("AnyProxyOptions", bound=ProxyOptions)
 _DRAIN_S: Final = 10.0
 """Seconds that requests under way have to end when a stateless replay does."""
 _LOG_S: Final = 0.3
@@ -53,7 +58,7 @@ _HTTP_ONLY: Final = frozenset(
 _command = click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND ...]")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--upstream",
     metavar="URL|COMMAND",
@@ -66,6 +71,7 @@ _command = click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="
     help="Record between the own stdin and stdout and a server, which -- COMMAND starts.",
 )
 @click.option(
+    "-o",
     "--output",
     default="cassette.json",
     show_default=True,
@@ -109,6 +115,7 @@ def record(
             )
         _run_on_pipes(context, options, log, partial(_record_pipe, command, output))
     server, command = _server_and_client(upstream, command)
+    options = _with_port(context, options, command)
     if options.answers is not None:
         say("note: this proxy answers in its client's place, and is not transparent")
     warn_of_path(server, [output] if options.existing == "append" else [], options.redaction)
@@ -148,7 +155,9 @@ async def _record(
 
     async with stop_signals() as signals:
         async with recording(upstream, output, options, on_event=log.event) as session:
-            end = await _until_stopped(session, command, signals)
+            end = await _until_stopped(
+                session, command, signals, f"point the client there; Ctrl-C writes {output}"
+            )
             if end.code and not end.was_stopped:
                 session.failure = f"{command[0]!r} ended with {end.code}"
         _conclude_recording(session, log)
@@ -189,19 +198,7 @@ def _conclude_recording(session: RecordSession, log: Log) -> None:
         tell_unused(session.player.unused_ignores(), log)
 
 
-class _BeforeCommand(click.Command):
-    """Takes any number of arguments before `--`; what follows is `[-- COMMAND ...]`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        at = args.index("--") if "--" in args else len(args)
-        ctx.meta["command"] = tuple(args[at + 1 :])
-        return super().parse_args(ctx, args[:at])
-
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return [*super().collect_usage_pieces(ctx), "[-- COMMAND ...]"]
-
-
-@click.command(cls=_BeforeCommand)
+@click.command(cls=TakesCommand)
 @click.argument("cassettes", nargs=-1, required=True, type=CASSETTE, metavar="CASSETTE...")
 @shared_options(ReplayOptions)
 @log_format
@@ -236,7 +233,7 @@ def replay(
     """
     log = Log(log_format)
     cassette, *others = cassettes
-    command: tuple[str, ...] = context.meta["command"]
+    command = tuple(after_dashes(context) or ())
     options = replace(read_options(ReplayOptions, given, log), beside=[*map(str, others)])
     if report is not None:
         from mrtr_cassette.shell.files.reports import REPORT, check_place
@@ -246,6 +243,7 @@ def replay(
         tell_of_journal(each, log)
     if stdio:
         _run_on_pipes(context, options, log, partial(_replay_pipe, cassette, report, command))
+    options = _with_port(context, options, command)
     _run_on_http(options, _replay(cassette, options, log, report, command))
 
 
@@ -307,6 +305,14 @@ def _conclude(
 # What both do
 
 
+def _with_port(
+    context: click.Context, options: AnyProxyOptions, command: Sequence[str]
+) -> AnyProxyOptions:
+    """Take a free port where a command is told the address, unless a port is given."""
+    is_given = context.get_parameter_source("port") is click.core.ParameterSource.COMMANDLINE
+    return replace(options, port=0) if command and not is_given else options
+
+
 def _run_on_http(options: ProxyOptions, main: Coroutine[Any, Any, int]) -> NoReturn:
     from mrtr_cassette.shell.http.access import is_loopback
     from mrtr_cassette.shell.runs.running import allow_many_files, run
@@ -365,14 +371,17 @@ async def _until_stopped(
     session: Session,
     command: Sequence[str],
     signals: asyncio.Queue[signal.Signals],
+    hint: str = "",
 ) -> CommandEnd:
     """Announce the address, and wait for the command's end or a signal."""
     from mrtr_cassette.shell.runs.running import CommandEnd, run_command
 
     # What is imported and loaded stays: the collector need not look at it again and again.
     gc.freeze()
-    click.echo(printable_lines(f"listening on {session.shown_url}"))
+    tell(f"listening on {session.shown_url}")
     if command:
         return await run_command(command, session.url, signals, say)
+    if hint:
+        say(hint)
     await signals.get()
     return CommandEnd(0, was_stopped=True)

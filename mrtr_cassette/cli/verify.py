@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mrtr_cassette.cli.common import (
-    CASSETTE,
     TERMS,
     Log,
     TakesServer,
+    after_dashes,
     annotate,
+    cassettes_in,
     has_colour,
     painted,
     read_options,
     say,
-    server_after_dashes,
     shared_options,
+    tell,
     tell_unused,
     warn_of_path,
     write_report,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=TakesServer)
-@click.argument("cassettes", nargs=-1, required=True, type=CASSETTE)
+@click.argument("words", nargs=-1, required=True, type=click.Path(), metavar="CASSETTE... [URL]")
 @click.option("--upstream", metavar="URL", help="The live server.")
 @shared_options(VerifyOptions)
 @click.option(
@@ -66,19 +67,19 @@ def verify(
     context: click.Context,
     /,
     *,
-    cassettes: tuple[Location, ...],
+    words: tuple[str, ...],
     upstream: str | None,
     reports: tuple[Path, ...],
     verdicts: tuple[str, ...],
     review: bool,
     **given: Any,
 ) -> None:
-    """Repeat what CASSETTES recorded with a live server, and tell what it does differently.
+    """Repeat what cassettes recorded with a live server, and tell what it does differently.
 
-    A folder stands for all cassettes in it. The server is at --upstream, or -- SERVER starts it: on
-    pipes, or over HTTP where an argument has {port}. Each question of the server is compared with
-    the recorded one, and only the recorded one is answered. With --accept or --review, what the
-    server says now is taken into the cassette.
+    A folder or a glob stands for all cassettes in it. The server is at URL, or -- SERVER starts it:
+    on pipes, or over HTTP where an argument has {port}. Each question of the server is compared
+    with the recorded one, and only the recorded one is answered. With --accept or --review, what
+    the server says now is taken into the cassette.
 
     The exit code is 0 where all is the same, 1 where something differs, 4 where nothing could be
     compared.
@@ -88,35 +89,23 @@ def verify(
 
     log = Log()
     options = read_options(VerifyOptions, given, log)
-    command = server_after_dashes(context) or []
-    if (upstream is None) is (not command):
+    command = after_dashes(context) or []
+    urls = [word for word in words if word.startswith(("http://", "https://"))]
+    servers = [each for each in (*urls, upstream) if each is not None]
+    if len(servers) + bool(command) != 1:
         raise UsageError(
             "verify needs one live server",
-            hint="give --upstream URL, or -- SERVER ARGS, which starts it",
+            hint="give its URL, or -- SERVER ARGS, which starts it",
         )
     for report in reports:
         check_place(report, REPORT)
-    paths = _cassettes_in(cassettes)
-    warn_of_path(upstream, paths)
+    paths = cassettes_in([word for word in words if word not in urls])
+    upstream_or_command: str | list[str] = command or servers[0]
+    warn_of_path(upstream_or_command, paths)
     choose = acceptance_of(verdicts, reviews=review)
-    verifications, code = run_until_signal(_verify(paths, upstream or command, options, choose))
+    verifications, code = run_until_signal(_verify(paths, upstream_or_command, options, choose))
     _report(verifications, reports)
     sys.exit(code)
-
-
-def _cassettes_in(paths: Sequence[Location]) -> list[Location]:
-    from mrtr_cassette.shell.files.cassettes import is_cassette
-
-    cassettes: list[Location] = []
-    for path in paths:
-        if not isinstance(path, Path) or not path.is_dir():
-            cassettes.append(path)
-            continue
-        within = [each for each in sorted(path.rglob("*.json")) if is_cassette(each)]
-        if not within:
-            raise UsageError(f"there is no cassette in {path}")
-        cassettes += within
-    return cassettes
 
 
 async def _verify(
@@ -143,7 +132,7 @@ async def _verify(
             say(f"error: {error.in_terms(TERMS)}")
             problems = error.exit_code
             continue
-        say(verification_text(verification))
+        tell(verification_text(verification))
         if update is not None:
             _tell_of_update(update)
         verifications.append(verification)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import unittest
 from collections import Counter
@@ -19,7 +18,7 @@ from mrtr_cassette.core.report.comparison import verification_text
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.page import View
 from mrtr_cassette.core.report.runs import InteractionOutcome, Outcome, ReplayReport, unused_text
-from mrtr_cassette.errors import MrtrCassetteError, UsageError, printable
+from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.shell.files.reports import write_page
 from mrtr_cassette.shell.runs.plays import CassetteUse, Run, Settings
 from mrtr_cassette.shell.runs.shared_plays import Sharers
@@ -344,27 +343,3 @@ def _replay_of(use: CassetteUse) -> ReplayReport | None:
         for each in shown.interactions
     )
     return ReplayReport(str(use.path), tuple(outcomes), shown.misses)
-
-
-def summarise_pages(reports: Iterable[pytest.TestReport]) -> None:
-    """Add to the summary of a job of GitHub Actions which pages failed tests have.
-
-    Source: docs.github.com, "Workflow commands", "Adding a job summary".
-    """
-    pages = [
-        f"| {_cell(report.nodeid)} | {_cell(text)} |"
-        for report in reports
-        for title, text in report.sections
-        if title == _PAGE_TITLE
-    ]
-    summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    if pages and summary:
-        head = ["### Cassettes of failed tests", "", "| test | page |", "| --- | --- |"]
-        end = ["", f"The pages are in the folder `{_PAGES}`.", ""]
-        with Path(summary).open("a", encoding="utf-8") as file:
-            file.write("\n".join([*head, *pages, *end]))
-
-
-def _cell(text: str) -> str:
-    shown = printable(text).replace("`", "'").replace("|", r"\|")
-    return f"`{shown}`"

@@ -65,7 +65,7 @@ from mrtr_cassette.errors import CassetteError
         (("replay", "c.json", "--ignore", ""), "--ignore '' is no JSON Pointer"),
         (("replay", "c.json", "--repeat", "once"), "'once' is not one of"),
         (("replay", "c.json", "--pace", "slow"), "'slow' is not one of"),
-        (("inspect",), "Missing argument 'CASSETTE'"),
+        (("inspect",), "Missing argument 'CASSETTES...'"),
         (("replay", "-c", "x"), "No such option '-c'. What belongs to COMMAND stands after --."),
         (("record", *UPSTREAM, "--prot", "1"), "What belongs to COMMAND stands after --."),
         (("frobnicate",), "No such command 'frobnicate'"),
@@ -95,6 +95,9 @@ async def test_the_program_names_its_subcommands_and_version() -> None:
     assert await run("--help") == ended
     listed = ended.out.partition("Commands:\n")[2].split("\n")
     assert {line.split()[0] for line in listed if line.startswith("  ")} >= set(SUBCOMMANDS)
+    assert "..." not in "".join(listed)
+    groups = re.findall(r"^([A-Z].*):$", (await run("record", "-h")).out, re.MULTILINE)
+    assert groups == ["Options", "What is kept", "Matching", "TLS", "Operation"]
     version = await run("--version")
     assert (version.code, version.out.split()[0]) == (0, "mrtr-cassette,")
 
@@ -180,7 +183,9 @@ async def test_a_url_is_no_cassette(tmp_path: Path) -> None:
 async def test_an_edit_is_refused_until_it_is_accepted(tmp_path: Path) -> None:
     """The command that the error names makes an edited cassette one that is read again."""
     path = await recorded(tmp_path / "c.json")
-    assert (await run("check", path)).err == f"{path}: 2 interactions, all as recorded\n"
+    assert (await run("check", path)) == Outcome(
+        0, f"{path}: 2 interactions, all as recorded\n", ""
+    )
     data = edited(lambda t: final(t)["body"].update(id=99))(path.read_bytes())
     path.write_bytes(data)
     refused = await run("check", path)
@@ -189,10 +194,8 @@ async def test_an_edit_is_refused_until_it_is_accepted(tmp_path: Path) -> None:
     assert path.read_bytes() == data
     accepted = await run("check", path, "--fix")
     assert accepted.code == 0
-    assert accepted.err == (
-        f"{path}: 1 exchange edited, 0 moved, 0 removed; accepted\n"
-        f"{path}: 2 interactions, all as recorded\n"
-    )
+    assert accepted.err == f"{path}: 1 exchange edited, 0 moved, 0 removed; accepted\n"
+    assert accepted.out == f"{path}: 2 interactions, all as recorded\n"
     assert (await run("inspect", path)).code == 0
 
 
@@ -204,9 +207,9 @@ async def test_a_secret_in_a_cassette_is_found(tmp_path: Path) -> None:
     path.write_bytes(edited(lambda t: final(t)["body"].update(note=token))(path.read_bytes()))
     ended = await run("check", path, "--fix")
     assert ended.code == 1
-    assert f"{path}: #1, answer of turn 1, response: a secret by the rule 'github'\n" in ended.err
+    assert f"{path}: #1, answer of turn 1, response: a secret by the rule 'github'\n" in ended.out
     assert ended.err.endswith("replace them by hand and accept that with --fix\n")
-    assert token not in ended.err
+    assert token not in ended.err + ended.out
 
 
 # --- inspect and schema ---
@@ -232,6 +235,11 @@ def test_inspect_shows_a_cassette_in_short_whole_as_json_and_drawn(tmp_path: Pat
     assert json.loads(data.out)["interactions"][0]["final"]["kind"] == "result"
     assert drawn.out.startswith("```mermaid\nsequenceDiagram\n")
     assert both.err == "error: --markdown and --full don't go together\n"
+    (tmp_path / "other.json").write_bytes(path.read_bytes())
+    for words in (tmp_path,), (tmp_path / "*.json",), (path, tmp_path / "other.json"):
+        listed = json.loads(run_here("inspect", *words, "--json").out)
+        assert [Path(each["cassette"]).name for each in listed] == ["c.json", "other.json"]
+        assert run_here("check", *words).out.count("all as recorded\n") == 2
 
 
 @looped

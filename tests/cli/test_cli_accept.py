@@ -208,7 +208,7 @@ def test_a_question_under_another_key_is_answered_and_accepted_by_itself(tmp_pat
     record()
     with in_thread(upstream(asking("sure"))) as server:
         command = ("verify", str(path), "--upstream", server.url)
-        shown = run_here(*command).err
+        shown = run_here(*command).out
         assert "turn 1 key-changed: ask_sure → sure\n" in shown
         assert "response" not in shown
         assert run_here(*command, "--accept", "text-changed").code == 1

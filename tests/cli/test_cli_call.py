@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +44,10 @@ def test_whole_conversation_is_printed_as_json(url: str, tmp_path: Path) -> None
     events = [json.loads(line) for line in ended.stderr.splitlines() if line.startswith("{")]
     assert [each["event"] for each in events] == ["answered", "ended", "concluded"]
     assert "warning: nothing asked for the answer 'spare'" in ended.stderr
+    shown = run("inspect", str(tmp_path / "c.json")).stdout
+    assert "\n    Deploy to production? → confirm: yes → Deployed to production\n" in shown
+    size = len(json.dumps(data["result"], separators=(",", ":")))
+    assert size < int(re.findall(r"[(]([0-9]+) bytes", shown)[-1]) < size + 99
     again = run("call", url, "add", "a=1", "b=2", *record)
     assert again.exit_code == 3
     assert "--append" in again.stderr

@@ -123,7 +123,8 @@ def test_what_changed_everywhere_is_told_once(tmp_path: Path) -> None:
     [
         (("a", "b", "--json", "--markdown"), "--json and --markdown don't go together"),
         (("a", "b", "--ignore", "content"), "--ignore 'content' is no JSON Pointer"),
-        (("a",), "Missing argument 'RECEIVED'"),
+        (("a",), "diff needs two cassettes"),
+        (("a", "b", "--git"), "the seven arguments that git gives"),
     ],
 )
 def test_wrong_usage_is_2(arguments: tuple[str, ...], words: str) -> None:

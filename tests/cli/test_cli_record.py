@@ -64,7 +64,7 @@ async def test_a_signal_ends_a_recording_in_good_order(
     async with (
         upstream(asking) as server,
         command(
-            "record", "--port", 0, "--upstream", server.url, program=[program], cwd=tmp_path
+            *("record", "--port", 0, "-o", path.name, server.url), program=[program], cwd=tmp_path
         ) as process,
     ):
         url = await process.listening()
@@ -72,7 +72,9 @@ async def test_a_signal_ends_a_recording_in_good_order(
         ended = await process.stopped(number)
     assert process.first_line == f"listening on {url}\n"
     assert (ended.code, ended.out) == (0, "")
-    assert ended.err.splitlines()[-1] == f"wrote {path.name}: 2 interactions, 3 exchanges recorded"
+    said, *_, wrote = ended.err.splitlines()
+    assert said == "point the client there; Ctrl-C writes cassette.json"
+    assert wrote == f"wrote {path.name}: 2 interactions, 3 exchanges recorded"
     assert len(read(path)["interactions"]) == 2
     assert [one.name for one in tmp_path.iterdir()] == [path.name]
     assert STATE not in ended.err + path.read_text()
@@ -138,6 +140,9 @@ def test_what_is_hardly_meant_leaves_no_cassette(
         f"mrtr-cassette recover {path} (or delete the journal)\n"
     )
     assert [each.name for each in tmp_path.iterdir()] == ["c.json.journal"]
+    # What has only errors is in nobody's way.
+    again = recording(path, reply, reply, client=client)
+    assert ("ended before it was published" in again.err) == (code == 7)
     assert run_here("recover", path).code == 0
     assert read(path)["interactions"]
 
@@ -248,7 +253,7 @@ async def test_append_that_cannot_be_led_exits_with_1(tmp_path: Path) -> None:
         await conversation(await process.listening())
         ended = await process.stopped()
     assert ended.code == 1
-    assert ended.err.startswith("not recorded: the live server asks nothing in turn 1: HTTP 200\n")
+    assert "\nnot recorded: the live server asks nothing in turn 1: HTTP 200\n" in ended.err
     assert ended.err.endswith(
         f"{path} stays as it is, 0 exchanges recorded, 1 played, 2 could not be recorded\n"
     )

@@ -95,8 +95,6 @@ def test_a_command_is_served_and_its_code_passed_on(
     words = (
         "replay",
         pinged_path,
-        "--port",
-        0,
         *options,
         "--report",
         report,
@@ -105,6 +103,9 @@ def test_a_command_is_served_and_its_code_passed_on(
     )
     ended = run_here(*words, "--", *caller(*methods, code=code))
     assert ended.code == expected
+    # The usual port is for clients that are told it.
+    assert "listening on" in ended.out
+    assert ":8722" not in ended.out
     events = [json.loads(line) for line in ended.err.splitlines()]
     is_silent = {"event": "no_client", "command": sys.executable} in events
     assert is_silent == (not methods)

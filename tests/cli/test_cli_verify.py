@@ -67,7 +67,7 @@ def test_folder_is_verified_and_reported(project: Path, monkeypatch: pytest.Monk
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     same = invoke(project / "cassettes", *server(project, "one"))
     assert same.exit_code == 0, same.output
-    assert same.output.count("1 interaction: 1 same") == 2
+    assert same.stdout.count("1 interaction: 1 same") == 2
     assert "other.json" not in same.output
 
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
@@ -113,7 +113,7 @@ def test_a_failing_run_says_what_can_be_done_and_what_was_not_learned(project: P
     ("arguments", "code", "said"),
     [
         (("{c}",), 2, "verify needs one live server"),
-        (("{c}", "--upstream", "http://localhost:1/mcp", "--", "x"), 2, "needs one live server"),
+        (("{c}", "http://localhost:1/mcp", "--", "x"), 2, "needs one live server"),
         (("{c}", "--upstream", "localhost"), 2, "is no HTTP URL"),
         (("{c}", "--ignore", "a", "--", "x"), 2, "--ignore 'a' is no JSON Pointer"),
         (("{c}", "--fail-on", "b", "--", "x"), 2, "--fail-on 'b' is no verdict"),
@@ -122,7 +122,8 @@ def test_a_failing_run_says_what_can_be_done_and_what_was_not_learned(project: P
         (("{c}/none.json", "--", "x"), 3, "there is no such cassette"),
         (("{c}", "--report", "/none/x.json", "--", "x"), 3, "there is no directory"),
         (("{c}", "--report", "{c}/a.json", "--", "x"), 2, "a.json exists and is no report of"),
-        (("{c}", "--upstream", "http://127.0.0.1:1/mcp"), 4, "nothing was compared"),
+        (("{c}/**/*.json", "http://127.0.0.1:1/mcp"), 4, "nothing was compared"),
+        (("{c}/*.none", "--", "x"), 2, "there is no cassette in"),
         (("{c}", "--", "/none/server"), 4, "can't run the server"),
     ],
 )

@@ -51,6 +51,7 @@ def test_wrapped_server_is_recorded_then_replayed_then_itself(config: Path) -> N
     assert b"no misses" in replayed.stderr
     assert config.read_bytes() == before
     assert config.stat().st_mode & 0o777 == 0o600
+    assert config.with_name("config.json.mrtr-backup").read_bytes() == before
 
 
 @pytest.mark.parametrize(

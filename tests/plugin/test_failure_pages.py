@@ -25,21 +25,13 @@ def page_at(path):
     return page
 
 
-def test_failed_test_has_a_page(suite, recorded, monkeypatch):
-    """Its report names the page, on which the misses stand; the job's summary lists it."""
-    summary = suite.path / "summary.md"
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+def test_failed_test_has_a_page(suite, recorded):
+    """Its report names the page, on which the misses stand."""
     body = 'deploy(mrtr_cassette.url, action="decline")'
     suite.write("test_page.py", FAILS.format(cassette=str(recorded), body=body))
     for options in ((), ("-n", "1")):
-        summary.unlink(missing_ok=True)
         suite.run("--mrtr-view=failed", *options, failed=1).stdout.fnmatch_lines(
             ["*mrtr-cassette: page*", "mrtr-view/deploy.html"]
-        )
-        assert summary.read_text() == (
-            "### Cassettes of failed tests\n\n| test | page |\n| --- | --- |\n"
-            "| `test_page.py::test_declines` | `mrtr-view/deploy.html` |\n\n"
-            "The pages are in the folder `mrtr-view`.\n"
         )
     page = page_at(suite.path / "mrtr-view/deploy.html")
     assert "answers-differ" in page.by_id("m1").text
@@ -58,13 +50,11 @@ def test_test_that_fails_while_recording_has_a_page(suite):
     assert not (suite.path / "cassettes/test_page/test_deploy.json").exists()
 
 
-def test_pages_are_for_failed_tests_that_want_them(suite, recorded, monkeypatch):
+def test_pages_are_for_failed_tests_that_want_them(suite, recorded):
     """Without the option, and for tests that pass or are skipped, nothing is written."""
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(suite.path / "summary.md"))
     body = 'deploy(mrtr_cassette.url, action="decline")'
     suite.write("test_page.py", FAILS.format(cassette=str(recorded), body=body))
     suite.run(failed=1)
     suite.write("test_page.py", FAILS.format(cassette=str(recorded), body="pytest.skip()"))
     suite.run("--mrtr-view=failed", skipped=1)
     assert not (suite.path / "mrtr-view").exists()
-    assert not (suite.path / "summary.md").exists()

@@ -610,7 +610,7 @@ def recorded_hostility(
                     observation.seal(End.COMPLETE, talk.tick())
         observation.response_ended(talk.tick())
         recorded = observation.seal(draw(st.sampled_from(End)), talk.tick())
-        response_said(observation, End.COMPLETE, talk.tick())
+        response_said(observation, recorded, End.COMPLETE, talk.tick())
         line = encode_line(recorded)
         assert values_of(decode_line(line)) == values_of(recorded)
         talk.exchanges.append(recorded)

@@ -284,7 +284,7 @@ async def test_pushed_requests_and_their_answers_are_told_as_they_pass(tmp_path:
     assert [(each["exchange"], each["call"], each["keys"]) for each in answers] == [
         (2, 'tools/call "deploy"', ["elicitation-1"])
     ]
-    assert '   1  tools/call "deploy" asks elicitation-1 (form)' in tape.log
+    assert '   1  tools/call "deploy" asks: Sure?' in tape.log
     assert "decline" not in json.dumps(events)
     assert "Sure?" not in json.dumps(events)
 

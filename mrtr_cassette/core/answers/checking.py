@@ -210,12 +210,12 @@ def problem_of_value(value: Any, schema: Any) -> str | None:
 def _problem_of_size(value: Any, wanted: str, schema: Mapping[str, Any]) -> str | None:
     least, most, noun = _BOUNDS.get(wanted, ("", "", ""))
     size = Decimal(len(value)) if noun else _decimal_of(value)
-    told = f"has {counted(len(value), noun)}, and" if noun else "is"
+    told = f"has {counted(len(value), noun)}, and must have" if noun else "must be"
     lower, upper = _decimal_of(schema.get(least)), _decimal_of(schema.get(most))
     if size is not None and lower is not None and size < lower:
-        return f"{told} not at least {canonical(schema[least])}"
+        return f"{told} at least {canonical(schema[least])}"
     if size is not None and upper is not None and size > upper:
-        return f"{told} not at most {canonical(schema[most])}"
+        return f"{told} at most {canonical(schema[most])}"
     return None
 
 

@@ -108,8 +108,21 @@ def _ours(program: str, args: list[str]) -> int | None:
     return args.index(_DASHES) + 1 if is_ours and _DASHES in args[:-1] else None
 
 
-def _member(plain: bytes, path: str, server: str) -> tuple[str, Any]:
-    """Return the member in which a server stands, and what a configuration says of it."""
+def has_wrapped(data: bytes, path: str) -> bool:
+    """Tell whether a configuration has a server that is wrapped."""
+    entries = (
+        (each.get("command"), each.get("args", []))
+        for servers in _servers(_without_comments(data), path).values()
+        for each in servers.values()
+        if isinstance(each, dict)
+    )
+    return any(
+        isinstance(program, str) and isinstance(args, list) and _ours(program, args) is not None
+        for program, args in entries
+    )
+
+
+def _servers(plain: bytes, path: str) -> dict[str, dict[str, Any]]:
     try:
         tree = json.loads(plain)
     except ValueError as error:
@@ -118,6 +131,12 @@ def _member(plain: bytes, path: str, server: str) -> tuple[str, Any]:
     named = {name: each for name, each in servers.items() if isinstance(each, dict)}
     if not named:
         raise CassetteError(path, "it has no `mcpServers`", hint="name a client's configuration")
+    return named
+
+
+def _member(plain: bytes, path: str, server: str) -> tuple[str, Any]:
+    """Return the member in which a server stands, and what a configuration says of it."""
+    named = _servers(plain, path)
     for name, each in named.items():
         if server in each:
             return name, each[server]

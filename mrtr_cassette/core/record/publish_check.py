@@ -59,6 +59,11 @@ class Outcomes:
         else:
             self.errors[exchange.number or 0] = error, request.target.partition("?")[0]
 
+    @property
+    def has_only_errors(self) -> bool:
+        """Whether there are exchanges, and all are errors that are not MCP's."""
+        return bool(self.errors) and not self.has_success
+
     def why_not_publish(
         self, failure: str | None = None, terms: Terms = LIBRARY_TERMS
     ) -> str | None:
@@ -66,7 +71,7 @@ class Outcomes:
 
         One exchange that is no error is enough, unless the recorded command failed.
         """
-        if self.has_success or not self.errors:
+        if not self.has_only_errors:
             return failure
         errors = Counter(error for error, _ in self.errors.values())
         count = len(self.errors)
@@ -76,6 +81,8 @@ class Outcomes:
             return f"{requests} got errors: {named}; is the upstream an MCP server?"
         error, path = next(iter(self.errors.values()))
         advice = _ADVICE.get(error, "is the upstream an MCP server?").format(path=printable(path))
+        if path in ("", "/") and "path" in advice:
+            advice = "the URL has no path, and most servers have /mcp"
         return in_terms(f"{requests} got {error}; {advice}", terms)
 
 

@@ -228,7 +228,7 @@ class Observation:
         recorder, decoder = self.recorder, self._decoder
         self.size += len(chunk)
         if self.size > recorder.largest_body:
-            raise BodyTooLargeError(self.label, recorder.largest_body)
+            raise BodyTooLargeError(f"the response to {self.label}", recorder.largest_body)
         if self._missing is not None:
             self._missing -= len(chunk)
             self.is_answered = self.is_answered or self._missing <= 0
@@ -315,7 +315,7 @@ class Observation:
         if not messages:
             return
         if len(pieces) + len(messages) > _MOST_EVENTS:
-            raise BodyTooLargeError(self.label, _MOST_EVENTS, "events")
+            raise BodyTooLargeError(f"the response to {self.label}", _MOST_EVENTS, "events")
         # A stream that no message began may begin with an event that says where to post.
         may_lead = not pieces and self.call.message is None
         pieces += map(_PIECE, zip(messages, repeat(at_ms), repeat(recorder.arrived)))

@@ -21,6 +21,7 @@ from mrtr_cassette.core.protocol.calls import Call, session_of
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.messages import Via, messages_in
+from mrtr_cassette.core.secrets.sealed import PLACEHOLDER
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import counted, printable, shorten
@@ -97,7 +98,7 @@ class Interaction:
         arguments_json: canonical JSON text of its arguments; None where it had none.
         ended: how it ended, such as `HTTP 200, result`.
         is_orphan: its first request continues a state that no recorded ask issued.
-        size_bytes: bytes of the bodies of its own exchanges, both ways.
+        size_bytes: bytes of its final response.
         duration_ms: how long its own exchanges took, without the time between them.
         method: its JSON-RPC method, or the HTTP method and path.
         name: of the tool or prompt, the URI of the resource, or an empty string.
@@ -166,7 +167,7 @@ def details_of(cassette: Cassette) -> CassetteDetails:
         cassette.request_state,
         cassette.recorded_at,
         cassette.tool,
-        cassette.redaction is not None,
+        any(map(_is_redacted, cassette.interactions)),
         cassette.seals_answers,
         tuple(_interaction(each, streamed) for each in cassette.interactions),
     )
@@ -176,7 +177,7 @@ def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interact
     first, last = recorded.exchanges[0], recorded.exchanges[-1]
     call = first.call
     chain = recorded.exchanges[recorded.shared :]
-    ended, final = _ending(last, streamed)
+    ended, final, size = _ending(last, streamed)
     return Interaction(
         number=recorded.number,
         call=call.title,
@@ -185,7 +186,7 @@ def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interact
         ended=ended,
         branch=recorded.branch,
         is_orphan=recorded.is_orphan,
-        size_bytes=sum(map(_size, recorded.own)),
+        size_bytes=size,
         duration_ms=sum(round(each.ended_ms - each.started_ms) for each in chain),
         method=call.method or call.title,
         name=call.name,
@@ -199,9 +200,13 @@ def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interact
     )
 
 
-def _size(exchange: RecordedExchange) -> int:
-    pieces = () if exchange.response is None else exchange.response.pieces
-    return len(exchange.request.body) + sum(len(piece.raw) for piece in pieces)
+def _is_redacted(recorded: RecordedInteraction) -> bool:
+    parts = []
+    for request, response in ((each.request, each.response) for each in recorded.own):
+        headers = (*request.headers, *(() if response is None else response.headers))
+        body = request.body + (b"" if response is None else response.body)
+        parts += [request.target, *(value for _, value in headers), body.decode(errors="replace")]
+    return PLACEHOLDER.search("\n".join(parts)) is not None
 
 
 def _parameters(call: Call) -> Any:
@@ -369,11 +374,17 @@ def _own_response(exchange: RecordedExchange) -> Message | None:
     return next((message for message in messages if message.kind is Kind.RESPONSE), None)
 
 
-def _ending(last: RecordedExchange, streamed: _Streamed) -> tuple[str, FinalResponse]:
-    """Return how the call with this last exchange ended, in words, and its final response."""
-    final = FinalResponse("nothing", None)
+def final_response(exchange: RecordedExchange) -> FinalResponse:
+    """Return what a response to a call says."""
+    message = _own_response(exchange)
+    return FinalResponse("nothing", None) if message is None else _outcome(message)[1]
+
+
+def _ending(last: RecordedExchange, streamed: _Streamed) -> tuple[str, FinalResponse, int]:
+    """Return how the call with this last exchange ended, in words, its response, and its size."""
+    final, size = FinalResponse("nothing", None), 0
     if last.ask is not None:
-        return "abandoned: the last ask has no answer", final
+        return "abandoned: the last ask has no answer", final, size
     response, message = last.response, _own_response(last)
     elsewhere = _streamed_response_to(last, streamed) if message is None else None
     facts = ["no response"]
@@ -381,13 +392,15 @@ def _ending(last: RecordedExchange, streamed: _Streamed) -> tuple[str, FinalResp
         facts = [] if response.is_lines else [f"HTTP {response.status}"]
     if elsewhere is not None:
         words, final = _outcome(elsewhere.message)
+        size = len(elsewhere.message.raw)
         facts.append(f"{words} on the stream of #{elsewhere.interaction}")
     elif message is not None:
         words, final = _outcome(message)
+        size = len(message.raw)
         facts.append(words)
     # The messages of a stream are told one by one.
     elif response is not None and response.body and not response.is_framed:
-        final = FinalResponse("text", _text_of(response.body))
+        final, size = FinalResponse("text", _text_of(response.body)), len(response.body)
     if response is not None:
         if response.is_lines:
             facts.append(counted(len(response.pieces), "line"))
@@ -397,7 +410,7 @@ def _ending(last: RecordedExchange, streamed: _Streamed) -> tuple[str, FinalResp
             facts.append("still open when the recording ended")
         if response.end is End.BROKEN:
             facts.append("broken off by the upstream")
-    return ", ".join(facts), final
+    return ", ".join(facts), final, size
 
 
 def _outcome(message: Message) -> tuple[str, FinalResponse]:

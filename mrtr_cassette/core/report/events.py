@@ -1,4 +1,4 @@
-"""What happens in a run, as events and lines of a log, which have no value that anybody sent."""
+"""What happens in a run: as events without any value that was sent, and as lines for people."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mrtr_cassette.core.answers.fulfilment import CallTurn
-from mrtr_cassette.core.cassette.recorded import PushedAsk
+from mrtr_cassette.core.cassette.recorded import PushedAsk, RecordedExchange
 from mrtr_cassette.core.drive.appending import Unrecorded
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.record.linking import OpenPush
@@ -15,7 +15,8 @@ from mrtr_cassette.core.record.sealing import Unread
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.player import Play
-from mrtr_cassette.core.report.misses import answering_text, recorded_ask
+from mrtr_cassette.core.report.details import final_response
+from mrtr_cassette.core.report.misses import recorded_ask
 from mrtr_cassette.core.report.runs import (
     CallResult,
     RecordingReport,
@@ -23,6 +24,7 @@ from mrtr_cassette.core.report.runs import (
     recording_text,
     summary_text,
 )
+from mrtr_cassette.core.report.text import answer_words, final_words, question_words
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, counted, in_terms, printable, shorten
@@ -61,8 +63,14 @@ def request_event(observation: Observation) -> Event:
     return _event("answered", observation) | facts
 
 
-def response_said(observation: Observation, end: End, at_ms: float) -> Said:
-    """Return that a call was asked something or ended."""
+def response_said(
+    observation: Observation, exchange: RecordedExchange | None, end: End, at_ms: float
+) -> Said:
+    """Return that a call was asked something or ended.
+
+    Args:
+        exchange: it as it is recorded, by which the line says what was answered and came of it.
+    """
     ask, shown = observation.ask, observation.recorder.shown
     took_ms = at_ms - observation.started_ms
     facts: Event = {
@@ -72,10 +80,8 @@ def response_said(observation: Observation, end: End, at_ms: float) -> Said:
         "duration_ms": round(took_ms, 1),
     }
     line = f"{observation.number:>4}  {observation.label}"
-    if observation.call.answers is not None:
-        line += f", {answering_text(observation.call.answers, shown)}"
-    if observation.answered is not None:
-        line += f", answering {shown(observation.answered.key)}"
+    if exchange is not None:
+        line += _answers_of(exchange, observation.answered)
     if observation.status:
         line += f" -> HTTP {observation.status}"
     elif observation.pieces:
@@ -85,11 +91,32 @@ def response_said(observation: Observation, end: End, at_ms: float) -> Said:
     if ask is not None:
         kinds, state = _kinds(ask.input_requests, shown), _hash(ask.request_state)
         facts |= {"via": "result", "keys": kinds, "request_state_sha256": state}
-        asked = [shown(f"{key} ({each.kind})") for key, each in ask.input_requests.items()]
-        line += f", asks {', '.join(asked) or 'for a retry only'}"
+        line += f", asks: {_questions(ask.input_requests, shown)}"
         line += "" if state is None else ", with request state"
+    elif exchange is not None and (words := final_words(final_response(exchange))):
+        line += f": {words}"
     event = _event("ended" if ask is None else "asked", observation, **facts)
     return event, f"{line} ({took_ms:.0f} ms)"
+
+
+def _questions(requests: Mapping[str, InputRequest], shown: Callable[[str], str]) -> str:
+    # A secret is found before a text is cut.
+    return question_words(
+        {
+            shown(key): InputRequest(each.kind, shown(" ".join(each.message.split())), {})
+            for key, each in requests.items()
+        }
+    )
+
+
+def _answers_of(exchange: RecordedExchange, pushed: OpenPush | None) -> str:
+    call = exchange.call
+    if call.answers is not None:
+        return f", {answer_words(call.answers.input_responses or {})}"
+    if pushed is None or call.message is None:
+        return ""
+    tree = call.message.tree
+    return f", {answer_words({printable(pushed.key): tree.get('result', tree.get('error'))})}"
 
 
 def pushed_said(observation: Observation, push: OpenPush) -> Said:
@@ -97,8 +124,8 @@ def pushed_said(observation: Observation, push: OpenPush) -> Said:
     label, shown = observation.recorder.label(push.call), observation.recorder.shown
     keys = _kinds({push.key: push.request}, shown)
     event = {"event": "asked", "exchange": push.exchange, "call": label, "via": "push"}
-    asked = shown(f"{push.key} ({push.request.kind})")
-    line = f"{push.exchange:>4}  {printable(label)} asks {asked}"
+    asked = _questions({push.key: push.request}, shown)
+    line = f"{push.exchange:>4}  {printable(label)} asks: {asked}"
     return {**event, "keys": keys, "request_state_sha256": None}, line
 
 

@@ -15,7 +15,7 @@ from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.report.details import arguments_json
-from mrtr_cassette.core.report.text import as_data
+from mrtr_cassette.core.report.text import as_data, short_digests
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference, pointer_path
@@ -173,13 +173,13 @@ def report_of_miss(
 def _request_text(call: Call) -> str:
     arguments = arguments_json(call)
     shown = "" if arguments is None else f" with {printable(shorten(arguments))}"
-    answering = "" if call.answers is None else f", {answering_text(call.answers)}"
+    answering = "" if call.answers is None else f", {_answering_text(call.answers)}"
     return f"{call.title}{shown}{answering}"
 
 
-def answering_text(answers: Answers, shown: Callable[[str], str] = printable) -> str:
+def _answering_text(answers: Answers) -> str:
     """Name the keys that a retry answers, and say whether it echoes a request state."""
-    keys = ", ".join(shown(key) for key in sorted(answers.input_responses or {}))
+    keys = ", ".join(printable(key) for key in sorted(answers.input_responses or {}))
     text = f"answering {keys}" if keys else "answering nothing"
     return text if answers.request_state is None else f"{text}, echoing a request state"
 
@@ -210,7 +210,7 @@ def _text(
         f"  fix:      {fixes[0]}",
         *(f"       or:  {fix}" for fix in fixes[1:]),
     ]
-    return printable_lines(redacted("\n".join(lines)))
+    return short_digests(printable_lines(redacted("\n".join(lines))))
 
 
 def _fixes(miss: Miss) -> Sequence[str]:

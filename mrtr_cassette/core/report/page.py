@@ -22,7 +22,7 @@ from mrtr_cassette.core.report.comparison import conclusion, shown_values
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, Stretch
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.core.report.runs import ReplayReport
-from mrtr_cassette.core.report.text import json_text, message_lines
+from mrtr_cassette.core.report.text import json_text, message_lines, outcome_line
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, SEALED_ANSWER
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference
@@ -33,6 +33,8 @@ GENERATOR: Final = "mrtr-cassette view"
 START: Final = (
     f'<!doctype html>\n<html lang="en"><head><meta name="generator" content="{GENERATOR}">'
 )
+_MOST_OPEN: Final = 10
+"""Calls that asked, up to which a page opens them."""
 TEMPLATES: Final = ("page.html", "call.html", "turn.html", "values.html")
 _END_OF_CALL: Final = "</details></li>"
 
@@ -79,6 +81,7 @@ def page(view: View, assets: Assets) -> Iterator[str]:
         notes=_notes(view),
         sessions=timelines(interactions),
         branches=branches,
+        opens=sum(bool(each.turns) for each in interactions) <= _MOST_OPEN,
         outcomes={each.number: each for each in view.replay.interactions} if view.replay else {},
     ):
         pieces.append(piece)
@@ -109,6 +112,7 @@ def _template(texts: tuple[str, ...]) -> Template:
         "json": json_text,
         "listed_field": _listed_field,
         "message": message_lines,
+        "outcome": outcome_line,
         "pairs": _pairs,
         "recorded": _recorded,
         "replaced": _replaced_in,

@@ -10,10 +10,11 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.answers.fulfilment import CallTurn, Unanswered
+from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import Interaction
 from mrtr_cassette.core.report.misses import MissReport, Nearest, report_of_miss
-from mrtr_cassette.core.report.text import as_data, json_text
+from mrtr_cassette.core.report.text import as_data, result_texts
 from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.core.wire.pointers import Difference
 from mrtr_cassette.errors import (
@@ -303,7 +304,7 @@ class CallResult:
             raise UpstreamError(
                 "; ".join(_problems(self, _as_argument)) or "the call has no result"
             )
-        return "\n".join(_texts(self.result))
+        return "\n".join(result_texts(self.result))
 
     @property
     def exit_code(self) -> int:
@@ -316,62 +317,19 @@ class CallResult:
         return _REFUSED if is_refused else _DONE
 
 
-def _texts(result: Mapping[str, Any]) -> Iterator[str]:
-    parts = [result.get(name) for name in ("content", "contents", "messages")]
-    listed = [part for part in parts if isinstance(part, list)]
-    for each in (each for part in listed for each in part):
-        if isinstance(each, Mapping):
-            inner = each.get("content")
-            shown = _content_text(inner if isinstance(inner, Mapping) else each)
-            yield f"{each.get('role')}: {shown}" if "role" in each else shown
-    if not any(listed):
-        structured = result.get("structuredContent")
-        yield json_text(result if structured is None else structured)
-
-
-def _content_text(content: Mapping[str, Any]) -> str:
-    text = content.get("text")
-    if isinstance(text, str):
-        return text
-    for member in ("data", "blob"):
-        if isinstance(content.get(member), str):
-            size = len(content[member]) * 3 // 4
-            about = content.get("mimeType", content.get("type", "data"))
-            return f"[{about}, about {counted(size, 'byte')}]"
-    return json_text(content)
+_CALL_ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
+    CallResult: "method name turns unanswered result error problem",
+    CallTurn: "turn=number via asked=requests answered=answers answered_by "
+    "request_state_sha256=state_sha256",
+    InputRequest: "kind message",
+    Unanswered: lambda it: {"key": it.key, "reason": it.detail, "ask": it.asked.data()},
+}
 
 
 def call_data(result: CallResult) -> dict[str, Any]:
     """Return a call with its whole conversation, for programs."""
-    data: dict[str, Any] = {
-        "method": result.method,
-        "name": result.name,
-        "turns": [
-            {
-                "turn": turn.number,
-                "via": turn.via,
-                "asked": {
-                    key: {"kind": request.kind, "message": request.message}
-                    for key, request in turn.requests.items()
-                },
-                "answered": dict(turn.answers),
-                "answered_by": dict(turn.answered_by),
-                "request_state_sha256": turn.state_sha256,
-            }
-            for turn in result.turns
-        ],
-    }
-    if result.unanswered is not None:
-        data["unanswered"] = {
-            "key": result.unanswered.key,
-            "reason": result.unanswered.detail,
-            "ask": result.unanswered.asked.data(),
-        }
-    for member in ("result", "error", "problem"):
-        value = getattr(result, member)
-        if value is not None:
-            data[member] = value
-    return data
+    data = as_data(result, _CALL_ROWS)
+    return {name: value for name, value in data.items() if value is not None}
 
 
 def problem_lines(result: CallResult) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -11,8 +12,15 @@ from typing import Any, Final
 
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.details import CassetteDetails, FinalResponse, Interaction, Turn
-from mrtr_cassette.core.wire.jsonbytes import canonical
-from mrtr_cassette.errors import counted, printable, printable_json, printable_lines, shorten
+from mrtr_cassette.core.wire.jsonbytes import canonical, parse
+from mrtr_cassette.errors import (
+    NotJsonError,
+    counted,
+    printable,
+    printable_json,
+    printable_lines,
+    shorten,
+)
 
 _SHOWN_APART: Final = frozenset({"description", "id", "kind", "message", "mode"})
 """Members of a request for input that stand in its line, or in its message."""
@@ -51,13 +59,16 @@ def _text(head: list[str], details: CassetteDetails, *, is_whole: bool) -> str:
     lines = head
     for each in details.interactions:
         lines += ["", *_interaction_lines(each, is_whole=is_whole)]
-    return printable_lines("\n".join(map(printable, lines)))
+    text = printable_lines("\n".join(map(printable, lines)))
+    return text if is_whole else short_digests(text)
 
 
 def _interaction_lines(each: Interaction, *, is_whole: bool) -> Iterator[str]:
     arguments = each.arguments_json
     shown = f" {shorten(arguments)}" if arguments and not is_whole else ""
     yield f"#{each.number} {each.call}{shown}"
+    if not is_whole and (outcome := outcome_line(each)):
+        yield f"    {outcome}"
     if each.is_orphan:
         label = "" if is_whole else "orphan: "
         yield f"    {label}continues a request state that no recorded ask issued"
@@ -127,11 +138,140 @@ def _final_text(final: FinalResponse) -> str:
         return ""
     if final.kind == "text":
         return "\n".join(str(final.value).splitlines())
-    return json_text(final.value)
+    return json_text(_with_json_read(final.value))
+
+
+def _with_json_read(value: Any) -> Any:
+    """Return a result in which a text that is JSON is shown as JSON, under `text (JSON)`."""
+    if isinstance(value, list):
+        return [_with_json_read(each) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    members = {}
+    for name, member in value.items():
+        inner = _json_in(member) if name == "text" and isinstance(member, str) else None
+        if inner is None:
+            members[name] = _with_json_read(member)
+        else:
+            members[f"{name} (JSON)"] = inner
+    return members
+
+
+def _json_in(text: str) -> Any:
+    try:
+        value = parse(text.encode()) if text.lstrip()[:1] in ("{", "[") else None
+    except (NotJsonError, UnicodeEncodeError):
+        return None
+    return value
 
 
 def _indented(text: str, columns: int) -> Iterator[str]:
     return (f"{' ' * columns}{line}" for line in text.split("\n") if line)
+
+
+# Questions, answers and ends in a line
+
+_LONGEST_PART: Final = 80
+_DIGEST: Final = re.compile("((?:mrtr-[a-z]+|sha256):(?:[0-9]+:)?[0-9a-f]{8})[0-9a-f]{8,}")
+
+
+def outcome_line(each: Interaction) -> str:
+    """Return what a call asked, was answered and came to, such as `Sure? → ok: yes → Done`.
+
+    It is empty where nothing is asked and only programs read the result.
+    """
+    parts = []
+    for turn in each.turns:
+        parts.append(question_words(turn.input_requests))
+        parts.append("not answered" if turn.answered is None else answer_words(turn.answered))
+    came = final_words(each.final)
+    if not came and each.turns and each.turns[-1].answered is not None:
+        came = each.ended
+    return " → ".join([*parts, came] if came else parts)
+
+
+def question_words(requests: Mapping[str, InputRequest]) -> str:
+    """Return the messages of what a server asks, or their keys where they have none."""
+    texts = [
+        _one_line(" ".join(message_lines(each))) or f"{key} ({each.kind})"
+        for key, each in requests.items()
+    ]
+    return " / ".join(texts) or "call again"
+
+
+def answer_words(answers: Mapping[str, Any]) -> str:
+    """Return answers as a person gives them, such as `confirm: yes`."""
+    return ", ".join(part for each in answers.items() for part in _answer_parts(*each)) or "retry"
+
+
+def _answer_parts(key: str, answer: Any) -> Iterator[str]:
+    members = answer if isinstance(answer, Mapping) else {}
+    # The draft has the result of the client's own call here.
+    members = members["result"] if isinstance(members.get("result"), Mapping) else members
+    action, content = members.get("action"), members.get("content")
+    if action == "accept" and isinstance(content, Mapping) and content:
+        yield from (f"{name}: {_value_words(value)}" for name, value in content.items())
+    elif isinstance(action, str):
+        yield f"{key}: {_one_line(action)}"
+    else:
+        said = content if isinstance(content, Mapping) else {}
+        yield f"{key}: {_value_words(said.get('text', members.get('value', answer)))}"
+
+
+def _value_words(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return _one_line(value if isinstance(value, str) else canonical(value))
+
+
+def final_words(final: FinalResponse) -> str:
+    """Return what a person reads of a final response; nothing where only a program reads it."""
+    if final.kind == "error":
+        error = final.value if isinstance(final.value, Mapping) else {}
+        return f"error: {_one_line(str(error.get('message', canonical(final.value))))}"
+    if not isinstance(final.value, Mapping) or _TEXTS.isdisjoint(final.value):
+        return ""
+    text = _one_line(" ".join(result_texts(final.value)))
+    return f"failed: {text}" if final.kind == "failed result" else text
+
+
+def _one_line(text: str) -> str:
+    return printable(shorten(short_digests(" ".join(text.split())), _LONGEST_PART))
+
+
+_TEXTS: Final = frozenset({"content", "contents", "messages", "structuredContent"})
+"""The members of a result that people read."""
+
+
+def result_texts(result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts of a result as a person reads them; where it has none, its JSON."""
+    parts = [result.get(name) for name in ("content", "contents", "messages")]
+    listed = [part for part in parts if isinstance(part, list)]
+    for each in (each for part in listed for each in part):
+        if isinstance(each, Mapping):
+            inner = each.get("content")
+            shown = _content_text(inner if isinstance(inner, Mapping) else each)
+            yield f"{each.get('role')}: {shown}" if "role" in each else shown
+    if not any(listed):
+        structured = result.get("structuredContent")
+        yield json_text(result if structured is None else structured)
+
+
+def _content_text(content: Mapping[str, Any]) -> str:
+    text = content.get("text")
+    if isinstance(text, str):
+        return text
+    for member in ("data", "blob"):
+        if isinstance(content.get(member), str):
+            size = len(content[member]) * 3 // 4
+            about = content.get("mimeType", content.get("type", "data"))
+            return f"[{about}, about {counted(size, 'byte')}]"
+    return json_text(content)
+
+
+def short_digests(text: str) -> str:
+    """Cut the digests that stand for states, sessions and sealed answers to eight digits."""
+    return _DIGEST.sub(r"\1…", text)
 
 
 # Data
@@ -231,11 +371,12 @@ def diagram(details: CassetteDetails) -> str:
 def _arrows(interaction: Interaction) -> list[str]:
     arrows = [_arrow("client->>server", f"#{interaction.number} {interaction.call}")]
     for turn in interaction.turns:
-        arrows.append(_arrow("server-->>client", f"asks {_question(turn)}"))
-        if turn.answers_json is not None:
-            arrows.append(_arrow("client->>server", _answer(turn)))
-    if not interaction.turns or interaction.turns[-1].answers_json is not None:
-        arrows.append(_arrow("server-->>client", interaction.ended.removeprefix("HTTP 200, ")))
+        arrows.append(_arrow("server-->>client", question_words(turn.input_requests)))
+        if turn.answered is not None:
+            arrows.append(_arrow("client->>server", answer_words(turn.answered)))
+    if not interaction.turns or interaction.turns[-1].answered is not None:
+        end = final_words(interaction.final) or interaction.ended.removeprefix("HTTP 200, ")
+        arrows.append(_arrow("server-->>client", end))
     return arrows
 
 
@@ -244,25 +385,6 @@ def _arrow(line: str, text: str) -> str:
     # Nothing in it is Mermaid, HTML or the end of a Markdown block.
     escaped = (char if char.isalnum() or char in _PLAIN else f"#{ord(char)};" for char in label)
     return f"    {line}: {''.join(escaped)}"
-
-
-def _question(turn: Turn) -> str:
-    names = [f"{key} ({request.kind})" for key, request in turn.input_requests.items()]
-    messages = list(turn.asked.values())
-    words = f": {messages[0]}" if len(messages) == 1 and messages[0] else ""
-    return f"{', '.join(names)}{words}" if names else "for a retry"
-
-
-def _answer(turn: Turn) -> str:
-    actions = {
-        key: value["action"]
-        if isinstance(value, dict) and isinstance(value.get("action"), str)
-        else "answer"
-        for key, value in (turn.answered or {}).items()
-    }
-    if len(actions) == 1:
-        return next(iter(actions.values()))
-    return ", ".join(f"{key}: {action}" for key, action in actions.items()) or "retry"
 
 
 # JSON for people

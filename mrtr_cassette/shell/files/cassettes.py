@@ -28,6 +28,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.record.assembly import assemble, head_of
 from mrtr_cassette.core.record.merge import Source, merged
 from mrtr_cassette.core.record.naming import reopened
+from mrtr_cassette.core.record.publish_check import Outcomes
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.options import Existing
@@ -233,6 +234,8 @@ class Journal:
     def __init__(self, path: Path, header: JournalHeader, cassette: Location | None = None) -> None:
         """Create the journal of a recording to `cassette`, by default the one that its name says.
 
+        It takes the place of one that has nothing but errors that are not MCP's, such as 404.
+
         Raises:
             CassetteError: another recorder is at work, or a killed one left its journal.
         """
@@ -242,7 +245,10 @@ class Journal:
         try:
             self._file = _created(path)
         except FileExistsError:
-            raise journal_in_the_way(path, cassette) from None
+            if not _has_only_errors(path):
+                raise journal_in_the_way(path, cassette) from None
+            path.unlink()
+            self._file = _created(path)
         except OSError as error:
             is_local = cassette is None or isinstance(cassette, Path)
             hint = None if is_local else "record in a folder where the journal can be written"
@@ -300,6 +306,14 @@ def _created(path: Path) -> int:
         os.close(file)
         raise
     return file
+
+
+def _has_only_errors(path: Path) -> bool:
+    outcomes = Outcomes()
+    with suppress(CassetteError):
+        for exchange in () if is_locked(path) else read_journal(path).exchanges.values():
+            outcomes.add(exchange)
+    return outcomes.has_only_errors
 
 
 def journal_in_the_way(path: Path, cassette: Location | None = None) -> CassetteError:

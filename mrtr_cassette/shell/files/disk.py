@@ -147,14 +147,21 @@ def _sync_directory(path: Path) -> None:
         os.close(handle)
 
 
-def change_config(path: Path, change: Callable[[bytes], bytes]) -> Path:
-    """Change a client's configuration, and return where its backup stands."""
+def change_config(
+    path: Path, change: Callable[[bytes], bytes], is_own: Callable[[bytes], bool]
+) -> Path:
+    """Change a client's configuration, and return where its backup stands.
+
+    Args:
+        is_own: tells whether a configuration is the user's own, which the backup is made of.
+    """
     backup = path.with_name(path.name + _BACKUP)
     try:
         before = path.read_bytes()
         after = change(before)
-        write_whole(backup, [before], replace=True)
-        backup.chmod(path.stat().st_mode & 0o777)
+        if is_own(before):
+            write_whole(backup, [before], replace=True)
+            backup.chmod(path.stat().st_mode & 0o777)
         write_whole(path, [after], replace=True)
     except OSError as error:
         raise CassetteError(path, reason_of(error)) from None

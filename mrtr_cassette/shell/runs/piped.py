@@ -15,7 +15,7 @@ from mrtr_cassette.core.cassette.transports import over_pipes
 from mrtr_cassette.core.record.channel import Channel
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Request
 from mrtr_cassette.core.wire.lines import Line, opens_channel
-from mrtr_cassette.errors import CassetteError, LineTooLongError, UsageError
+from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UsageError
 from mrtr_cassette.options import RecordOptions, ReplayOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import recover_journal
@@ -212,7 +212,7 @@ class _PipedRecorder:
 
     def _show(self, line: Line, said: Callable[[bytes], None]) -> None:
         if not line.is_whole:
-            self._watcher.failed(LineTooLongError(self._watcher.recorder.largest_body))
+            self._watcher.failed(BodyTooLargeError("a line", self._watcher.recorder.largest_body))
             return
         try:
             said(line.raw)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mrtr_cassette.core.cassette.journal import JournalHeader, encode_line
-from mrtr_cassette.core.cassette.recorded import Cassette, Transport
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
 from mrtr_cassette.core.drive.appending import LiveAsks
 from mrtr_cassette.core.record.recorder import Due, Observation, Recorder
 from mrtr_cassette.core.record.sealing import Unread
@@ -108,6 +108,7 @@ class ExchangeRecording:
     def __init__(self, watcher: Watcher, request: Request) -> None:
         self.watcher = watcher
         self.observation: Observation | None = None
+        self._sealed: RecordedExchange | None = None
         try:
             now_ms = (watcher.clock.now() - watcher.started) * 1000
             self.observation = watcher.recorder.request_received(request, now_ms)
@@ -154,7 +155,7 @@ class ExchangeRecording:
                 watcher.announcer.say(pushed_said, observation, push)
             if end is not None:
                 watcher.session.exchanges += 1
-                watcher.announcer.say(response_said, observation, end, now_ms)
+                watcher.announcer.say(response_said, observation, self._sealed, end, now_ms)
         except Exception as error:  # noqa: BLE001
             self._failed(error)
 
@@ -167,7 +168,7 @@ class ExchangeRecording:
         exchange, ask, unread = watcher.recorder.seal(due.exchange, due.call)
         if ask is not None and observation.ask is None:
             watcher.live_asks.asked(observation.call.key(), ask)
-        observation.ask = ask
+        observation.ask, self._sealed = ask, exchange
         for each in unread:
             watcher.warn_of(observation, each)
         watcher.journal.append(encode_line(exchange, continues=due.continues))

@@ -35,17 +35,23 @@ PING = rpc("ping")
 HTML: Headers = (("Content-Type", "Text/HTML; charset=utf-8"),)
 
 
-def objection(*answers: Json, failure: str | None = None) -> str | None:
+def objection(*answers: Json, failure: str | None = None, target: str = "/mcp?key=1") -> str | None:
     """Return what speaks against a recording in which pings got these answers."""
     outcomes = Outcomes()
     for number, answered in enumerate(answers, start=1):
-        outcomes.add(exchange(post(PING, target="/mcp?key=1"), answered, number=number))
+        outcomes.add(exchange(post(PING, target=target), answered, number=number))
     return outcomes.why_not_publish(failure)
 
 
 def failed(status: int, body: bytes = b"no", headers: Headers = ()) -> Answer:
     """Return an answer with a status."""
     return Answer((body,), headers, status)
+
+
+def test_path_that_was_forgotten_is_named() -> None:
+    """Who gives no path learns which one most servers have."""
+    said = objection(failed(404), target="/")
+    assert said == "the only request got 404; the URL has no path, and most servers have /mcp"
 
 
 CREDENTIALS = 'does the server want credentials, such as headers={"Name": "value"}?'

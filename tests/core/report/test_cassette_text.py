@@ -57,6 +57,7 @@ UNUSUAL: tuple[Step, ...] = (
     (get("/page"), Answer((b"<html>\n</html>",), (), 404)),
     (tool("slow"), stream(progress(7), answer(CALL, text("x")))),
     (tool("long"), text("x" * 1000)),
+    (tool("json"), text('{"at":[1]}')),
 )  # fmt: skip
 ENDINGS: tuple[Any, ...] = (
     text("done"),

@@ -70,8 +70,13 @@ def observed(request: Any, response: Any) -> Any:
     return talk.observation(number)
 
 
+def ended(observation: Any, at_ms: float) -> Said:
+    """Say the end of an exchange as it is recorded."""
+    return response_said(observation, observation.seal(End.COMPLETE, at_ms), End.COMPLETE, at_ms)
+
+
 def exchanges() -> Told:
-    """Tell the beginning and the end of exchanges: no value that anybody sent is in them."""
+    """Tell the beginning and the end of exchanges: only lines for people have what was said."""
     for request, response in (
         (CALL, text("x")),
         (CALL, asks("a", state=STATE)),
@@ -81,7 +86,7 @@ def exchanges() -> Told:
     ):
         observation = observed(request, response)
         yield request_event(observation)
-        yield response_said(observation, End.COMPLETE, observation.started_ms + 3.04)
+        yield ended(observation, observation.started_ms + 3.04)
 
 
 def pushes_of_a_recording() -> Told:
@@ -95,7 +100,7 @@ def pushes_of_a_recording() -> Told:
     answering = session.talk.observation(session.post(posted(elicit(), YES)))
     yield pushed_said(listening, push)
     yield request_event(answering)
-    yield response_said(answering, End.COMPLETE, answering.started_ms + 1)
+    yield ended(answering, answering.started_ms + 1)
 
 
 def replay() -> Told:
@@ -175,7 +180,7 @@ def test_lines_for_programs_are_json_whatever_was_asked(name: bytes) -> None:
 
     for event in (
         request_event(observation),
-        response_said(observation, End.COMPLETE, 1.0)[0],
+        ended(observation, 1.0)[0],
         played_event(decision),
         missed_event(miss),
     ):

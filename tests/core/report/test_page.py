@@ -176,8 +176,9 @@ PAGES: dict[str, Callable[[], Node]] = {
             (with_meta(tool("other"), **{CLIENT_KEY: {"name": "agent"}}), asks("a")),
             (tool("list"), array_asks("k", state="T")),
             (retry(tool("list"), [{"id": "k", "value": 5}], state="T"), text("x")),
-            (post(tool("b"), SESSION), text("x")),
+            (post(tool("b"), SESSION), text("<jwt:1>")),
             (get("/page"), b"x"),
+            redacts=True,
         )
     ),
     "questions": lambda: page_of(
@@ -226,8 +227,8 @@ def test_page_is_as_its_outline_says(name: str, *, updates_goldens: bool) -> Non
 
 def test_long_values_are_cut() -> None:
     """A page has to stay quick; `inspect` shows the rest."""
-    shown, _ = page_of(recording((CALL, text("x" * 20_005)))).every("pre")
-    assert shown.text.endswith("x… (5 more characters)")
+    shown, _ = page_of(recording((CALL, text("x" * 20_050)))).every("pre")
+    assert shown.text.endswith("x… (50 more characters)")
 
 
 def test_page_is_whole_without_its_script_and_read_aloud() -> None:
