@@ -45,7 +45,7 @@ def filled(template: str, origin: str, *, escaped: bool = False) -> str:
 async def test_no_client_of_a_replay_is_sent_to_another_origin(
     data: st.DataObject, *, escaped: bool
 ) -> None:
-    """Headers and metadata documents name the replay; what is elsewhere, and bodies, stay."""
+    """Headers and metadata documents name the replay; bodies, and the origin of a page, stay."""
     upstream = data.draw(st.sampled_from(sorted(AUTHORITIES)))
     spelled = data.draw(st.sampled_from(AUTHORITIES[upstream]))
     headers = data.draw(st.lists(st.sampled_from(HEADERS), unique_by=lambda pair: pair[0]))
@@ -55,13 +55,14 @@ async def test_no_client_of_a_replay_is_sent_to_another_origin(
     inner = ", ".join(f'"{n}" :\t"{each}"' for n, each in enumerate(members))
     document = f"{{ {inner} }}"
     body = f'{{"text":"{spelled}/mcp"}}'.encode()
+    always = (*JSON_HEADERS, ("Access-Control-Allow-Origin", spelled))
     told = tuple((name, filled(value, spelled)) for name, value in headers)
     cassette = cassette_of(
         (
             get(METADATA),
             Answer((filled(document, spelled, escaped=escaped).encode(),), JSON_HEADERS),
         ),
-        (tool("x"), Answer((body,), (*JSON_HEADERS, *told), 401)),
+        (tool("x"), Answer((body,), (*always, *told), 401)),
     )
     raw = encode_cassette(cassette).replace(
         JOURNAL_HEADER.upstream.encode(), f"{upstream}/mcp".encode()
@@ -76,7 +77,7 @@ async def test_no_client_of_a_replay_is_sent_to_another_origin(
     assert found.body.decode() == filled(document, own, escaped=escaped)
     assert refused.body == body
     assert refused.head.without("Content-Length") == (
-        *JSON_HEADERS,
+        *always,
         *((name, filled(value, own)) for name, value in headers),
     )
 

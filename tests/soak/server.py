@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from aiohttp import web
@@ -40,46 +40,44 @@ def _cut(data: bytes) -> Iterator[bytes]:
         yield data[at : at + step]
 
 
-async def _send(request: web.Request, parts: list[bytes], **headers: str) -> web.StreamResponse:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    response = web.StreamResponse(headers=named)
-    await response.prepare(request)
-    for part in parts:
-        await response.write(part)
-    await response.write_eof()
-    return response
-
-
 def _zipped(parts: list[bytes]) -> list[bytes]:
     deflate = zlib.compressobj(wbits=31)
     made = [deflate.compress(part) + deflate.flush(zlib.Z_SYNC_FLUSH) for part in parts]
     return [*made, deflate.flush()]
 
 
-async def chunked(request: web.Request) -> web.StreamResponse:
-    """Answer with JSON in chunks."""
-    return await _send(request, list(_cut(_answer(await request.json()))), Content_Type=JSON)
-
-
-async def zipped(request: web.Request) -> web.StreamResponse:
-    """Answer with compressed JSON in chunks."""
-    parts = _zipped(list(_cut(_answer(await request.json()))))
-    return await _send(request, parts, Content_Type=JSON, Content_Encoding="gzip")
-
-
-async def zipped_events(request: web.Request) -> web.StreamResponse:
-    """Answer with a compressed stream: notifications, then the response."""
-    asked = await request.json()
+def _told(answer: bytes) -> list[bytes]:
+    """Return a stream: notifications, then the response."""
     told = _compact({"jsonrpc": "2.0", "method": "notifications/message", "params": {}})
-    events = [b"data: %b\n\n" % data for data in (*[told] * PIECES, _answer(asked))]
-    return await _send(request, _zipped(events), Content_Type=EVENTS, Content_Encoding="gzip")
+    return [b"data: %b\n\n" % data for data in (*[told] * PIECES, answer)]
+
+
+def answering(
+    *, streams: bool, zips: bool
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """Return what answers in chunks, with JSON or a stream, perhaps compressed."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        body = _answer(await request.json())
+        parts = _told(body) if streams else list(_cut(body))
+        headers = {"Content-Type": EVENTS if streams else JSON}
+        response = web.StreamResponse(
+            headers=headers | ({"Content-Encoding": "gzip"} if zips else {})
+        )
+        await response.prepare(request)
+        for part in _zipped(parts) if zips else parts:
+            await response.write(part)
+        await response.write_eof()
+        return response
+
+    return answer
 
 
 async def _serve() -> None:
     app = create_app()
-    app.router.add_post("/chunked", chunked)
-    app.router.add_post("/zipped", zipped)
-    app.router.add_post("/zipped-events", zipped_events)
+    app.router.add_post("/chunked", answering(streams=False, zips=False))
+    app.router.add_post("/zipped", answering(streams=False, zips=True))
+    app.router.add_post("/zipped-events", answering(streams=True, zips=True))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()

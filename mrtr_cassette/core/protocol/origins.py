@@ -90,11 +90,17 @@ class ServerOrigin:
         return request.target in self._announced or _METADATA.search(request.target) is not None
 
     def in_headers(self, headers: Headers, own: str) -> Headers:
-        """Return headers of a response with the server's origin replaced."""
+        """Return headers of a response with the server's origin replaced, but in those of CORS.
+
+        They name the origin of a page, which may be the server's own.
+        """
+        replaced = []
         for name, value in headers:
             if name.lower() == "www-authenticate":
                 self._announced.update(_ANNOUNCED.findall(value))
-        return tuple((name, self.replaced(value, own)) for name, value in headers)
+            is_of_page = name.lower().startswith("access-control-")
+            replaced.append((name, value if is_of_page else self.replaced(value, own)))
+        return tuple(replaced)
 
     def in_request(self, request: Request, own: str) -> Request:
         """Return a request as the server has to see it: its `resource` (RFC 8707) is the server's.
