@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
+from shlex import quote
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.answers.fulfilment import CallTurn, Unanswered
@@ -357,7 +358,7 @@ def unused_text(names: Sequence[str]) -> str:
 def _as_options(unanswered: Unanswered) -> str:
     is_json = unanswered.asked.requests[unanswered.key].kind == "roots"
     value = ":=JSON" if is_json else "=VALUE"
-    return " ".join(f"--answer {name}{value}" for name in unanswered.names)
+    return " ".join(f"--answer {quote(f'{name}{value}')}" for name in unanswered.names)
 
 
 def _as_argument(unanswered: Unanswered) -> str:
