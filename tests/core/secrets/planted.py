@@ -267,20 +267,8 @@ def _from_file() -> list[Planted]:
 
 
 LOOK_ALIKES: tuple[Planted, ...] = (
-    _text("cursor", base64.b64encode(b'{"offset":10,"id":"a1b2c3"}').decode()),
-    Planted("base64 of plain JSON in a query", Place.TARGET, "/a?at=eyJvZmZzZXQiOjEwfQ=="),
-    _text("short three parts", "eyJ.eyJ.abc"),
     _text("public key", armoured("PUBLIC")),
     _text("certificate", armoured("CERTIFICATE")),
-    _text("public SSH key", f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5{fill(40)} nobody@example.com"),
-    _text("Twilio-like without its name", "SK" + digits(32)),
-    Planted(
-        "id after accents",
-        Place.MESSAGE,
-        '\ufeff {"é🔑":"é","id":"SHAPE","jsonrpc":"2.0","result":{"requestState":"SHAPE"}}'.replace(
-            "SHAPE", JWT
-        ),
-    ),
     Planted(
         "ids of JSON lines",
         Place.MESSAGE,
@@ -291,7 +279,6 @@ LOOK_ALIKES: tuple[Planted, ...] = (
         Place.TEXT,
         "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n<b>secret: no</b>",
     ),
-    Planted("encoded header", Place.HEADER, encoded_header("é")),
     *_from_file(),
 )
 """What looks like a secret to a careless rule, and must stay byte for byte."""
