@@ -22,7 +22,7 @@ _MOST = 10_000
 
 def announced_in(raw: bytes) -> set[str]:
     """Return what may be a SHA-256 in a text."""
-    return {digest.decode() for digest in _DIGEST.findall(raw)}
+    return set(map(bytes.decode, _DIGEST.findall(raw)))
 
 
 class Announced:
@@ -37,8 +37,12 @@ class Announced:
 
         No other digest of a text with a secret is returned, as it could tell the secret.
         """
-        announced, changed = announced_in(received.body), {}
-        if received.body != sealed.body:
+        body = received.body
+        announced, changed = announced_in(body), {}
+        is_changed = body != sealed.body
+        if not (announced or is_changed):
+            return ()
+        if is_changed:
             pairs = zip(_values_of(received), _values_of(sealed), strict=False)
             changed = {
                 sha256_of(before): sha256_of(after)

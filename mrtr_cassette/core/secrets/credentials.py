@@ -288,8 +288,8 @@ class Credentials:
     def was_given(self, given: Given) -> None:
         """Look for the credentials in what the user gives for the server, and never forget them."""
         settings = [pair for pair in given.environment if not _WORDS.fullmatch(pair[1])]
-        self._see(given.headers, ours=True, is_kept=True)
-        self._see((*given.query, *settings), is_kept=True)
+        self.seen(given.headers, ours=True, is_kept=True)
+        self.seen((*given.query, *settings), is_kept=True)
         find = self._redactor.secrets_in
         found = [*find(given.target, is_target=True), *find(given.command)]
         found += find("\n".join("=".join(pair) for pair in settings))
@@ -299,11 +299,8 @@ class Credentials:
                 if not _WORDS.fullmatch(each[1]):
                     self._know(each[1], self._redactor.placeholder(*each), is_kept=True)
 
-    def seen(self, headers: Headers, *, ours: bool = False) -> None:
-        """Look for the credentials in headers from now on."""
-        self._see(headers, ours=ours)
-
-    def _see(self, headers: Headers, *, ours: bool = False, is_kept: bool = False) -> None:
+    def seen(self, headers: Headers, *, ours: bool = False, is_kept: bool = False) -> None:
+        """Look for the credentials in headers from now on; `ours` are those that the user adds."""
         for name, value in headers:
             for secret, shown in self._credentials_in(name, value, ours=ours):
                 self._know(secret, shown, is_kept=is_kept)

@@ -435,6 +435,7 @@ class ActiveRules:
     def __init__(self, rules: RedactionRules) -> None:
         self.disabled = set(rules.disabled) & RULE_NAMES
         self.shapes = tuple(rule for rule in RULES if rule.name not in self.disabled)
+        self._with_literals = {row for row, each in enumerate(self.shapes) if not each.marker}
         self.custom = tuple(
             custom_rule(number, pattern) for number, pattern in enumerate(rules.patterns, start=1)
         )
@@ -454,8 +455,7 @@ class ActiveRules:
         """Return what a text may contain: rows of the table, and marks."""
         meanings, patterns, literals = self._markers
         marked = set(map(meanings.__getitem__, patterns.Match(raw) or ()))
-        possible = literals.Match(raw, potential=True) or ()
-        marked.update(row for row in possible if not self.shapes[row].marker)
+        marked |= self._with_literals.intersection(literals.Match(raw, potential=True) or ())
         if not self._has_ascii_keys:
             marked.add(Mark.NAME)
         return marked
