@@ -48,14 +48,16 @@ def recorded_over(earlier: Cassette, recorded: Cassette) -> Rerecording:
         return Rerecording(recorded, 0)
     pairs = [
         _Pair(
-            each.mark,
+            # What diff calls the same may say more: a list with a further tool is not kept.
+            each.mark == "="
+            and not any(stage.changes for stage in each.stages if stage.kind != "request"),
             earlier.interactions[each.recorded - 1],
             recorded.interactions[each.received - 1],
         )
         for each in compared(earlier, recorded).interactions
         if each.recorded is not None and each.received is not None
     ]
-    same = [pair for pair in pairs if pair.mark == "=" and not pair.has_new_headers]
+    same = [pair for pair in pairs if pair.is_same and not pair.has_new_headers]
     if len(same) == len(earlier.interactions) == len(recorded.interactions):
         return Rerecording(earlier, len(same))
     alike = {pair.new.number: pair for pair in same if pair.is_alike}
@@ -93,7 +95,7 @@ def _settings(cassette: Cassette) -> tuple[Any, ...]:
 class _Pair(NamedTuple):
     """An interaction of the earlier cassette and the one that belongs to it in the recording."""
 
-    mark: str
+    is_same: bool
     old: RecordedInteraction
     new: RecordedInteraction
 

@@ -241,3 +241,13 @@ def test_header_that_is_kept_now_is_written() -> None:
 
     assert over(old, new)[1] == "~="
     assert recorded_over(new, old) == (new, 2)
+
+
+def test_list_that_grew_is_written() -> None:
+    """A further tool is no change that breaks a client, and the cassette has it all the same."""
+    old, new = (
+        recorded((rpc("tools/list"), {"tools": [{"name": name} for name in names]}))
+        for names in ("a", "ab")
+    )
+
+    assert over(old, new)[1] == "~"
