@@ -13,10 +13,9 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from enum import Enum, auto
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 from mrtr_cassette.core.secrets.credentials import Given, Knows, shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
@@ -112,15 +111,6 @@ class Grace:
     """For the server's children after its own end, until SIGKILL."""
 
 
-class _Happened(Enum):
-    """An event at the end of a server."""
-
-    CLIENT_CLOSED = auto()
-    TOLD_TO_END = auto()
-    SERVER_CLOSED = auto()
-    SERVER_EXITED = auto()
-
-
 class ServerProcess:
     """A running server."""
 
@@ -129,18 +119,17 @@ class ServerProcess:
         self._group = ProcessGroup(process)
         self._grace = grace
         self._stdin, self._stdout = _pipe_of(process.stdin), _pipe_of(process.stdout)
-        self._happened: asyncio.Queue[_Happened] = asyncio.Queue()
+        self._client_left = asyncio.Event()
         self.writer = LineWriter(self._stdin.fileno())
 
     async def lines(self, longest: int) -> AsyncIterator[Sequence[Line]]:
         """Yield the server's lines."""
         async for lines in lines_from(self._stdout.fileno(), longest):
             yield lines
-        self._happened.put_nowait(_Happened.SERVER_CLOSED)
 
     def client_has_left(self) -> None:
         """Note that the client has left."""
-        self._happened.put_nowait(_Happened.CLIENT_CLOSED)
+        self._client_left.set()
 
     async def close_stdin(self) -> None:
         """Close the server's stdin once everything is written to it."""
@@ -155,60 +144,41 @@ class ServerProcess:
         `said` is done when all that the server said has been read. Returns whether it ended before
         anybody wanted it to.
         """
-        leader, happened = self._group.leader, self._happened
-        exited = asyncio.ensure_future(asyncio.to_thread(leader.wait))
-        exited.add_done_callback(lambda _: happened.put_nowait(_Happened.SERVER_EXITED))
-        told = asyncio.ensure_future(self._note_told(told_to_end))
+        exited = asyncio.ensure_future(asyncio.to_thread(self._group.leader.wait))
+        told = asyncio.ensure_future(told_to_end.wait())
+        left = asyncio.ensure_future(self._client_left.wait())
         try:
-            by_server = await self._end_in_time()
+            await _first_of(None, exited, told, left)
+            by_server = said.done() or not (told.done() or left.done())
+            if not told.done():
+                await _first_of(self._grace.closed, exited, told)
+            if not exited.done():
+                await self._terminate(exited, told, left)
         finally:
             told.cancel()
+            left.cancel()
         # What the server said last is read by then, unless a child of its own talks on.
         await asyncio.wait({said}, timeout=self._grace.left_over)
         await asyncio.to_thread(self._group.stop, self._grace.left_over)
         await asyncio.wait({said}, timeout=self._grace.left_over)
         return by_server
 
-    async def _note_told(self, told_to_end: asyncio.Event) -> None:
-        await told_to_end.wait()
-        self._happened.put_nowait(_Happened.TOLD_TO_END)
-
-    async def _end_in_time(self) -> bool:
-        grace, wanted = self._grace, {_Happened.CLIENT_CLOSED, _Happened.TOLD_TO_END}
-        seen: set[_Happened] = set()
-        by_server = is_terminated = False
-        deadline: float | None = None
-        while _Happened.SERVER_EXITED not in seen:
-            event = await self._next(deadline)
-            if event is None and is_terminated:
-                self._group.signal(signal.SIGKILL)
-                deadline = None
-                continue
-            if event is None:
-                seconds = grace.terminated
-            else:
-                seen.add(event)
-                if event not in wanted:
-                    by_server = by_server or not seen & wanted
-                    continue
-                seconds = grace.closed
-                if _Happened.TOLD_TO_END in seen:
-                    seconds = grace.told_and_closed if seen >= wanted else grace.told
-            if event is not _Happened.CLIENT_CLOSED:
-                is_terminated = True
-                self.writer.close()
-                self._group.signal(signal.SIGTERM)
-            after = time.monotonic() + seconds
-            deadline = after if deadline is None or event is None else min(deadline, after)
-        return by_server
-
-    async def _next(self, deadline: float | None) -> _Happened | None:
-        seconds = None if deadline is None else max(0.0, deadline - time.monotonic())
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._happened.get()
-        except TimeoutError:
-            return None
+    async def _terminate(
+        self, exited: asyncio.Future[Any], told: asyncio.Future[Any], left: asyncio.Future[Any]
+    ) -> None:
+        grace = self._grace
+        self.writer.close()
+        self._group.signal(signal.SIGTERM)
+        seconds = grace.terminated
+        if told.done():
+            seconds = grace.told_and_closed if left.done() else grace.told
+        deadline = time.monotonic() + seconds
+        await _first_of(seconds, exited, *(each for each in (told, left) if not each.done()))
+        if told.done() and left.done():
+            await _first_of(min(deadline - time.monotonic(), grace.told_and_closed), exited)
+        if not exited.done():
+            self._group.signal(signal.SIGKILL)
+            await exited
 
     @property
     def exit_code(self) -> int:
@@ -223,6 +193,11 @@ class ServerProcess:
         for pipe in (self._stdin, self._stdout):
             with suppress(OSError):
                 pipe.close()
+
+
+async def _first_of(seconds: float | None, *coming: asyncio.Future[Any]) -> None:
+    """Wait up to so many seconds until one of these is done."""
+    await asyncio.wait(coming, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
 
 
 def _pipe_of(pipe: IO[bytes] | None) -> IO[bytes]:
