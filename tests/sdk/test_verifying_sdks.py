@@ -78,9 +78,9 @@ async def test_what_was_recorded_over_http_is_held_to_a_server_on_pipes() -> Non
     """What was said counts, and not how it was framed; the SDK's keys name the module of a tool."""
     path = CASSETTES / "python-sdk.json"
     verification = await verify_cassette(path, on_pipes("server_python"), VerifyOptions())
-    assert verification.counts == {"same": 18, "question-changed": 1}
+    assert verification.counts == {"same": 18, "key-changed": 1}
     (failure,) = verification.failures
     assert [change.pointer for _, change in failure.changes] == [
         "/inputRequests/__main__:confirm",
-        "/inputRequests/server_python:confirm",
+        "/inputRequests/__main__:scope",
     ]
