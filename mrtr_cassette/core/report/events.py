@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from mrtr_cassette.core.answers.fulfilment import CallTurn
 from mrtr_cassette.core.cassette.recorded import PushedAsk, RecordedExchange
@@ -43,6 +43,10 @@ def admin_said(url: str) -> Said:
 # Recording
 
 
+_LONGEST_SHOWN: Final = 16 * 1024
+"""Bytes of a response up to which its line says what came of it: reading it takes time."""
+
+
 def _event(name: str, observation: Observation, **facts: Any) -> Event:
     return {"event": name, "exchange": observation.number, "call": observation.label, **facts}
 
@@ -80,7 +84,8 @@ def response_said(
         "duration_ms": round(took_ms, 1),
     }
     line = f"{observation.number:>4}  {observation.label}"
-    if exchange is not None:
+    is_answer = observation.call.answers is not None or observation.answered is not None
+    if exchange is not None and is_answer:
         line += _answers_of(exchange, observation.answered)
     if observation.status:
         line += f" -> HTTP {observation.status}"
@@ -93,8 +98,9 @@ def response_said(
         facts |= {"via": "result", "keys": kinds, "request_state_sha256": state}
         line += f", asks: {_questions(ask.input_requests, shown)}"
         line += "" if state is None else ", with request state"
-    elif exchange is not None and (words := final_words(final_response(exchange))):
-        line += f": {words}"
+    elif exchange is not None and observation.size <= _LONGEST_SHOWN:
+        words = final_words(final_response(exchange.response))
+        line += f": {words}" if words else ""
     event = _event("ended" if ask is None else "asked", observation, **facts)
     return event, f"{line} ({took_ms:.0f} ms)"
 

@@ -168,7 +168,9 @@ class ExchangeRecording:
         exchange, ask, unread = watcher.recorder.seal(due.exchange, due.call)
         if ask is not None and observation.ask is None:
             watcher.live_asks.asked(observation.call.key(), ask)
-        observation.ask, self._sealed = ask, exchange
+        observation.ask = ask
+        if watcher.announcer.log is not None:
+            self._sealed = exchange
         for each in unread:
             watcher.warn_of(observation, each)
         watcher.journal.append(encode_line(exchange, continues=due.continues))
