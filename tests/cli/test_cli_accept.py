@@ -6,95 +6,37 @@ import os
 import pty
 import shutil
 import subprocess
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
-from builders import cassette_of, loaded, tool
 from harness import looped, post, run_here, taping
 from messages import CAPABLE, YES, asks, compact, result, text, tool_call
 from processes import PROGRAM
 from standin import Visit, response, upstream
 
-from mrtr_cassette.cli.verify import Review, acceptance_of
-from mrtr_cassette.core.compare.values import Change, Verdict
-from mrtr_cassette.core.drive.accepting import Proposal
-from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.runs.running import in_thread
-
-EXCHANGES = loaded(cassette_of((tool("a"), text("1")), (tool("b"), text("2")))).interactions
-
-
-def change(verdict: Verdict, pointer: str = "/a") -> Change:
-    """Return a change of a value."""
-    return Change(verdict, pointer, '"old"', '"new\\u001b[2J"')
-
-
-def proposal(*changes: Change, of: int = 0, problem: str | None = None) -> Proposal:
-    """Return a response with these changes."""
-    interaction = EXCHANGES[of]
-    exchange = interaction.exchanges[0]
-    return Proposal(of + 1, f"call {of}", 0, changes, problem, exchange, exchange)
-
-
-def reviewed(
-    monkeypatch: pytest.MonkeyPatch, proposed: list[Proposal], keys: Iterable[str]
-) -> tuple[list[int], list[str]]:
-    """Let somebody press these keys; return which proposals are accepted, and what was asked."""
-    pressed = iter(keys)
-    asked: list[str] = []
-
-    def prompt(words: str, **_options: Any) -> str:
-        asked.append(words)
-        return next(pressed)
-
-    monkeypatch.setattr(click, "prompt", prompt)
-    chosen = Review(set()).choose(proposed)
-    assert list(pressed) == []
-    return [proposed.index(each) for each in chosen], asked
-
-
-def test_each_change_is_asked_about(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With its count, its place and both values; a response is taken if all are accepted."""
-    both = proposal(change("text-changed"), change("shape-changed", "/b"))
-    error = proposal(change("error-changed"), of=1)
-    chosen, asked = reviewed(monkeypatch, [both, error], "yny")
-    shown = capsys.readouterr().err
-
-    assert chosen == [1]
-    assert "1 of 3: #1 call 0\n    /a: text-changed\n" in shown
-    assert '    - "old"\n    + "new' in shown
-    assert "\x1b[2J" not in shown
-    assert "3 of 3: #2 call 1" in shown
-    assert "#1 call 0 stays: a response is taken whole" in shown
-    assert "a: all text-changed" in asked[0]
-    assert "all" not in asked[2]
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "reviews", "words"),
+    ("options", "words"),
     [
-        (["error-changed"], False, "errors and changed rounds are accepted one by one"),
-        (["rounds-changed"], False, "accepted one by one; use --review"),
-        (["text"], False, "'text' is no verdict that can be accepted; these are text-ch"),
-        (["same"], False, "'same' is no verdict that can be accepted"),
-        ([], True, "--review needs a terminal"),
+        (("--accept", "error-changed"), "errors and changed rounds are accepted one by one"),
+        (("--accept", "rounds-changed"), "accepted one by one; use --review"),
+        (("--accept", "text"), "'text' is no verdict that can be accepted; these are text-ch"),
+        (("--accept", "same"), "'same' is no verdict that can be accepted"),
+        (("--review",), "--review needs a terminal"),
     ],
 )
-def test_what_can_not_be_accepted_is_said(
-    verdicts: list[str], words: str, *, reviews: bool
-) -> None:
+def test_what_can_not_be_accepted_is_said(options: tuple[str, ...], words: str) -> None:
     """Before anything is sent to the server."""
-    with pytest.raises(UsageError, match=words):
-        acceptance_of(verdicts, reviews=reviews)
+    ended = run_here("verify", "c.json", "http://localhost:1/mcp", *options)
+    assert ended.code == 2
+    assert words in ended.err
 
 
 def saying(words: str) -> Any:
-    """Return a server that gives every call this text, unless it reads `error`."""
+    """Return a server that gives every call this text, and a member more where it ends in `!`."""
 
     async def server(visit: Visit) -> None:
         body = visit.request.json
@@ -102,7 +44,7 @@ def saying(words: str) -> Any:
         if words == "error":
             said["error"] = {"code": -32603, "message": "Broken"}
         else:
-            said["result"] = text(words)
+            said["result"] = text(words) | ({"extra": 1} if words.endswith("!") else {})
         await visit.send(response(compact(said), "Content-Type: application/json"))
 
     return server
@@ -175,6 +117,19 @@ def test_an_error_is_taken_after_a_look_only(recorded: Path, tmp_path: Path) -> 
     assert "accept? (y: yes, n: no, q: quit)" in shown
     assert session(cassette, "error", "--review", keys="y")[0] == 0
     assert "Broken" in cassette.read_text()
+
+
+def test_each_change_is_asked_about(recorded: Path, tmp_path: Path) -> None:
+    """With its count, its place and both values; a response is taken if all are accepted."""
+    cassette = Path(shutil.copy(recorded, tmp_path / "call.json"))
+    code, shown = session(cassette, "new \x1b[2J!", "--review", keys="yn")
+    assert (code, cassette.read_bytes()) == (1, recorded.read_bytes())
+    assert '1 of 2: #1 tools/call "say"\n    /content/0/text: text-changed\n' in shown
+    assert '    - "old words"\n    + "new' in shown
+    assert "\x1b[2J" not in shown
+    assert "accept? (y: yes, n: no, a: all text-changed, q: quit)" in shown
+    assert "2 of 2: #1 tools/call" in shown
+    assert '#1 tools/call "say" stays: a response is taken whole' in shown
 
 
 STATE_OF = "the-state-of-{}-0123456789abcdef"
