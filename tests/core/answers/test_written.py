@@ -125,34 +125,22 @@ def test_words_name_a_tool_or_a_method(words: list[str], method: str, params: An
 
 
 @pytest.mark.parametrize(
-    ("words", "reason"),
+    ("read", "words", "reason"),
     [
-        ([], "there is nothing to call; name a tool, or a method"),
-        (["prompts/get"], "prompts/get needs what it names; write prompts/get NAME"),
-        (["resources/read", "a", "b=c"], "resources/read takes no arguments"),
-        (["deploy", "env"], "argument: 'env' has no name and value"),
+        (wanted_of, [], "there is nothing to call; name a tool, or a method"),
+        (wanted_of, ["prompts/get"], "prompts/get needs what it names; write prompts/get NAME"),
+        (wanted_of, ["resources/read", "a", "b=c"], "resources/read takes no arguments"),
+        (wanted_of, ["deploy", "env"], "argument: 'env' has no name and value"),
+        (given, ["confirm"], "answer: 'confirm' has no name and value; write name=text or name:="),
+        (given, ["=1"], "answer: an empty text has no name and value"),
+        (given, ["a=1", "a=2"], "answer 'a' is given twice"),
+        (given, ["a:=yes"], "answer 'a': what follows := is no JSON; a text is written a=text"),
     ],
 )
-def test_what_is_no_call_is_refused(words: list[str], reason: str) -> None:
-    """The message says what is missing."""
+def test_what_is_no_call_or_no_pair_is_refused(read: Any, words: list[str], reason: str) -> None:
+    """The message says what is missing, names the pair, and never has its value."""
     with pytest.raises(UsageError) as caught:
-        wanted_of(words)
-    assert reason in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("texts", "reason"),
-    [
-        (["confirm"], "answer: 'confirm' has no name and value; write name=text or name:=json"),
-        (["=1"], "answer: an empty text has no name and value"),
-        (["a=1", "a=2"], "answer 'a' is given twice"),
-        (["a:=yes"], "answer 'a': what follows := is no JSON; a text is written a=text"),
-    ],
-)
-def test_what_is_no_pair_is_refused(texts: list[str], reason: str) -> None:
-    """The message names the pair and never its value."""
-    with pytest.raises(UsageError) as caught:
-        read_pairs(texts, "answer")
+        read(words) if read is wanted_of else read(*words)
     assert reason in str(caught.value)
 
 
