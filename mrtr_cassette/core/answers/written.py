@@ -26,7 +26,7 @@ from mrtr_cassette.core.answers.checking import (
     value_of_text,
     value_schema,
 )
-from mrtr_cassette.core.cassette.recorded import Cassette, PushedTurn, ResultTurn
+from mrtr_cassette.core.cassette.recorded import Cassette, PushedTurn
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.methods import (
@@ -256,26 +256,14 @@ def _recorded_rules(cassette: Cassette) -> Iterator[tuple[int, tuple[str, ...], 
     for interaction in cassette.interactions:
         call = interaction.exchanges[0].call
         for turn in interaction.turns:
-            is_pushed = isinstance(turn, PushedTurn)
-            for key, request, answer in _answered_in(turn):
+            given = turn.given or {}
+            for key, request in turn.requests.items():
+                if given.get(key) is None:
+                    continue
                 # The key of a pushed request is ours, and another one if the server asks more.
-                conditions = _conditions(call, None if is_pushed else key, request)
-                lines = _answer_lines(request, answer)
-                yield interaction.number, tuple(conditions), "\n".join(lines)
-
-
-def _answered_in(turn: PushedTurn | ResultTurn) -> Iterator[tuple[str, InputRequest, Any]]:
-    requests: Mapping[str, InputRequest]
-    answers: Mapping[str, Any] | None
-    if isinstance(turn, PushedTurn):
-        requests, answers = turn.requests, turn.posted
-    else:
-        given = None if turn.retry is None else turn.retry.call.answers
-        requests = turn.ask.input_requests
-        answers = None if given is None else given.input_responses
-    for key, request in requests.items():
-        if answers and answers.get(key) is not None:
-            yield key, request, answers[key]
+                own = None if isinstance(turn, PushedTurn) else key
+                lines = _answer_lines(request, given[key])
+                yield interaction.number, tuple(_conditions(call, own, request)), "\n".join(lines)
 
 
 def _conditions(call: Call, key: str | None, request: InputRequest) -> Iterator[str]:

@@ -156,7 +156,7 @@ class PushedTurn:
         return {each.key: each.asks for each in self.asked}
 
     @property
-    def posted(self) -> dict[str, Any] | None:
+    def given(self) -> dict[str, Any] | None:
         """What the client answered, by key; None where it never answered."""
         return {
             each.key: posted_answer(each.exchange.call.message) for each in self.answers
@@ -189,6 +189,17 @@ class ResultTurn(NamedTuple):
     exchange: RecordedExchange
     ask: Ask
     retry: RecordedExchange | None
+
+    @property
+    def requests(self) -> Mapping[str, InputRequest]:
+        """What the server asked, by key."""
+        return self.ask.input_requests
+
+    @property
+    def given(self) -> Mapping[str, Any] | None:
+        """What the client answered, by key; None where it never answered."""
+        answers = None if self.retry is None else self.retry.call.answers
+        return None if answers is None else answers.input_responses or {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -248,10 +248,9 @@ def _turns(recorded: RecordedInteraction) -> Iterator[Turn]:
             yield _pushed_turn(turn)
             continue
         exchange, ask, retry = turn
-        answers = None if retry is None else retry.call.answers
         yield Turn(
             _printable_requests(ask.input_requests),
-            None if answers is None else _printable_answers(answers.input_responses or {}),
+            None if turn.given is None else _printable_answers(turn.given),
             ask.dialect,
             ask.request_state is not None,
             "result",
@@ -261,7 +260,7 @@ def _turns(recorded: RecordedInteraction) -> Iterator[Turn]:
 
 
 def _pushed_turn(turn: PushedTurn) -> Turn:
-    answers, waiting = turn.posted, _waiting(turn)
+    answers, waiting = turn.given, _waiting(turn)
     return Turn(
         _printable_requests(turn.requests),
         None if answers is None else _printable_answers(answers),

@@ -78,7 +78,7 @@ def test_pushed_requests_are_read_as_those_of_an_ask() -> None:
         "roots-1": InputRequest("roots", ""),
     }
     assert [each.message.raw for each in turn.asked] == pushes
-    assert turn.posted is None
+    assert turn.given is None
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_posted_answer_is_a_result_or_an_error(value: object, read: object) -> N
     cassette = asked_once(elicit(), value, CALL, text("done"))
     (turn,) = cassette.interactions[0].pushed_turns
 
-    assert turn.posted == {"elicitation-1": read}
+    assert turn.given == {"elicitation-1": read}
     assert posted_answer(None) == {"error": None}
 
 

@@ -206,7 +206,7 @@ def test_stream_is_kept_together_with_the_calls_of_which_it_tells(
     whole, found = over(listening("Sure?"), new)
 
     assert found == marks
-    assert whole.interactions[1].pushed_turns[0].posted == {"elicitation-1": YES}
+    assert whole.interactions[1].pushed_turns[0].given == {"elicitation-1": YES}
     assert Player(whole).entries
 
 

@@ -318,10 +318,10 @@ def test_pushed_requests_and_posted_answers_are_turns() -> None:
     _, listening, asked, alone = cassette.interactions
     assert [each.position for each in asked.pushed_turns] == [0, 0]
     assert asked.pushed_turns[0].requests.keys() == {"elicitation-1"}
-    assert asked.pushed_turns[0].posted == {"elicitation-1": YES}
+    assert asked.pushed_turns[0].given == {"elicitation-1": YES}
     assert asked.pushed_turns[1].requests["roots-1"].kind == "roots"
     assert asked.pushed_turns[1].asked[0].exchange is listening.exchanges[0]
-    assert asked.pushed_turns[1].posted == {"roots-1": {"roots": []}}
+    assert asked.pushed_turns[1].given == {"roots-1": {"roots": []}}
     assert [each.number for each in asked.own] == [3, 4, 5]
     assert [each.ended_after for each in asked.own] == [5, 4, 5]
     assert [each.number for each in alone.own] == [6]
@@ -345,7 +345,7 @@ def test_added_recording_keeps_pushed_turns_and_counts_on() -> None:
 
     placed = [(each.number, place.turn) for each, place in whole[0].placed]
     assert placed == [(1, 0), (3, 2), (2, 1), (4, 3)]
-    assert [each.posted for each in whole[0].pushed_turns] == [
+    assert [each.given for each in whole[0].pushed_turns] == [
         {"elicitation-1": YES},
         {"elicitation-1": NO},
     ]
