@@ -50,7 +50,7 @@ _HELP: Final = (
     ":empty gives the empty text; a text that begins with a colon is written with two",
     _REFUSING,
 )
-_URL_HELP: Final = (":open shows the URL in a browser; y says that it was visited", _REFUSING)
+_URL_HELP: Final = ("y says that the URL was visited", _REFUSING)
 _TEXT_HELP: Final = (
     "a line with a dot ends the text; @FILE reads it from a file",
     ":cancel gives none",
@@ -70,13 +70,7 @@ class ReadFile(NamedTuple):
     path: str
 
 
-class OpenUrl(NamedTuple):
-    """A URL is opened in a browser."""
-
-    url: str
-
-
-Steps = Generator[Prompt | ReadFile | OpenUrl, str | None, Any]
+Steps = Generator[Prompt | ReadFile, str | None, Any]
 """What is done with a person, step by step; it returns the answer, or None where there is none."""
 
 
@@ -177,14 +171,10 @@ class _Asking:
         given = self._request.definition.get("url")
         url = given if isinstance(given, str) else ""
         self._lines.append(printable(f"  {url}"))
-        prompt = "done there [y, :open, :decline, :cancel]: "
+        prompt = "done there [y, :decline, :cancel]: "
         while True:
             line = yield from self._line(prompt, _URL_HELP, can_refuse=True)
-            if line == ":open" and url.startswith(("https://", "http://")):
-                yield OpenUrl(url)
-            elif line == ":open":
-                self._lines.append("only URLs of http and https are opened")
-            elif value_of_text(line, {"type": "boolean"}) is True:
+            if value_of_text(line, {"type": "boolean"}) is True:
                 return elicited("accept")
 
     def text(self) -> Steps:

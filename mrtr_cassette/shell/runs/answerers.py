@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import webbrowser
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from yarl import URL
 
-from mrtr_cassette.core.answers.dialogue import OpenUrl, Prompt, ReadFile, dialogue
+from mrtr_cassette.core.answers.dialogue import Prompt, ReadFile, dialogue
 from mrtr_cassette.core.answers.fulfilment import (
     LARGEST_REPLY,
     AskEndpoint,
@@ -197,9 +196,6 @@ async def ask_at_terminal(key: str, request: InputRequest) -> Any:
                 reply = await _typed_line()
             case ReadFile(path):
                 reply = _text_in(path)
-            case OpenUrl(url):
-                reply = None
-                await asyncio.to_thread(webbrowser.open, url)
 
 
 async def _typed_line() -> str | None:

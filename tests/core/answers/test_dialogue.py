@@ -8,7 +8,7 @@ import pytest
 from goldens import DATA, read_case
 from messages import compact
 
-from mrtr_cassette.core.answers.dialogue import OpenUrl, Prompt, ReadFile, dialogue
+from mrtr_cassette.core.answers.dialogue import Prompt, ReadFile, dialogue
 from mrtr_cassette.core.protocol.dialect import InputRequest
 
 OPEN = "(not over)"
@@ -33,8 +33,6 @@ def transcript(request: InputRequest, *typed: str | None, **files: str) -> tuple
                 shown.append(f"{prompt}{reply}")
             case ReadFile(path):
                 reply = files.get(path)
-            case OpenUrl(url):
-                shown.append(f"(opens {url})")
 
 
 def form(*required: str, **fields: Any) -> InputRequest:
@@ -113,8 +111,7 @@ DIALOGUES: dict[str, tuple[InputRequest, list[str | None]]] = {
     ),
     "the whole content is checked before it is sent": (form("b", a={}), ["x"]),
     "a form without fields is confirmed": (form(), ["", "n", "y"]),
-    "a URL is opened as often as somebody says so": (URL, ["", "no", ":open", "y"]),
-    "other URLs are not opened": (InputRequest("url", "", {"url": "file:///etc/x"}), [":open"]),
+    "a URL is shown until somebody says that it was visited": (URL, ["", "no", "y"]),
     "sampling is read from a file": (
         SAMPLING,
         ['{"role": "assistant"}', ".", "@none", "@answer"],
