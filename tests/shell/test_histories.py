@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from builders import cassette_of, encode_cassette, said, tool
-from harness import PROGRAM, command, looped, post
-from messages import text
+from harness import PROGRAM, command, looped, post, read, taping
+from messages import result, text
+from standin import answering, json_response
 
 from mrtr_cassette import replay
 
@@ -83,3 +84,40 @@ def test_marker_names_several_cassettes(pytester: pytest.Pytester, stores: list[
     """)
     pytester.runpytest_subprocess("--mrtr-mode=none").assert_outcomes(passed=1)
     pytester.runpytest_subprocess("--mrtr-mode=all").assert_outcomes(errors=1)
+
+
+@looped
+async def test_appended_call_belongs_behind_the_writes_that_its_run_had_played(
+    tmp_path: Path,
+) -> None:
+    """The cassette says which these were; a play that did not make them gets a miss."""
+    path = tmp_path / "c.json"
+
+    def replies(*words: str) -> list[bytes]:
+        return [json_response(result(text(each))) for each in words]
+
+    async with taping(path, answering(*replies("0", "set", "1"))) as tape:
+        for each in (GET, SET, GET):
+            await post(tape.url, each)
+    live = answering(*replies("live", "live"))
+    async with taping(path, live, existing="append", reads=["get"]) as tape:
+        got = [said((await post(tape.url, each)).body) for each in (SET, SET_2, GET)]
+    assert [facts.get("follows") for facts in read(path)["recording"]["exchanges"]][3:] == [
+        [2],
+        None,
+    ]
+    assert got == ["set", "live", "live"]
+
+    for requests, expected in (
+        ((SET, SET_2, GET), ["set", "live", "live"]),
+        ((SET_2, GET), ["live", "other-history"]),
+    ):
+        async with replay(path, reads=["get"], on_miss="report") as playing:
+            bodies = [(await post(playing.url, each)).body for each in requests]
+        assert [reason_or_text(body) for body in bodies] == expected
+
+
+def reason_or_text(body: bytes) -> str:
+    """Return the text of a result, or the reason of a miss."""
+    tree = json.loads(body)
+    return said(body) if "result" in tree else str(tree["error"]["data"]["reason"])

@@ -246,6 +246,7 @@ def _facts_tree(
             "started_ms": round(started_ms),
             "duration_ms": round(exchange.ended_ms - started_ms),
             "ended_after": exchange.ended_after,
+            "follows": exchange.follows or None,
             "request_state_sha256": exchange.issued_sha256,
             "echoed_state_sha256": exchange.echoed_sha256,
             "sha256": exchange_sha256(exchange.request, response),

@@ -112,6 +112,7 @@ def encode_line(exchange: RecordedExchange, *, continues: bool = False) -> bytes
             "ended_after": exchange.ended_after,
             "issued_sha256": exchange.issued_sha256,
             "echoed_sha256": exchange.echoed_sha256,
+            "follows": exchange.follows,
             "request": [request.method, request.target, request.headers, body],
             "response": None,
         }
@@ -149,6 +150,7 @@ def decode_line(line: bytes, recorder: str | None = None) -> RecordedExchange | 
             echoed_sha256=tree["echoed_sha256"],
             ended_after=tree["ended_after"],
             recorded_by=None if recorder is None else RecordedBy(recorder, tree["number"]),
+            follows=tuple(tree.get("follows", ())),
             digests=tuple(tree.get("digests", {}).items()),
         )
     except (AttributeError, KeyError, TypeError) as error:

@@ -335,6 +335,7 @@ class _Loader:
             echoed_sha256=facts.echoed_state_sha256,
             ended_after=facts.ended_after,
             recorded_by=self._recorded_by(facts),
+            follows=tuple(facts.follows or ()),
         )
 
     def _changed(self, facts: ExchangeFactsModel, reason: str) -> CassetteError:

@@ -204,6 +204,11 @@ class ExchangeFactsModel(_Model):
     ended_after: int | None = Field(
         None, ge=0, description="how many requests had arrived in the whole recording when it ended"
     )
+    follows: list[int] | None = Field(
+        None,
+        description="numbers of the writes recorded earlier that the run which appended this had "
+        "played before it, since the one before",
+    )
     request_state_sha256: Sha256 | None = Field(
         None, description="hash of the raw request state that its response issued"
     )

@@ -40,7 +40,8 @@ class RecordedExchange:
     """One request and its response; `number` is its place in arrival order, from 1.
 
     The hashes are of the raw request states that the response issued and the request carried.
-    `ended_after` tells how many requests had arrived when the response ended.
+    `ended_after` tells how many requests had arrived when the response ended, and `follows` which
+    earlier writes a run that appends had played since its last request.
     """
 
     number: int | None
@@ -52,6 +53,7 @@ class RecordedExchange:
     echoed_sha256: str | None = None
     ended_after: int | None = None
     recorded_by: RecordedBy | None = None
+    follows: tuple[int, ...] = ()
     digests: tuple[tuple[str, str], ...] = ()
     """Announced digests of texts that sealing changed, and those of the texts as sealed."""
 

@@ -19,6 +19,7 @@ CALL_TOOL: Final = "tools/call"
 LIST_TOOLS: Final = "tools/list"
 GET_PROMPT: Final = "prompts/get"
 READ_RESOURCE: Final = "resources/read"
+GET_TASK: Final = "tasks/get"
 ELICITATION: Final = "elicitation"
 
 
@@ -116,7 +117,7 @@ _TABLE: Final = (
     Method("notifications/roots/list_changed"),
     # Tasks
     Method(
-        "tasks/get",
+        GET_TASK,
         "taskId",
         reads=True,
         asks_by=_ASKS,

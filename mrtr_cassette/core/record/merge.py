@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -317,6 +317,8 @@ def _as_one(
             lambda after, at_ms, i=index, n=own: afters[i, n, max(n, after), at_ms],  # type: ignore[misc]
             offsets_ms[index],
         )
+        # All recorders are one world, whose order the clocks tell.
+        exchange = replace(exchange, follows=())
         whole[place] = renumbered(exchange, token) if token else exchange
     return whole
 

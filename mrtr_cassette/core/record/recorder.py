@@ -67,6 +67,8 @@ class Recorder(Sealer):
     largest_body: int = LARGEST_BODY
     """Bytes up to which a response is kept."""
     arrived: int = 0
+    played: list[int] = field(default_factory=list)
+    """Numbers of the writes that were played from the cassette since the last request."""
     pushes: PushTurns[OpenPush] = field(default_factory=PushTurns)
 
     def shown(self, text: str, *, is_target: bool = False) -> str:
@@ -127,6 +129,7 @@ class Observation:
         self.recorder = recorder
         self.number = number
         self.call = call
+        self.follows, recorder.played = tuple(recorder.played), []
         self.started_ms = at_ms
         self.status = NO_STATUS
         """The response's HTTP status, or 0 before it began, and over a pipe."""
@@ -307,6 +310,7 @@ class Observation:
             self.started_ms,
             at_ms,
             ended_after=self.recorder.arrived,
+            follows=self.follows,
         )
         return Due(exchange, self.call, continues=since is not None)
 

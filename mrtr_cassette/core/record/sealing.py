@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from mrtr_cassette.core.cassette.digests import Announced
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.cassette.sessions import endpoint_in
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import (
     INPUT_RESPONSES,
@@ -87,6 +88,8 @@ class Sealer:
     known: KnownStates = field(default_factory=KnownStates)
     """The states that were issued or echoed."""
     announced: Announced = field(default_factory=Announced)
+    _opening: set[int | None] = field(default_factory=set)
+    """Numbers of the exchanges whose stream says where to post, and so opens a session."""
 
     def seal(self, seen: RecordedExchange, call: Call) -> Sealed:
         """Take out what must not reach the disk; the states are known from now on."""
@@ -102,7 +105,7 @@ class Sealer:
             or content_coding(response.headers)
         ):
             unread = _unread_bodies(received, response)
-        if b"id:" in body and response.is_event_stream:
+        if b"id:" in body and response.is_event_stream and self._is_in_session(seen):
             pieces = tuple(map(_with_sealed_event_id, response.pieces))
             response = replace(response, pieces=pieces)
         echoed = _echoed_by(call)
@@ -134,6 +137,14 @@ class Sealer:
         )
         return Sealed(exchange, ask, unread)
 
+    def _is_in_session(self, seen: RecordedExchange) -> bool:
+        response = seen.response or NOTHING
+        if response.pieces and endpoint_in(response.pieces[0].raw) is not None:
+            self._opening.add(seen.number)
+        session = seen.request.header(SESSION_HEADER)
+        session = session or header_value(response.headers, SESSION_HEADER)
+        return bool(session) or seen.number in self._opening
+
 
 def _echoed_by(call: Call) -> str | None:
     is_retry = call.message is not None and not _OF_RETRIES.isdisjoint(call.message.params)
@@ -156,6 +167,9 @@ def kept_of_response(headers: Headers) -> Headers:
 
 
 def _with_sealed_ids(headers: Headers) -> Headers:
+    """Replace the id of a session, and the id of an event that stands beside it."""
+    if not header_value(headers, SESSION_HEADER):
+        return headers
     return tuple(
         (name, _sealed_id(value) if name.lower() in _IDS else value) for name, value in headers
     )

@@ -26,10 +26,17 @@ from mrtr_cassette.core.cassette.recorded import (
     RecorderFacts,
 )
 from mrtr_cassette.core.cassette.sessions import ends_session, is_answered
-from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits
+from mrtr_cassette.core.protocol.calls import NO_SESSION, CallKey, Traits
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes, repeated_token
 from mrtr_cassette.core.protocol.messages import messages_in
-from mrtr_cassette.core.protocol.methods import CALL_TOOL, INITIALIZE, LIST_TOOLS, is_read_only
+from mrtr_cassette.core.protocol.methods import (
+    CALL_TOOL,
+    GET_TASK,
+    INITIALIZE,
+    LIST_TOOLS,
+    PING,
+    is_read_only,
+)
 from mrtr_cassette.core.record.naming import recounted, with_texts
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, renumber
@@ -345,6 +352,10 @@ class PlayedWrites:
             if bool(world[0]) == bool(entry.session) and not progress.make(key, entry):
                 del self.living(worlds)[world]
 
+    def make_unrecorded(self) -> None:
+        """Make a write that no world has."""
+        self._living = {}
+
     def living(self, worlds: Worlds) -> dict[WorldKey, _Progress]:
         """Return the worlds that are alive."""
         if self._living is None:
@@ -378,11 +389,11 @@ class Worlds:
 
     # Reads and writes
 
-    def only_reads(self, entry: ReplayEntry) -> bool:
-        """Tell whether a request is known to change nothing."""
-        if entry.key.method == CALL_TOOL:
-            return entry.key.name in self._named or entry.key.name in self._hinted
-        return is_read_only(entry.key.method)
+    def only_reads(self, key: CallKey) -> bool:
+        """Tell whether a call is known to change nothing."""
+        if key.method == CALL_TOOL:
+            return key.name in self._named or key.name in self._hinted
+        return is_read_only(key.method)
 
     @cached_property
     def _hinted(self) -> frozenset[str]:
@@ -400,10 +411,17 @@ class Worlds:
                     says[name] = says.get(name, True) and is_hint
         return frozenset(name for name, is_hint in says.items() if is_hint)
 
+    def repeats_with_time(self, entry: ReplayEntry) -> bool:
+        """Tell whether clients repeat a request as time goes by: a poll, or what a cache held."""
+        response, method = entry.exchange.response, entry.key.method
+        is_cached = response is not None and b'"ttlMs"' in response.body
+        is_poll = method in (PING, GET_TASK, CALL_TOOL)
+        return entry.kind is Kind.REQUEST and (is_cached or is_poll) and self.only_reads(entry.key)
+
     def is_write(self, entry: ReplayEntry) -> bool:
         """Tell whether the response to a request ends a call that may have changed something."""
         is_call = entry.kind is Kind.REQUEST and entry.ask is None and not entry.is_listening
-        return is_call and not self.only_reads(entry)
+        return is_call and not self.only_reads(entry.key)
 
     def write_key(self, entry: ReplayEntry) -> WriteKey:
         """Return what an entry shares with equal writes, in whichever world."""
@@ -416,8 +434,14 @@ class Worlds:
     def by_key(self) -> dict[WorldKey, World]:
         """The worlds."""
         writes: dict[WorldKey, list[tuple[Lifetime, WriteKey, ReplayEntry]]] = {}
+        numbered = {each.exchange.number: each for each in self._by_arrival}
         for each in self._by_arrival:
             own = writes.setdefault(self._world_of(each), [])
+            # A run that appended had played these one after the other, before the request came.
+            follows = [numbered[number] for number in each.exchange.follows if number in numbered]
+            for at, played in enumerate(follows, start=1):
+                came = self._lifetimes[each].start - 1 + at / (len(follows) + 1)
+                own.append((Lifetime(came, came), self.write_key(played), played))
             if self.is_write(each):
                 own.append((self._lifetimes[each], self.write_key(each), each))
         return {key: World(own) for key, own in writes.items()}
@@ -613,6 +637,7 @@ class _Mover:
             by = seen._replace(recorder=f"{index}:{seen.recorder}")
             number = arrived + (each.number or at)
             moved = recounted(each, by, number, lambda after, _: after and arrived + after)
+            moved = replace(moved, follows=tuple([arrived + one for one in each.follows]))
             changed[each] = with_texts(moved, self._shifted)
             self._arrived = max(self._arrived, number, moved.ended_after or 0)
         interactions = []

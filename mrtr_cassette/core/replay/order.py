@@ -391,7 +391,7 @@ class PlayOrder:
             return False
         if entry.kind is None or entry.kind is Kind.RESPONSE:
             return entry.request.method in _SAFE_HTTP
-        return entry.kind is Kind.NOTIFICATION or self._worlds.only_reads(entry)
+        return entry.kind is Kind.NOTIFICATION or self._worlds.only_reads(entry.key)
 
     def played(
         self, chosen: ReplayEntry, secrets: tuple[Secret, ...], session: LiveSession

@@ -298,11 +298,12 @@ class Player:
 
     @cached_property
     def _events(self) -> dict[tuple[str, str], tuple[ReplayEntry, int]]:
-        return {
-            (each.session, identity): (each, index)
-            for each in self._by_arrival
-            for index, identity in event_ids(each.exchange.response)
-        }
+        """Where events stand, by session and id; without a session an id may be used again."""
+        places: dict[tuple[str, str], list[tuple[ReplayEntry, int]]] = {}
+        for each in self._by_arrival:
+            for index, identity in event_ids(each.exchange.response):
+                places.setdefault((each.session, identity), []).append((each, index))
+        return {key: found[-1] for key, found in places.items() if key[0] or len(found) == 1}
 
     def _reply(self, entry: ReplayEntry) -> Reply | None:
         response, started_ms = entry.exchange.response, entry.exchange.started_ms
@@ -329,6 +330,17 @@ class Player:
             events.append(b"event: message\ndata: %b\n\n" % message)
         return events is not None
 
+    def is_write(self, entry: ReplayEntry) -> bool:
+        """Tell whether the response to a request ends a call that may have changed something."""
+        return self._worlds.is_write(entry)
+
+    def goes_live(self, request: Request) -> None:
+        """Take note that a request gets an unrecorded response, which no world has if it writes."""
+        message, key = read_call(request).message, self.key_of(read_call(request))
+        is_call = message is not None and message.kind is Kind.REQUEST
+        if is_call and not self._worlds.only_reads(key):
+            self._order.session_of(request).writes.make_unrecorded()
+
     def was_given(self, given: Given) -> None:
         """Look for the credentials in what the server, or who plays it, was given from now on."""
         self._matched.was_given(given)
@@ -349,8 +361,13 @@ class Player:
     @property
     def unplayed(self) -> list[int]:
         """Numbers of the interactions of which something was never played."""
+        played = {each.lookup_number for each in self.entries if each.was_played}
+
+        def counts(entry: ReplayEntry) -> bool:
+            # A faster replay repeats these less often.
+            is_repeat = entry.lookup_number in played
+            return not (entry.was_played or (is_repeat and self._worlds.repeats_with_time(entry)))
+
         return [
-            number
-            for number, own in enumerate(self.interactions, start=1)
-            if not all(each.was_played for each in own)
+            number for number, own in enumerate(self.interactions, start=1) if any(map(counts, own))
         ]

@@ -57,6 +57,7 @@ class Appender:
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
         if self._is_for_live(request):
+            self.server.player.goes_live(request)
             await self.relay.handle(request, downstream, self.sessions.in_live(request))
             return
         player = self.server.player
@@ -64,6 +65,8 @@ class Appender:
         if isinstance(decision, Play):
             entry = decision.entry
             self.sessions.played(request, entry.key.method, entry.exchange.response)
+            if entry.exchange.number is not None and player.is_write(entry):
+                self.relay.watcher.recorder.played.append(entry.exchange.number)
             await self.server.play(decision, downstream)
             return
         # What the cassette lacks is no miss of a run that records it.
@@ -81,6 +84,7 @@ class Appender:
             body = self._unrecorded(sent)
             await downstream.send_whole(200, JSON_HEADERS, body)
         else:
+            player.goes_live(request)
             await self.relay.handle(request, downstream, sent)
 
     def _is_for_live(self, request: Request) -> bool:

@@ -135,11 +135,18 @@ def test_event_stream_is_kept_event_by_event(size: int) -> None:
 
     recorded = exchange(CALL, Answer(chunks, STREAM_HEADERS))
 
-    assert tuple(piece.raw for piece in recorded.response.pieces) == (
-        events[0],
-        events[1].replace(b"id: 1", b"id: " + sealed_hash("1").encode()),
-        *events[2:],
-    )
+    assert tuple(piece.raw for piece in recorded.response.pieces) == events
+
+
+def test_id_of_an_event_is_sealed_in_a_session_only() -> None:
+    """There it resumes a stream; elsewhere it stays as it is, and so does one that is named."""
+    session = ("Mcp-Session-Id", "one")
+    given = Answer((b"id: 7\ndata: " + DONE + b"\n\n",), STREAM_HEADERS)
+    for headers, kept in (((), "7"), ((session,), sealed_hash("7"))):
+        recorded = exchange(post(CALL, *headers), given)
+        resumed = exchange(get("/mcp", *headers, ("Last-Event-ID", "7")), given).request
+        assert recorded.response.body.startswith(f"id: {kept}\n".encode())
+        assert resumed.header("last-event-id") == kept
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,26 @@ def test_unplayed_interactions_are_counted() -> None:
     assert player.unplayed == []
 
 
+@pytest.mark.parametrize(
+    ("request_", "result", "unplayed"),
+    [
+        (rpc("ping"), {}, []),
+        (rpc("tasks/get", {"taskId": "t"}), {"status": "working"}, []),
+        (rpc("resources/read", {"uri": "file:///a"}), {"contents": [], "ttlMs": 1000}, []),
+        (rpc("resources/read", {"uri": "file:///a"}), {"contents": []}, [2]),
+        (CALL, text("done"), [2]),
+    ],
+)
+def test_repeat_that_time_causes_is_not_missing(
+    request_: bytes, result: Any, unplayed: list[int]
+) -> None:
+    """A faster replay polls less often, and asks less often for what it has in its cache."""
+    player = player_of((request_, result), (request_, result))
+    assert player.unplayed == [1, 2]
+    play(player, request_)
+    assert player.unplayed == unplayed
+
+
 def test_arrival_of_other_traffic_counts_too() -> None:
     """GET, DELETE and opaque bodies play by method, path and body."""
     player = player_of(

@@ -302,6 +302,21 @@ def test_call_is_resumed_by_the_id_of_its_last_event() -> None:
     assert missed(player, made_up).reason is Reason.STATE_UNKNOWN
 
 
+def test_id_that_several_streams_use_resumes_none_of_them() -> None:
+    """Outside sessions ids of events are as recorded, and a server may use one again."""
+    streams = [
+        Answer((b"id: 7\ndata: \n\n", sse(answer(tool(name), text(name)))), STREAM_HEADERS)
+        for name in "ab"
+    ]
+    resume = get("/mcp", *LISTEN.headers, ("Last-Event-ID", "7"))
+    both = player_of(*zip(map(tool, "ab"), streams, strict=True))
+    assert play(both, tool("a")).startswith(b"id: 7\n")
+    assert missed(both, resume).reason is Reason.STATE_UNKNOWN
+    alone = player_of((tool("a"), streams[0]))
+    play(alone, tool("a"))
+    assert play(alone, resume) == streams[0].chunks[1]
+
+
 @pytest.mark.parametrize("order", ["ab", "ba", "b"])
 def test_call_that_was_let_go_gets_its_own_result(order: str) -> None:
     """Whichever calls a client makes, in whatever order, an event id names the stream of its call."""
