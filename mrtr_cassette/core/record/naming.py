@@ -208,8 +208,9 @@ class Names:
         reveal_text(session, self._name_session)
         for _, identity in event_ids(exchange.response) if self._earlier else ():
             # A server that was started anew may count its events from the same number.
-            new = sealed_hash(f"{self._earlier} {identity}")
-            self._events[identity.encode()] = new.encode()
+            if SEALED_HASH.fullmatch(identity):
+                new = sealed_hash(f"{self._earlier} {identity}")
+                self._events[identity.encode()] = new.encode()
         return renumbered(exchange, self._secrets.number)
 
     def _name_session(self, sha256: str) -> str:
