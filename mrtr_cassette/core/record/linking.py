@@ -249,76 +249,65 @@ class LinkedInteraction:
 
 
 @dataclass(slots=True, eq=False)
-class _PlacedAsk:
+class _Ask:
     """An ask in its interaction; `position` counts the exchanges up to and with it."""
 
     facts: ExchangeFacts
     interaction: LinkedInteraction
     position: int
-
-
-@dataclass(slots=True, eq=False)
-class _SameAsks:
-    """Asks that the same retries can answer: all open ones, and the last one that was answered."""
-
-    waiting: list[_PlacedAsk] = field(default_factory=list)
-    answered: _PlacedAsk | None = None
-
-    def candidate(self, number: int, caller: str) -> _PlacedAsk | None:
-        """Return the ask that an exchange answers: an open one before one that has an answer.
-
-        Equal asks come from servers that keep no state, or the same one for all. Of these the
-        caller's own comes first, then the oldest.
-        """
-        whole = [ask for ask in self.waiting if ask.facts.asked.after < number]
-        own = (ask for ask in whole if ask.facts.caller == caller)
-        return next(own, whole[0] if whole else self.answered)
+    is_answered: bool = False
 
 
 class _Asks:
-    """All asks so far, by what a retry knows of the one that it answers."""
+    """All asks so far, by call, and by the state that a retry echoes or else the client."""
 
     def __init__(self) -> None:
-        self._alike: dict[tuple[str, str], dict[frozenset[str], _SameAsks]] = {}
+        self._open: dict[tuple[str, str], list[_Ask]] = {}
+        self._answered: dict[tuple[str, str], dict[frozenset[str], _Ask]] = {}
 
-    def add(self, ask: _PlacedAsk, *, is_answered: bool = False) -> None:
+    def add(self, ask: _Ask) -> None:
+        """Take an ask; of equal ones that have an answer only the last counts."""
         facts = ask.facts
-        places = [((facts.call, f"state {state}"), frozenset[str]()) for state in facts.issued]
-        of_client = (facts.call, f"client {facts.client}"), facts.asked_keys or frozenset()
-        for place, keys in places or [of_client]:
-            asks = self._alike.setdefault(place, {}).setdefault(keys, _SameAsks())
-            if is_answered:
-                asks.answered = ask
+        keys = frozenset[str]() if facts.issued else facts.asked_keys or frozenset()
+        for place in [f"state {state}" for state in facts.issued] or [f"client {facts.client}"]:
+            if ask.is_answered:
+                self._answered.setdefault((facts.call, place), {})[keys] = ask
             else:
-                asks.waiting.append(ask)
+                self._open.setdefault((facts.call, place), []).append(ask)
 
     def joined(self, number: int, facts: ExchangeFacts) -> LinkedInteraction | None:
-        """Put a retry where it belongs; return the interaction that it ends, None for an orphan."""
-        candidates = [
-            (ask is alike.answered, ask.facts.asked.after, alike, ask)
-            for alike in self._answered_by(facts)
-            if (ask := alike.candidate(number, facts.caller)) is not None
+        """Put a retry where it belongs; return the interaction that it ends, None for an orphan.
+
+        An open ask comes before an answered one. Equal asks come from servers that keep no state,
+        or the same one for all: of these the caller's own comes first, then the oldest.
+        """
+        answered_keys = facts.answered_keys or frozenset()
+        place = facts.call, f"client {facts.client}"
+        if facts.echoed is not None:
+            answered_keys, place = frozenset(), (facts.call, f"state {facts.echoed}")
+        open_ones = [ask for ask in self._open.get(place, ()) if not ask.is_answered]
+        self._open[place] = open_ones
+        whole = [
+            ask
+            for ask in open_ones
+            if ask.facts.asked.after < number
+            and answered_keys <= (ask.facts.asked_keys or frozenset())
         ]
-        if not candidates:
+        own = [ask for ask in whole if ask.facts.caller == facts.caller]
+        answered = [
+            ask for keys, ask in self._answered.get(place, {}).items() if answered_keys <= keys
+        ]
+        ask = min(own or whole or answered, key=lambda ask: ask.facts.asked.after, default=None)
+        if ask is None:
             return None
-        # Of several, an open one before an answered one, then the one that was asked first.
-        _, _, alike, ask = min(candidates, key=lambda candidate: candidate[:2])
-        if ask is not alike.answered:
-            alike.waiting.remove(ask)
-            alike.answered = ask
+        ask.is_answered = True
+        self.add(ask)
         interaction = ask.interaction
         if ask.position == len(interaction.numbers):
             interaction.numbers.append(number)
             return interaction
         numbers = [*interaction.numbers[: ask.position], number]
         return LinkedInteraction(numbers, interaction, ask.position, interaction.is_orphan)
-
-    def _answered_by(self, facts: ExchangeFacts) -> Iterable[_SameAsks]:
-        if facts.echoed is not None:
-            return self._alike.get((facts.call, f"state {facts.echoed}"), {}).values()
-        of_call = self._alike.get((facts.call, f"client {facts.client}"), {})
-        answered = facts.answered_keys or frozenset()
-        return [asks for keys, asks in of_call.items() if answered <= keys]
 
 
 def link(
@@ -337,23 +326,23 @@ def link(
         if interaction.own == [number]:
             interactions.append(interaction)
         if facts.asked_keys is not None:
-            asks.add(_PlacedAsk(facts, interaction, len(interaction.numbers)))
+            asks.add(_Ask(facts, interaction, len(interaction.numbers)))
     interactions.sort(key=lambda interaction: (interaction.numbers[0], interaction.own[0]))
     return interactions
 
 
 def _asks_of(earlier: Iterable[LinkedInteraction], facts: Mapping[int, ExchangeFacts]) -> _Asks:
     """Return the asks of an earlier recording, oldest first."""
-    places: dict[int, tuple[LinkedInteraction, int]] = {}
-    answered: set[int] = set()
+    placed: dict[int, _Ask] = {}
     for interaction in earlier:
-        answered.update(interaction.numbers[:-1])
         for position, number in enumerate(interaction.own, start=interaction.shared + 1):
-            places[number] = interaction, position
+            placed[number] = _Ask(facts[number], interaction, position)
+        for number in interaction.numbers[:-1]:
+            placed[number].is_answered = True
     asks = _Asks()
     for number, exchange in facts.items():
         if exchange.asked_keys is not None:
-            asks.add(_PlacedAsk(exchange, *places[number]), is_answered=number in answered)
+            asks.add(placed[number])
     return asks
 
 
