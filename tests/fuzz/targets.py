@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from itertools import pairwise
@@ -167,6 +168,8 @@ def _check_readable(read: CassetteModel, player: Player) -> None:
         for each in own:
             _ask(player, read, each.request)
     summary_text(report_of_replay(player)).encode()
+    with suppress(CassetteError):
+        Player(loaded(read, PATH), stateless=True)
     added = assembled(
         [exchange(ASKED, {"content": []})], request_state=read.request_state, earlier=read
     )

@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -24,7 +23,6 @@ from builders import (
     STREAM_HEADERS,
     Answer,
     Conversation,
-    cassette_of,
     changed,
     conversation,
     decode_cassette,
@@ -56,7 +54,7 @@ from mrtr_cassette.core.drive.rerecording import recorded_over
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import answers_in, recognise
 from mrtr_cassette.core.protocol.jsonrpc import classify
-from mrtr_cassette.core.replay.diagnosis import Harmless, Miss, Reason
+from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.history import History
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
@@ -681,72 +679,6 @@ def test_cassette_gives_back_every_byte(data: st.DataObject) -> None:
             if recorded.response.is_event_stream:
                 raws = [[one.raw for one in its.response.pieces] for its in (each, recorded)]
                 assert raws[0] == raws[1]
-
-
-TALK = (
-    (tool("deploy"), asks("a", state="S" * 30)),
-    (retry(tool("deploy"), {"a": 1}, state="S" * 30), text("done")),
-    (retry(tool("deploy"), {"a": 2}, state="S" * 30), asks("b")),
-    (rpc("tools/list"), Answer((sse(progress(1)), b": \xff\n\n"), STREAM_HEADERS)),
-    (Request("GET", "/x", (), b""), Answer((b"\xff", b"\x00"), (), end=End.OPEN)),
-)
-CASSETTE_FILE = encode_cassette(cassette_of(*TALK))
-odd_values = st.sampled_from(
-    [
-        *(None, True, False, 0, -1, 1, 2, 3, 10**12, 0.5, 1e300, "", "x", "é", "open", "AA=="),
-        *("A", "0" * 64, [], {}, [[]], {"a": None}, [{"text": "x"}], [None], {"base64": "A"}),
-    ]
-)
-
-
-@st.composite
-def edited(draw: st.DrawFn, data: bytes) -> bytes:
-    """Return a JSON file with some of its values replaced, removed or added."""
-    tree = json.loads(data)
-    for _ in range(draw(st.integers(1, 3))):
-        inner = tree
-        while True:
-            keys = list(inner) if isinstance(inner, dict) else list(range(len(inner)))
-            if not keys:
-                break
-            key = draw(st.sampled_from(keys))
-            if isinstance(inner[key], dict | list) and draw(st.integers(0, 5)):
-                inner = inner[key]
-                continue
-            action = draw(st.sampled_from(["replace", "remove", "repeat"]))
-            if action == "replace":
-                inner[key] = deepcopy(draw(odd_values))
-            elif action == "remove":
-                del inner[key]
-            elif isinstance(inner, list):
-                inner.insert(key, deepcopy(inner[key]))
-            else:
-                inner[draw(st.sampled_from(["branch", "events", "text", "end", "orphan", "x"]))] = (
-                    inner[key]
-                )
-            break
-    return json.dumps(tree).encode()
-
-
-@given(st.one_of(edited(CASSETTE_FILE), mutated(CASSETTE_FILE), hostile))
-def test_file_is_a_cassette_or_an_error_with_its_name(data: bytes) -> None:
-    """A damaged file is refused by the one documented error, or plays like any other."""
-    try:
-        cassette = decode_cassette(data, "the-file")
-        player = Player(loaded(cassette, "the-file"))
-    except CassetteError as error:
-        refusal = str(error)
-        assert refusal.startswith("the-file: ")
-        return
-    assert decode_cassette(encode_cassette(cassette), "f") == cassette
-    inspection_text(details_of(loaded(cassette)))
-    for own in player.interactions:
-        for each in own:
-            decision = player.request_received(each.exchange.request)
-            assert isinstance(decision, Play | Miss | Harmless)
-    assert summary_text(report_of_replay(player))
-    with suppress(CassetteError):
-        Player(loaded(cassette, "the-file"), stateless=True)
 
 
 # Record, then replay

@@ -49,8 +49,9 @@ TRACE_MEMBERS: Final = ("baggage", "traceparent", "tracestate")
 _SURROGATE = re.compile(
     rb"(mrtr-state)(?::|%3A)[0-9a-f]{16}(?::|%3A)[0-9]{1,9}((?::|%3A)[0-9]{1,9})"
     rb"|(mrtr-session|mrtr-event|mrtr-elicitation)(?:(?::|%3A)[0-9]{1,9}){1,2}"
+    rb"|(sha256)(?::|%3A)[0-9a-f]{64}"
 )
-"""A surrogate; which interaction, session and event it is of depends on what else was recorded."""
+"""A surrogate, or a hash of the id of an event: another one in each recording."""
 _VOLATILE: Final[frozenset[MemberPath]] = frozenset(
     {
         ("ttlMs",),
@@ -253,7 +254,7 @@ def comparable_text(text: str) -> str:
 
 
 def _comparable(raw: bytes, states: Mapping[str, str]) -> bytes:
-    return without_numbers(_SURROGATE.sub(rb"\1\2\3", reveal_in_json(raw, states)))
+    return without_numbers(_SURROGATE.sub(rb"\1\2\3\4", reveal_in_json(raw, states)))
 
 
 def _read(
