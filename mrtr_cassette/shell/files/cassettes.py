@@ -405,6 +405,7 @@ def recover_journal(output: Location) -> tuple[Publication | None, str | None] |
     Raises:
         CassetteError: the journal can't be read, or the cassette not be written. The journal stays.
     """
+    check_replaceable(output)
     tidy(output)
     path = journal_path(output)
     journal = read_journal(path)
