@@ -9,6 +9,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from string import ascii_letters, digits
 from typing import Final, NamedTuple, Protocol
 
 from mrtr_cassette.core.secrets.decode import (
@@ -36,10 +37,9 @@ _LONG_RUN = 2 * _GRAM - 1
 So long is hardly a word of a message but states, hashes and the like.
 """
 _PLAIN_RUN = re.compile(rb"[0-9A-Za-z._-]+")
-_PLAIN = bytes(code for code in range(128) if _PLAIN_RUN.match(bytes((code,))))
 _LONGEST_IN_BASE64 = 4096
 """Bytes of a text up to which it is also looked for within base64."""
-_PROBED = words_of("".join(map(chr, _PLAIN)))
+_PROBED = words_of(f"{ascii_letters}{digits}._-")
 _URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
 
 
