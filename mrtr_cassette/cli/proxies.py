@@ -22,6 +22,7 @@ from mrtr_cassette.cli.common import (
     TakesCommand,
     after_dashes,
     annotate,
+    cassettes_in,
     log_format,
     read_options,
     say,
@@ -199,7 +200,7 @@ def _conclude_recording(session: RecordSession, log: Log) -> None:
 
 
 @click.command(cls=TakesCommand)
-@click.argument("cassettes", nargs=-1, required=True, type=CASSETTE, metavar="CASSETTE...")
+@click.argument("words", nargs=-1, required=True, type=click.Path(), metavar="CASSETTE...")
 @shared_options(ReplayOptions)
 @log_format
 @click.option(
@@ -214,7 +215,7 @@ def _conclude_recording(session: RecordSession, log: Log) -> None:
 def replay(
     context: click.Context,
     /,
-    cassettes: tuple[Location, ...],
+    words: tuple[str, ...],
     log_format: str,
     report: Path | None,
     *,
@@ -222,6 +223,8 @@ def replay(
     **given: Any,
 ) -> None:
     """Serve CASSETTE as if it were the server; several are played as one.
+
+    A folder or a glob stands for all cassettes in it.
 
     Nothing else is needed, no network either. Point the client at the address that is printed
     and stop with Ctrl-C, or give -- COMMAND: it finds the address in the environment variable
@@ -232,7 +235,7 @@ def replay(
     and is not started.
     """
     log = Log(log_format)
-    cassette, *others = cassettes
+    cassette, *others = cassettes = cassettes_in(words)
     command = tuple(after_dashes(context) or ())
     options = replace(read_options(ReplayOptions, given, log), beside=[*map(str, others)])
     if report is not None:

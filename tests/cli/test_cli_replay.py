@@ -94,7 +94,7 @@ def test_a_command_is_served_and_its_code_passed_on(
     report = pinged_path.with_name("report.json")
     words = (
         "replay",
-        pinged_path,
+        pinged_path.parent,
         *options,
         "--report",
         report,
