@@ -17,7 +17,6 @@ import click
 
 from mrtr_cassette.cli.common import (
     CASSETTE,
-    Command,
     Log,
     TakesCommand,
     after_dashes,
@@ -56,10 +55,10 @@ _HTTP_ONLY: Final = frozenset(
         *("insecure", "port", "stateless"),
     }
 )
-_command = click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND ...]")
 
 
-@click.command(cls=Command)
+@click.command(cls=TakesCommand)
+@click.argument("url", required=False)
 @click.option(
     "--upstream",
     metavar="URL|COMMAND",
@@ -81,41 +80,41 @@ _command = click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="
 )
 @shared_options(RecordOptions)
 @log_format
-@_command
 @click.pass_context
 def record(
     context: click.Context,
     /,
+    url: str | None,
     upstream: str | None,
     output: Location,
     log_format: str,
-    command: tuple[str, ...],
     *,
     stdio: bool,
     **given: Any,
 ) -> None:
     """Record what passes between client and server.
 
-    Point the client at the address that is printed, do what is to be recorded, and stop with
-    Ctrl-C: the cassette is written then. With -- COMMAND it stops when the command ends; the
-    command finds the address in the environment variable MRTR_CASSETTE_URL. A command that failed
-    leaves no cassette, and neither do requests that got only errors such as 404. With --append the
-    upstream is called only for what the cassette lacks; --ignore, --repeat, --history and --reads
-    say what that is.
+    The server is at URL, or what --upstream says. Point the client at the address that is printed,
+    do what is to be recorded, and stop with Ctrl-C: the cassette is written then. With -- COMMAND
+    it stops when the command ends; the command finds the address in the environment variable
+    MRTR_CASSETTE_URL. A command that failed leaves no cassette, and neither do requests that got
+    only errors such as 404. With --append the upstream is called only for what the cassette lacks;
+    --ignore, --repeat, --history and --reads say what that is.
 
     With --stdio it takes the place of a server that a client starts: -- COMMAND is the server, and
     the cassette is written when it ends. The exit code is the server's.
     """
     log = Log(log_format)
     options = read_options(RecordOptions, given, log)
+    command = tuple(after_dashes(context) or ())
     if stdio:
-        if not command or upstream is not None:
+        if not command or url is not None or upstream is not None:
             raise UsageError(
                 "--stdio needs a command that starts the server, and no URL",
                 hint="mrtr-cassette record --stdio --output FILE -- SERVER ARGS",
             )
         _run_on_pipes(context, options, log, partial(_record_pipe, command, output))
-    server, command = _server_and_client(upstream, command)
+    server = _server_of(url, upstream)
     options = _with_port(context, options, command)
     if options.answers is not None:
         say("note: this proxy answers in its client's place, and is not transparent")
@@ -123,15 +122,16 @@ def record(
     _run_on_http(options, _record(server, output, options, log, command))
 
 
-def _server_and_client(
-    upstream: str | None, command: tuple[str, ...]
-) -> tuple[str | list[str], tuple[str, ...]]:
-    if upstream is None and command and command[0].startswith(("http://", "https://")):
-        return command[0], command[1:]
+def _server_of(url: str | None, upstream: str | None) -> str | list[str]:
+    if url is not None and (upstream is not None or "://" not in url):
+        raise UsageError(f"{url!r} is one word too many", hint="a command stands after --")
+    upstream = url or upstream
     if not upstream or not upstream.strip():
-        raise click.UsageError("Missing option '--upstream' or '--stdio'.")
+        raise UsageError(
+            "there is no server to record", hint="give its URL, or --stdio -- SERVER ARGS"
+        )
     if "://" in upstream:
-        return upstream, command
+        return upstream
     try:
         server = shlex.split(upstream)
     except ValueError as error:
@@ -141,7 +141,7 @@ def _server_and_client(
             f"the upstream {upstream!r} is no HTTP URL, and there is no such program",
             hint="a URL begins with http:// or https://",
         )
-    return server, command
+    return server
 
 
 async def _record(

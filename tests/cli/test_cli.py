@@ -45,12 +45,13 @@ from mrtr_cassette.errors import CassetteError
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("record",), "Missing option '--upstream'"),
+        (("record",), "there is no server to record; give its URL"),
+        (("record", *UPSTREAM, "python"), "'python' is one word too many; a command stands after --"),
         (("record", *UPSTREAM, "--force", "--append"), "--force and --append don't go together"),
         (("record", *UPSTREAM, "--ignore", "/a"), "--ignore, --repeat, --history and --reads need --append"),
         (("record", *UPSTREAM, "--repeat", "never"), "--ignore, --repeat, --history and --reads need --append"),
         (("record", "--upstream", "localhost:8000"), "the upstream 'localhost:8000' is no HTTP URL"),
-        (("record", "--upstream", ""), "Missing option '--upstream'"),
+        (("record", "--upstream", ""), "there is no server to record"),
         (("record", *UPSTREAM, "--header", "no colon"), "none that HTTP can carry"),
         (("record", *UPSTREAM, "--header", "Na me: x"), "none that HTTP can carry"),
         (("record", *UPSTREAM, "--header", ": x"), "none that HTTP can carry"),
