@@ -7,7 +7,7 @@ secret, the cassette's list has the digest of the redacted file.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.messages import messages_in
@@ -15,14 +15,15 @@ from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, sha256_of
 from mrtr_cassette.core.secrets.shapes import compiled
 from mrtr_cassette.core.wire.http import Response
 
-_DIGEST = compiled(r"\b[0-9a-f]{64}\b")
+DIGEST: Final = compiled(r"\b[0-9a-f]{64}\b")
+"""What may be a SHA-256."""
 _MOST = 10_000
 """Digests that a recorder keeps in memory, of announcements and of texts."""
 
 
 def announced_in(raw: bytes) -> set[str]:
     """Return what may be a SHA-256 in a text."""
-    return set(map(bytes.decode, _DIGEST.findall(raw)))
+    return set(map(bytes.decode, DIGEST.findall(raw)))
 
 
 class Announced:
@@ -94,7 +95,7 @@ def new_digests(
 def with_digests(raw: bytes, new: Mapping[str, str]) -> bytes:
     """Replace announced digests in a text."""
     return bytes(
-        _DIGEST.sub(lambda match: new.get(match[0].decode(), match[0].decode()).encode(), raw)
+        DIGEST.sub(lambda match: new.get(match[0].decode(), match[0].decode()).encode(), raw)
     )
 
 
@@ -114,9 +115,9 @@ def digests_of_redacted(responses: Iterable[Response]) -> set[str]:
 
 def differ_in_digests(recorded: str, received: str, redacted: Collection[str]) -> bool:
     """Tell whether two texts differ only in digests, of which the recorded ones are `redacted`."""
-    pairs = zip(_DIGEST.findall(_raw(recorded)), _DIGEST.findall(_raw(received)), strict=False)
+    pairs = zip(DIGEST.findall(_raw(recorded)), DIGEST.findall(_raw(received)), strict=False)
     is_each_redacted = all(old == new or old.decode() in redacted for old, new in pairs)
-    without = (_DIGEST.sub(b"#", _raw(each)) for each in (recorded, received))
+    without = (DIGEST.sub(b"#", _raw(each)) for each in (recorded, received))
     return is_each_redacted and len(set(without)) == 1
 
 

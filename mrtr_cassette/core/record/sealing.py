@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Literal, NamedTuple
 
-from mrtr_cassette.core.cassette.digests import Announced
+from mrtr_cassette.core.cassette.digests import DIGEST, Announced
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.cassette.sessions import endpoint_in
 from mrtr_cassette.core.protocol.calls import Call
@@ -93,18 +93,18 @@ class Sealer:
 
     def seal(self, seen: RecordedExchange, call: Call) -> Sealed:
         """Take out what must not reach the disk; the states are known from now on."""
-        received, response = call.request, seen.response or NOTHING
-        body = response.body
-        request = replace(received, headers=_kept_of_request(received.headers, self.kept_headers))
-        raw = received.body + body
+        request, sent = call.request, seen.response or NOTHING
+        body, response = sent.body, sent
+        raw = request.body + body
         unread: Sequence[Unread] = ()
         if (
             b"\0" in raw
             or not raw.isascii()
-            or content_coding(received.headers)
+            or content_coding(request.headers)
             or content_coding(response.headers)
         ):
-            unread = _unread_bodies(received, response)
+            unread = _unread_bodies(request, response)
+        request = replace(request, headers=_kept_of_request(request.headers, self.kept_headers))
         if b"id:" in body and response.is_event_stream and self._is_in_session(seen):
             pieces = tuple(map(_with_sealed_event_id, response.pieces))
             response = replace(response, pieces=pieces)
@@ -113,7 +113,7 @@ class Sealer:
         result = located.message.tree.get("result") if located is not None else None
         issued = result.get(REQUEST_STATE) if isinstance(result, dict) else None
         # Most exchanges have no state: one look at both bodies says so.
-        if self.seals and (len(self.known) or may_have_states(raw)):
+        if self.seals and (self.known.texts or may_have_states(raw)):
             request, response, states = _seal_states(request, response, self.known)
             if located is None and states:
                 # What was not understood, such as an ask that broke off, may issue one too.
@@ -122,18 +122,20 @@ class Sealer:
             request = replace(request, body=seal_answers(request.body))
         if self.redactor is not None:
             request, response = redacted(request, response, self.redactor)
-        if self.credentials is not None and len(self.credentials.known):
+        if self.credentials is not None and self.credentials.known.texts:
             request, response = _without_credentials(request, response, self.credentials)
         ask = None if result is None else recognise(result)
+        digests: tuple[tuple[str, str], ...] = ()
+        # Most responses announce nothing, and have no secret.
+        if ask is None and (response.pieces != sent.pieces or DIGEST.search(body)):
+            digests = self.announced.add(sent, response)
         exchange = replace(
             seen,
             request=request,
             response=None if seen.response is None else response,
             issued_sha256=sha256_of(issued) if isinstance(issued, str) else None,
             echoed_sha256=None if echoed is None else sha256_of(echoed),
-            digests=()
-            if ask is not None
-            else self.announced.add(seen.response or NOTHING, response),
+            digests=digests,
         )
         return Sealed(exchange, ask, unread)
 

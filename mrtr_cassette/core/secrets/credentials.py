@@ -149,29 +149,26 @@ class KnownTexts:
 
     def __init__(self, most: int = 256) -> None:
         self._most = most
-        self._known: dict[str, _Known] = {}
+        self.texts: dict[str, _Known] = {}
+        """The texts, the oldest first, and what takes their places."""
         self._by_gram: dict[bytes, dict[str, None]] = {}
         self._short: dict[str, list[bytes]] = {}
 
     def __contains__(self, text: str) -> bool:
         """Tell whether a text is known."""
-        return text in self._known
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self._known)
+        return text in self.texts
 
     def add(
         self, text: str, shown: str, *, is_searched: bool = True, is_kept: bool = False
     ) -> None:
         """Replace a text from now on; the oldest one that is not kept is forgotten for it."""
-        if text in self._known:
+        if text in self.texts:
             return
-        if len(self._known) >= self._most:
-            oldest = (each for each, known in self._known.items() if not known.is_kept)
+        if len(self.texts) >= self._most:
+            oldest = (each for each, known in self.texts.items() if not known.is_kept)
             self._forget(next(oldest, text))
         spellings = tuple(_spellings_of(text)) if is_searched else ()
-        self._known[text] = _Known(shown, is_kept, spellings)
+        self.texts[text] = _Known(shown, is_kept, spellings)
         for _, probe in spellings:
             if len(probe) < _LONG_RUN:
                 self._short.setdefault(text, []).append(probe)
@@ -179,7 +176,7 @@ class KnownTexts:
                 self._by_gram.setdefault(gram, {})[text] = None
 
     def _forget(self, text: str) -> None:
-        known = self._known.pop(text, None)
+        known = self.texts.pop(text, None)
         self._short.pop(text, None)
         spellings = () if known is None else known.spellings
         for gram in {gram for _, probe in spellings for gram in _grams_of(probe)}:
@@ -209,11 +206,11 @@ class KnownTexts:
         }
         for gram in sorted(grams):
             likely.update(self._by_gram[gram])
-        return [self._known[text] for text in likely]
+        return [self.texts[text] for text in likely]
 
     def seal_text(self, text: str) -> str:
         """Replace the texts in a text as `seal` does in bytes."""
-        if not self._known:
+        if not self.texts:
             return text
         raw = text.encode("utf-8", "surrogatepass")
         sealed = self.seal(raw)
@@ -335,7 +332,7 @@ class Credentials:
 
     def sealed_request(self, request: Request) -> Request:
         """Replace the credentials in all parts of a request."""
-        if not len(self.known):
+        if not self.known.texts:
             return request
         target = self.sealed_text(request.target)
         if target != request.target:

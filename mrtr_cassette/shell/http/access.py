@@ -6,7 +6,7 @@ import errno
 import ipaddress
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -156,14 +156,13 @@ class OwnOrigin:
         """Origins of other authorization servers that clients were sent to."""
         self._headers = lru_cache(maxsize=1024)(self._translated)
 
-    async def handle(self, request: Request, client: TranslatedDownstream) -> None:
+    def handle(self, request: Request, client: TranslatedDownstream) -> Awaitable[None]:
         """Answer one request."""
         own = _called_origin(request.headers, self._url)
         client.translated = partial(self._headers, own)
         if request.method == "GET" or b"resource=" in request.body:
-            await self._authorize(request, client, own)
-        else:
-            await self._handler(request, client)
+            return self._authorize(request, client, own)
+        return self._handler(request, client)
 
     def _translated(self, own: str, headers: Headers) -> Headers:
         return self._origin.in_headers(headers, own)

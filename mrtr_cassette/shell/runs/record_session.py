@@ -54,8 +54,14 @@ class Watcher:
     """When the recording began, by that clock."""
     live_asks: LiveAsks = field(default_factory=LiveAsks)
     """The questions without a state that the upstream has asked."""
+    is_told: bool = field(init=False)
+    """Somebody wants to know what happens."""
     _under_way: set[asyncio.Task[None]] = field(default_factory=set)
     _warned_of: set[Unread] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Look once who wants to know: exchanges are many."""
+        self.is_told = self.announcer.log is not None or bool(self.announcer.listeners)
 
     def go_on(self, work: Coroutine[Any, Any, None]) -> None:
         """Do some work that must be done before the recording ends, and not before."""
@@ -108,19 +114,18 @@ class ExchangeRecording:
     def __init__(self, watcher: Watcher, request: Request) -> None:
         self.watcher = watcher
         self.observation: Observation | None = None
+        self.called = ""
+        """The JSON-RPC method of the request."""
         self._sealed: RecordedExchange | None = None
         try:
             now_ms = (watcher.clock.now() - watcher.started) * 1000
             self.observation = watcher.recorder.request_received(request, now_ms)
-            watcher.announcer.tell(request_event, self.observation)
+            message = self.observation.call.message
+            self.called = "" if message is None else message.method
+            if watcher.is_told:
+                watcher.announcer.tell(request_event, self.observation)
         except Exception as error:  # noqa: BLE001  the recorder is a spectator
             self._failed(error)
-
-    @property
-    def called(self) -> str:
-        """The JSON-RPC method of the request."""
-        message = None if self.observation is None else self.observation.call.message
-        return "" if message is None else message.method
 
     def forget(self) -> None:
         """Record nothing of this exchange."""
@@ -155,7 +160,8 @@ class ExchangeRecording:
                 watcher.announcer.say(pushed_said, observation, push)
             if end is not None:
                 watcher.session.exchanges += 1
-                watcher.announcer.say(response_said, observation, self._sealed, end, now_ms)
+                if watcher.is_told:
+                    watcher.announcer.say(response_said, observation, self._sealed, end, now_ms)
         except Exception as error:  # noqa: BLE001
             self._failed(error)
 

@@ -106,7 +106,7 @@ def test_only_the_last_texts_are_known() -> None:
 
     assert texts.seal(forgotten) == forgotten
     assert texts.seal(words[30].encode()) == texts.seal(words[49].encode()) == SHOWN.encode()
-    assert (len(texts), words[30] in texts, words[29] in texts) == (20, True, False)
+    assert (len(texts.texts), words[30] in texts, words[29] in texts) == (20, True, False)
 
 
 def test_text_that_is_kept_is_never_forgotten() -> None:
