@@ -244,6 +244,23 @@ def test_recording_over_a_cassette_leaves_alone_what_is_the_same(tmp_path: Path)
     assert len(files[2][1]) == 2
 
 
+def test_further_start_adds_to_a_cassette_that_the_first_one_left_alone(tmp_path: Path) -> None:
+    """What the client recorded first was the same; it stays, with what comes then."""
+    output = tmp_path / "c.json"
+    starts = (
+        "import subprocess, sys\n"
+        "sys.exit(sum(subprocess.run(sys.argv[1:], input=line).returncode for line in sys.stdin.buffer))"
+    )
+    files = []
+    for lines in (ask(1), ask(1) + rpc("ping", {}, 9) + b"\n"):
+        command = [sys.executable, "-c", starts, *recorder(output, options=["--force"])]
+        assert spoken(command, lines).returncode == 0
+        files.append(read(output)["interactions"])
+
+    assert files[1][:-1] == files[0]
+    assert len(files[1]) == 2
+
+
 def test_client_need_not_wait_for_the_end_of_its_first_server(tmp_path: Path) -> None:
     """A further start waits until the first recording is published, or publishes what it left."""
     output = tmp_path / "c.json"

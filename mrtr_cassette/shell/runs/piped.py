@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,6 +14,7 @@ from typing import Final
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import over_pipes
 from mrtr_cassette.core.record.channel import Channel
+from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Request
 from mrtr_cassette.core.wire.lines import Line, opens_channel
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UsageError
@@ -82,7 +84,7 @@ async def record_pipe(
     """
     plays = options.existing == "append"
     is_ready = client is not None and await predecessor_ended(output, client)
-    if is_ready and _client_of(output) == client:
+    if is_ready and (_client_of(output) == client or _kept_mark(output, client).exists()):
         options = replace(options, existing="append")
     with cassettes.without_collection():
         earlier = check_output(output, options)
@@ -116,6 +118,8 @@ async def record_pipe(
                 code = await _PipedRecorder(watcher, server).run(told)
             if not session.outcomes.errors and not session.outcomes.has_success:
                 session.failure = f"{command[0]!r} ended with {code} and answered nothing"
+    if client is not None and session.published is not None and session.published.is_same:
+        _kept_mark(output, client).touch()
     return session, code
 
 
@@ -150,6 +154,12 @@ async def predecessor_ended(output: Location, client: str) -> bool:
             looks -= 1
             await asyncio.sleep(_LOOK_S)
     return True
+
+
+def _kept_mark(output: Location, client: str | None) -> Path:
+    """Return the file that tells that a client recorded a cassette which was left alone."""
+    name = sha256_of(f"{client} {output.absolute()}")[:32]
+    return Path(tempfile.gettempdir()) / f"mrtr-cassette-kept-{name}"
 
 
 def _client_of(output: Location) -> str | None:
