@@ -229,6 +229,13 @@ def test_client_that_starts_its_server_twice_has_one_cassette(tmp_path: Path) ->
     assert sessions == ["", "mrtr-session:1"]
 
 
+@pytest.fixture
+def own_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let recorders keep their marks where they go with the test."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
+@pytest.mark.usefixtures("own_temporary_files")
 def test_recording_over_a_cassette_leaves_alone_what_is_the_same(tmp_path: Path) -> None:
     """Another client's ids and traces are no change; a call that it adds is one."""
     output = tmp_path / "c.json"
@@ -244,6 +251,7 @@ def test_recording_over_a_cassette_leaves_alone_what_is_the_same(tmp_path: Path)
     assert len(files[2][1]) == 2
 
 
+@pytest.mark.usefixtures("own_temporary_files")
 def test_further_start_adds_to_a_cassette_that_the_first_one_left_alone(tmp_path: Path) -> None:
     """What the client recorded first was the same; it stays, with what comes then."""
     output = tmp_path / "c.json"
