@@ -147,14 +147,16 @@ async def test_a_file_that_somebody_changed_meanwhile_is_left_alone(cassette: Pa
     assert len(cassette.read_text().splitlines()) == 1
 
 
-def repeating(words: str) -> Script:
-    """Say in a result which request it is for, in several spellings."""
+def repeating(words: str, *, earlier: bool = False) -> Script:
+    """Say in a result which request it is for, in several spellings, or for which one it is not."""
+    identities: list[Any] = []
 
     async def script(visit: Visit) -> None:
-        about = visit.request.json["id"]
+        identities.append(visit.request.json["id"])
+        about = identities[0 if earlier else -1]
         said = text(f"{words} {about!r} {json.dumps({'id': about})}")
         said = {**said, "structuredContent": {"about": about}}
-        await visit.send(json_response(result(said, id=about)))
+        await visit.send(json_response(result(said, id=identities[-1])))
 
     return script
 
@@ -177,3 +179,11 @@ async def test_ids_of_verify_stay_out_of_the_cassette(tmp_path: Path, identity: 
         taken = each["response"]["body"]["result"]
         assert taken["structuredContent"] == {"about": identity}
         assert taken["content"][0]["text"] == f"now for {identity!r} {json.dumps({'id': identity})}"
+
+    before = path.read_bytes()
+    async with upstream(repeating("now for", earlier=True)) as live:
+        update = await update_cassette(path, live.url, VerifyOptions(), all_possible)
+    assert [each.problem for each in update.left if each.changes] == [
+        "it repeats the id that another request of this comparison had"
+    ] * 2
+    assert path.read_bytes() == before

@@ -32,7 +32,7 @@ from mrtr_cassette.core.protocol.dialect import (
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.messages import Via
 from mrtr_cassette.core.secrets.sealed import sha256_of
-from mrtr_cassette.core.wire.jsonbytes import canonical, parse
+from mrtr_cassette.core.wire.jsonbytes import canonical, find_spans, parse
 from mrtr_cassette.errors import NotJsonError
 
 _ALL_KINDS: Final = ELICITATIONS | RESULTS
@@ -218,6 +218,11 @@ def _answers_in(asked: Asked, body: bytes) -> Mapping[str, Any] | str:
     unknown = [key for key in responses if key not in asked.requests]
     if unknown:
         return f"it answers {unknown[0]!r}, which was not asked"
+    keys = [(INPUT_RESPONSES, key) for key in responses]
+    found = find_spans(body, [(INPUT_RESPONSES,)]) | find_spans(body, keys)
+    twice = [path[-1] for path, spans in found.items() if len(spans) > 1]
+    if twice:
+        return f"its reply has {twice[0]!r} twice"
     missing = [
         key
         for key, request in asked.requests.items()

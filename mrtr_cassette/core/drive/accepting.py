@@ -13,7 +13,7 @@ from mrtr_cassette.core.cassette.load import with_responses
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.compare.responses import changed_keys, elicitation_id
 from mrtr_cassette.core.compare.values import Change, Verdict
-from mrtr_cassette.core.drive.conversation import ISSUED, with_body
+from mrtr_cassette.core.drive.conversation import ISSUED, repeats_own_id, with_body
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, with_answer_keys
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
@@ -128,6 +128,8 @@ def _objections(proposal: Proposal, cassette: Cassette) -> Iterator[str]:
         return
     if live.response is None:
         yield "the live server gave no response"
+    if repeats_own_id(live, recorded):
+        yield "it repeats the id that another request of this comparison had"
     if [each.piece for each in _pushed_in(recorded)] != [each.piece for each in _pushed_in(live)]:
         yield "the server pushed other requests in it, or at other places, than was recorded"
     old, new = recorded.ask, live.ask

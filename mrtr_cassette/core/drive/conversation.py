@@ -166,6 +166,13 @@ def with_ids(exchange: RecordedExchange, recorded: Mapping[bytes, bytes]) -> Rec
     return replace(exchange, request=request, response=response)
 
 
+def repeats_own_id(live: RecordedExchange, recorded: RecordedExchange) -> bool:
+    """Tell whether a live response has an id of ours that is not its request's."""
+    live = with_ids(live, {id_of(live): id_of(recorded)})
+    body = b"" if live.response is None else live.response.body
+    return any(b'"%b"' % found["id"] != id_of(recorded) for found in _REPEATED.finditer(body))
+
+
 class Resumption(NamedTuple):
     """What a client sends for the rest of a response, after so many seconds."""
 

@@ -217,6 +217,8 @@ def test_endpoint_gets_the_call_and_the_full_requests() -> None:
         (200, JSON, b'{"inputResponses":[]}', "its `inputResponses` is not an object of answers"),
         (200, JSON, b'{"inputResponses":{}}', "it does not answer 'a'"),
         (200, JSON, b'{"inputResponses":{"a":{},"x":{}}}', "it answers 'x', which was not asked"),
+        (200, JSON, b'{"inputResponses":{"a":{},"a":{}}}', "its reply has 'a' twice"),
+        (200, JSON, GOOD[:-1] + b"," + GOOD[1:], "its reply has 'inputResponses' twice"),
     ],
 )
 def test_reply_that_is_not_wholly_right_gives_nothing(
