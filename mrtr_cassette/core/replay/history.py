@@ -284,6 +284,7 @@ class World:
     def __init__(self, writes: Sequence[tuple[Lifetime, WriteKey, ReplayEntry]]) -> None:
         by_end = sorted(writes, key=lambda write: write[0][::-1])
         self.entries = [entry for *_, entry in by_end]
+        self.members = frozenset(self.entries)
         self.ends = [lifetime.end for lifetime, *_ in by_end]
         self.places: dict[WriteKey, list[int]] = {}
         self.starts: dict[WriteKey, list[float]] = {}
@@ -299,9 +300,14 @@ class World:
 
 
 class _Progress:
-    """How far a play has come in one world."""
+    """How far a play has come in one world.
+
+    Attributes:
+        until: how many requests had arrived when the first write ended that was not made yet.
+    """
 
     def __init__(self, world: World) -> None:
+        self.until = world.ends[0] if world.ends else NEVER
         self._world = world
         self._counts: Counter[WriteKey] = Counter()
         self._made: set[int] = set()
@@ -313,27 +319,28 @@ class _Progress:
         """Make a write, if the world has it next."""
         world, count = self._world, self._counts[key]
         places = world.places.get(key, ())
-        if count == len(places) or not self._may_come(world.starts[key][count]):
+        if count == len(places) or world.starts[key][count] > self.until:
             return False
-        equal = [world.entries[place] for place in places]
-        left = [each for each in equal if each not in self._entries]
-        self._entries.add(entry if entry in left else left[0])
+        if entry in self._entries or entry not in world.members:
+            equal = map(world.entries.__getitem__, places)
+            entry = next(each for each in equal if each not in self._entries)
+        self._entries.add(entry)
         self._counts[key] += 1
         self._latest = max(self._latest, world.starts[key][count])
         self._made.add(places[count])
         while self._first in self._made:
             self._first += 1
+        is_last = self._first == len(world.ends)
+        self.until = NEVER if is_last else world.ends[self._first]
         return True
-
-    def _may_come(self, start: float) -> bool:
-        return self._world.before(start) <= self._first
 
     def is_at(self, entry: ReplayEntry, lifetime: Lifetime, key: WriteKey) -> bool:
         """Tell whether a call came here: after all writes that had ended, and before later ones."""
-        left = self._world.places.get(key, ())[self._counts[key] :]
-        end = self._world.ends[left[0]] if left else lifetime.end
-        is_made = entry in self._entries
-        return not is_made and self._may_come(lifetime.start) and self._latest <= end
+        if entry in self._entries or lifetime.start > self.until:
+            return False
+        places, count = self._world.places.get(key, ()), self._counts[key]
+        end = self._world.ends[places[count]] if count < len(places) else lifetime.end
+        return self._latest <= end
 
 
 class PlayedWrites:
@@ -488,40 +495,57 @@ class Worlds:
     # What is held
 
     def keep(self, entries: list[ReplayEntry], played: PlayedWrites) -> list[ReplayEntry]:
-        """Keep those of some equal calls that came after the writes of a play in a living world."""
+        """Keep those of some equal calls that came after the writes of a play in a living world.
+
+        They stand in the order of their arrival.
+        """
         if not self._are_held(entries):
             return entries
         living = played.living(self)
-
-        def is_at(entry: ReplayEntry) -> bool:
-            progress, key = living.get(self._world_of(entry)), self.write_key(entry)
-            return progress is not None and progress.is_at(entry, self._lifetimes[entry], key)
-
-        return [each for each in entries if _is_free(each) or is_at(each)]
-
-    def _are_held(self, entries: list[ReplayEntry]) -> bool:
-        if self._is_strict:
-            return True
-        if not any(each.path in self._repeated for each in entries):
-            return False
-        alike = {(each.path, each.traits) for each in entries}
-        if alike & self._answered_otherwise:
-            return True
-        return len(alike) > 1 and len({answer_digest(each.exchange) for each in entries}) > 1
+        until = max((progress.until for progress in living.values()), default=0)
+        kept = []
+        for each in entries:
+            lifetime, world, key = self._facts[each]
+            if _is_free(each):
+                kept.append(each)
+            elif lifetime.start > until:
+                break
+            elif world in living and living[world].is_at(each, lifetime, key):
+                kept.append(each)
+        return kept
 
     @cached_property
-    def _answered_otherwise(self) -> set[tuple[int, Traits]]:
-        """The paths of equal calls that got several answers, themselves or after equal retries."""
+    def _facts(self) -> dict[ReplayEntry, tuple[Lifetime, WorldKey, WriteKey]]:
+        return {
+            each: (self._lifetimes[each], self._world_of(each), self.write_key(each))
+            for each in self._by_arrival
+        }
+
+    def _are_held(self, entries: list[ReplayEntry]) -> bool:
+        first, last = entries[0], entries[-1]
+        if self._is_strict or first in self._answered_otherwise:
+            return True
+        # A caller that is like none of the recorded ones may get what was recorded of several.
+        return first.traits != last.traits and len({self._digests.get(e) for e in entries}) > 1
+
+    @cached_property
+    def _digests(self) -> dict[ReplayEntry, bytes]:
+        """Digests of the answers to calls that were recorded repeatedly."""
+        repeated = [each for each in self._by_arrival if each.path in self._repeated]
+        return {each: answer_digest(each.exchange) for each in repeated}
+
+    @cached_property
+    def _answered_otherwise(self) -> set[ReplayEntry]:
+        """Equal calls that got several answers, themselves or after equal retries."""
         answers: dict[tuple[int, Traits], set[bytes]] = {}
-        for each in self._by_arrival:
-            if each.path in self._repeated:
-                found = answers.setdefault((each.path, each.traits), set())
-                found.add(answer_digest(each.exchange))
-        several = {alike for alike, found in answers.items() if len(found) > 1}
+        for each, digest in self._digests.items():
+            answers.setdefault((each.path, each.traits), set()).add(digest)
+        several = {alike for alike, digests in answers.items() if len(digests) > 1}
+        # A retry came after the call that it answers.
         for each in reversed(self._by_arrival):
             if each.parent is not None and (each.path, each.traits) in several:
                 several.add((each.parent.path, each.parent.traits))
-        return several
+        return {each for each in self._by_arrival if (each.path, each.traits) in several}
 
     # What is told
 
