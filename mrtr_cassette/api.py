@@ -12,12 +12,7 @@ from mrtr_cassette.core.compare.conversations import CassetteComparison, compare
 from mrtr_cassette.core.compare.values import check_pointers
 from mrtr_cassette.core.report.comparison import Verification
 from mrtr_cassette.core.report.misses import MissesError
-from mrtr_cassette.core.report.runs import (
-    CallResult,
-    UnplayedError,
-    UnpublishedError,
-    unused_text,
-)
+from mrtr_cassette.core.report.runs import CallResult, UnplayedError, UnpublishedError, unused_text
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.options import (
     CallOptions,

@@ -7,17 +7,7 @@ import click
 from mrtr_cassette import __version__
 from mrtr_cassette.cli.call import answers, call, demo
 from mrtr_cassette.cli.common import Group
-from mrtr_cassette.cli.files import (
-    check,
-    diff,
-    inspect,
-    merge,
-    recover,
-    schema,
-    unwrap,
-    view,
-    wrap,
-)
+from mrtr_cassette.cli.files import check, diff, inspect, merge, recover, schema, unwrap, view, wrap
 from mrtr_cassette.cli.proxies import record, replay
 from mrtr_cassette.cli.verify import verify
 

@@ -166,10 +166,7 @@ def _ways_out(verifications: Sequence[Verification]) -> list[str]:
 
 def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> None:
     from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
-    from mrtr_cassette.core.report.comparison import (
-        verification_data,
-        verification_markdown,
-    )
+    from mrtr_cassette.core.report.comparison import verification_data, verification_markdown
 
     annotate(line for each in verifications for line in verification_annotations(each))
     forms = {

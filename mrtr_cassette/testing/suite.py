@@ -19,13 +19,7 @@ from mrtr_cassette.shell.runs.running import result_in_thread
 from mrtr_cassette.shell.runs.shared_plays import Published, TestOutcome, publish_shared
 from mrtr_cassette.shell.runs.upstreams import is_on_pipes, start_upstream
 from mrtr_cassette.shell.runs.verifying import verify_cassette
-from mrtr_cassette.testing.settings import (
-    FIXTURES,
-    TERMS,
-    cassette_folder,
-    cassette_path,
-    paths_of,
-)
+from mrtr_cassette.testing.settings import FIXTURES, TERMS, cassette_folder, cassette_path, paths_of
 
 VERIFIED: Final = {name: f"_{name}_verified" for name in FIXTURES}
 """The fixtures that verify, by those that they stand for, which a suite may wrap in its own."""

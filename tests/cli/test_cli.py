@@ -12,29 +12,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 from builders import without_digests
-from commands import (
-    SUBCOMMANDS,
-    UPSTREAM,
-    pinged,
-    recorded,
-)
-from harness import (
-    Outcome,
-    command,
-    looped,
-    playing,
-    post,
-    read,
-    run,
-    run_here,
-)
+from commands import SUBCOMMANDS, UPSTREAM, pinged, recorded
+from harness import Outcome, command, looped, playing, post, read, run, run_here
 from messages import JsonObject, compact, result, tool_call
-from standin import (
-    JSON,
-    answering,
-    response,
-    upstream,
-)
+from standin import JSON, answering, response, upstream
 
 import mrtr_cassette
 from mrtr_cassette.errors import CassetteError

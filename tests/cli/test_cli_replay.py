@@ -13,14 +13,7 @@ from pathlib import Path
 
 import pytest
 from builders import without_digests
-from commands import (
-    STATE,
-    asking,
-    caller,
-    conversation,
-    pinged,
-    recorded,
-)
+from commands import STATE, asking, caller, conversation, pinged, recorded
 from harmless import HOSTILE, assert_harmless
 from harness import (
     Outcome,
@@ -37,13 +30,7 @@ from harness import (
     taping,
 )
 from messages import compact, message, result, tool_call
-from standin import (
-    JSON,
-    answering,
-    json_response,
-    response,
-    upstream,
-)
+from standin import JSON, answering, json_response, response, upstream
 
 # --- replay ---
 

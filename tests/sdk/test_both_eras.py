@@ -11,13 +11,7 @@ import pytest
 from harness import looped
 from in_turns import reaching
 from mcp import Client, MCPError
-from mcp_types import (
-    CreateMessageResult,
-    ElicitResult,
-    ListRootsResult,
-    Root,
-    TextContent,
-)
+from mcp_types import CreateMessageResult, ElicitResult, ListRootsResult, Root, TextContent
 from processes import listening
 from pydantic import FileUrl
 

@@ -13,25 +13,11 @@ from typing import Any
 
 import pytest
 from harness import looped
-from processes import (
-    SIDES,
-    Listening,
-    RunClient,
-    Side,
-    StartServer,
-    peer,
-    replay_command,
-    run_all,
-)
+from processes import SIDES, Listening, RunClient, Side, StartServer, peer, replay_command, run_all
 
 import mrtr_cassette
 from mrtr_cassette.core.answers.fulfilment import Sources
-from mrtr_cassette.core.answers.written import (
-    GivenAnswers,
-    answers_of,
-    read_pairs,
-    wanted_of,
-)
+from mrtr_cassette.core.answers.written import GivenAnswers, answers_of, read_pairs, wanted_of
 from mrtr_cassette.core.report.runs import CallResult
 from mrtr_cassette.options import CallOptions
 from mrtr_cassette.shell.files.log import Announcer

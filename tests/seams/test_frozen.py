@@ -9,11 +9,7 @@ import pytest
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.journal import decode_header, decode_line
 from mrtr_cassette.core.cassette.load import load
-from mrtr_cassette.core.cassette.recorded import (
-    Cassette,
-    RecordedExchange,
-    RecordedInteraction,
-)
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.secrets.rules import RedactionRules
 
 FROZEN = Path(__file__).parents[1] / "data" / "frozen"

@@ -44,10 +44,7 @@ from hypothesis import strategies as st
 from messages import Json, asks, compact, text
 
 from mrtr_cassette.core.cassette.dump import dump
-from mrtr_cassette.core.cassette.journal import (
-    decode_line,
-    encode_line,
-)
+from mrtr_cassette.core.cassette.journal import decode_line, encode_line
 from mrtr_cassette.core.cassette.lookup import lookup_key
 from mrtr_cassette.core.cassette.model import CassetteModel
 from mrtr_cassette.core.drive.rerecording import recorded_over

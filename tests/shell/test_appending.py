@@ -10,15 +10,7 @@ from typing import Any
 import pytest
 from harness import connected, http, looped, playing, post, read, taping
 from messages import NO, JsonObject, compact, input_required, message, result, tool_call, yes
-from standin import (
-    JSON,
-    PushingServer,
-    Visit,
-    answering,
-    json_response,
-    response,
-    upstream,
-)
+from standin import JSON, PushingServer, Visit, answering, json_response, response, upstream
 
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions

@@ -9,13 +9,7 @@ from typing import Any
 import pytest
 from harness import looped
 from messages import form, message, result
-from standin import (
-    PushingServer,
-    Visit,
-    json_response,
-    response,
-    upstream,
-)
+from standin import PushingServer, Visit, json_response, response, upstream
 
 from mrtr_cassette.core.answers.fulfilment import Sources
 from mrtr_cassette.core.answers.written import (

@@ -12,11 +12,7 @@ from standin import CHUNKED, Script, Upstream, Visit, chunk, response, upstream
 from yarl import URL
 
 from mrtr_cassette.core.wire.http import Request
-from mrtr_cassette.shell.http.client import (
-    Client,
-    HttpResponse,
-    connecting,
-)
+from mrtr_cassette.shell.http.client import Client, HttpResponse, connecting
 from mrtr_cassette.shell.http.transport import network_reason
 
 

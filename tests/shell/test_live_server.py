@@ -13,15 +13,7 @@ from typing import Any
 from builders import FixedScript, get, post, tool
 from harness import looped
 from messages import input_required, message, result
-from standin import (
-    PushingServer,
-    Script,
-    Upstream,
-    Visit,
-    json_response,
-    response,
-    upstream,
-)
+from standin import PushingServer, Script, Upstream, Visit, json_response, response, upstream
 from yarl import URL
 
 from mrtr_cassette.core.drive.conversation import (

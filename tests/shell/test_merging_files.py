@@ -11,11 +11,7 @@ from builders import JOURNAL_HEADER, converse, retry, tool
 from messages import Json, asks, text
 
 import mrtr_cassette
-from mrtr_cassette.core.cassette.journal import (
-    JournalHeader,
-    encode_header,
-    encode_line,
-)
+from mrtr_cassette.core.cassette.journal import JournalHeader, encode_header, encode_line
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.errors import CassetteError, UsageError

@@ -12,15 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import (
-    connected,
-    http,
-    looped,
-    playing,
-    post,
-    read,
-    taping,
-)
+from harness import connected, http, looped, playing, post, read, taping
 from messages import JsonObject, compact, input_required, message, result, tool_call, yes
 from standin import (
     JSON,

@@ -13,14 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from core.secrets.planted import (
-    GITHUB,
-    PLANTED,
-    Place,
-    Planted,
-    content_type_of,
-    message_of,
-)
+from core.secrets.planted import GITHUB, PLANTED, Place, Planted, content_type_of, message_of
 from harness import ACCEPT, Answer, http, looped, playing, post, taping
 from messages import input_required, message, result, tool_call
 from standin import JSON, Visit, answering, json_response, response, upstream

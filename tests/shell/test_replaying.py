@@ -22,16 +22,7 @@ from harness import (
     until_stopped,
 )
 from messages import JsonObject, compact, message, result, tool_call
-from standin import (
-    EVENTS,
-    JSON,
-    Visit,
-    chunk,
-    event,
-    event_stream,
-    json_response,
-    stream_head,
-)
+from standin import EVENTS, JSON, Visit, chunk, event, event_stream, json_response, stream_head
 
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import Headers

@@ -12,13 +12,7 @@ import pytest
 from harness import looped
 from standin import Visit, response, upstream
 
-from mrtr_cassette.shell.runs.running import (
-    URL_VARIABLE,
-    in_thread,
-    run,
-    run_command,
-    stop_signals,
-)
+from mrtr_cassette.shell.runs.running import URL_VARIABLE, in_thread, run, run_command, stop_signals
 
 
 async def code_of(*command: str, url: str = "http://x/", said: list[str] | None = None) -> int:

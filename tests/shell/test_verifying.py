@@ -7,14 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from contract import (
-    TOOLS,
-    Contract,
-    Plant,
-    Reply,
-    record_contract,
-    text,
-)
+from contract import TOOLS, Contract, Plant, Reply, record_contract, text
 from harness import looped, post, taping
 from messages import tool_call
 from standin import Script, Visit, response, upstream

@@ -32,12 +32,7 @@ from mrtr_cassette.core.wire.http import (
     kept_response_headers,
 )
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
-from mrtr_cassette.core.wire.pointers import (
-    ABSENT,
-    ANY,
-    escape_pointer,
-    pointer_path,
-)
+from mrtr_cassette.core.wire.pointers import ABSENT, ANY, escape_pointer, pointer_path
 from mrtr_cassette.errors import NotJsonError
 
 ASKS: Final = f"/{INPUT_REQUESTS}"

@@ -11,11 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from mrtr_cassette.core.protocol.origins import (
-    ServerOrigin,
-    state_of,
-    with_state,
-)
+from mrtr_cassette.core.protocol.origins import ServerOrigin, state_of, with_state
 from mrtr_cassette.core.wire.http import Headers, Request, header_value
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ProxyOptions

@@ -7,12 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from mrtr_cassette.core.drive.conversation import (
-    Answered,
-    LiveAsk,
-    Requests,
-    resumption,
-)
+from mrtr_cassette.core.drive.conversation import Answered, LiveAsk, Requests, resumption
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import Headers, Request, is_event_stream

@@ -27,12 +27,7 @@ from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import End, Headers, Request
-from mrtr_cassette.errors import (
-    CassetteError,
-    MrtrCassetteError,
-    UsageError,
-    internal_error,
-)
+from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError, internal_error
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import publish_journal

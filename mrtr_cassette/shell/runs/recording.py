@@ -39,11 +39,7 @@ from mrtr_cassette.shell.runs.admin import Admin
 from mrtr_cassette.shell.runs.answerers import Answerers, answerers, load_answers
 from mrtr_cassette.shell.runs.appending import appender_of, player_of
 from mrtr_cassette.shell.runs.live_server import LiveServer
-from mrtr_cassette.shell.runs.record_session import (
-    check_output,
-    journaling,
-    rules_of_both,
-)
+from mrtr_cassette.shell.runs.record_session import check_output, journaling, rules_of_both
 from mrtr_cassette.shell.runs.relay import Relay, RelayedResponse
 from mrtr_cassette.shell.runs.sessions import RecordSession
 from mrtr_cassette.shell.runs.upstreams import target_of

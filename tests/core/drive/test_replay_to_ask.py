@@ -26,12 +26,7 @@ from builders import (
 )
 from messages import NO, YES, Json, array_asks, asks, text
 
-from mrtr_cassette.core.drive.appending import (
-    LiveAsks,
-    RecordedAsks,
-    Sessions,
-    Unrecorded,
-)
+from mrtr_cassette.core.drive.appending import LiveAsks, RecordedAsks, Sessions, Unrecorded
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest, InputRequired
 from mrtr_cassette.core.replay.matching import redactor_of

@@ -23,11 +23,7 @@ from builders import (
 from messages import asks, text
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange, TurnPlace
-from mrtr_cassette.core.record.publish_check import (
-    ExposedSecret,
-    Outcomes,
-    exposed_secrets,
-)
+from mrtr_cassette.core.record.publish_check import ExposedSecret, Outcomes, exposed_secrets
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Headers, Request, Response
 from mrtr_cassette.core.wire.lines import line_request
 

@@ -25,15 +25,7 @@ from builders import (
     tool,
 )
 from messages import NO, YES, asks, text
-from pushing import (
-    ACCEPTED,
-    SESSION,
-    PushingSession,
-    asked_once,
-    branched,
-    cassette_with,
-    elicit,
-)
+from pushing import ACCEPTED, SESSION, PushingSession, asked_once, branched, cassette_with, elicit
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.report.details import FinalResponse, Interaction, Stretch, details_of

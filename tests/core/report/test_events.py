@@ -7,18 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
-from builders import (
-    Answer,
-    Step,
-    conversation,
-    get,
-    missed,
-    player_of,
-    post,
-    retry,
-    rpc,
-    tool,
-)
+from builders import Answer, Step, conversation, get, missed, player_of, post, retry, rpc, tool
 from goldens import DATA, read_case
 from messages import NO, YES, asks, text
 from pushing import PushingSession, asked_once, elicit, posted
