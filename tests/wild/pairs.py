@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -152,7 +153,7 @@ class Pair:
         self._way: Way = way
         direct = self._directly()
         first = self._recorded("first", direct)
-        again = self._recorded("again", direct)
+        again = self._recorded("again", direct, first)
         for name in first.keys() & again.keys():
             self._count(name, first[name], again[name])
         if first:
@@ -176,12 +177,16 @@ class Pair:
                 self._trouble(name, f"direct: {json.dumps(last)} {_tail(ended.stderr)}")
         return direct
 
-    def _recorded(self, label: str, direct: Transcript) -> dict[str, Path]:
-        """Record all scenarios; return the cassettes that there are."""
+    def _recorded(
+        self, label: str, direct: Transcript, over: Mapping[str, Path] | None = None
+    ) -> dict[str, Path]:
+        """Record all scenarios, over copies of some cassettes; return the cassettes that there are."""
         paths = {
             cassette: self._directory / f"{number}-{label}.json"
             for number, cassette in enumerate(dict.fromkeys(self._cassettes.values()))
         }
+        for name, cassette in (over or {}).items():
+            shutil.copy(cassette, paths[name])
         with self._way.recording(paths) as recorders:
             _, seen = run_client(self.client, self._targets(recorders), self._patience)
         for name in self._cassettes:

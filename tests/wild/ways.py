@@ -35,7 +35,7 @@ class Sockets:
     @contextmanager
     def recording(self, paths: Mapping[str, Path]) -> Iterator[Proxies]:
         with self.serving() as url:
-            commands = {name: record_command(url, path) for name, path in paths.items()}
+            commands = {name: record_command(url, path, "--force") for name, path in paths.items()}
             with _together(commands) as proxies:
                 yield proxies
 
@@ -73,10 +73,10 @@ class Pipes:
     def recording(self, paths: Mapping[str, Path]) -> Iterator[Proxies]:
         piped = self._server.piped
         commands = {
-            name: (*PROGRAM, "record", "--stdio", "--output", str(path), "--", *piped)
+            name: (*PROGRAM, "record", "--stdio", "--force", "--output", str(path), "--", *piped)
             for name, path in paths.items()
         }
-        with self._started(commands, "wrote ") as proxies:
+        with self._started(commands, " recorded", " kept") as proxies:
             yield proxies
 
     @contextmanager
@@ -89,8 +89,8 @@ class Pipes:
             yield proxies
 
     @contextmanager
-    def _started(self, commands: Mapping[str, tuple[str, ...]], good: str) -> Iterator[Proxies]:
-        """Let a client start commands; each says `good` on stderr when it ends well."""
+    def _started(self, commands: Mapping[str, tuple[str, ...]], *good: str) -> Iterator[Proxies]:
+        """Let a client start commands; each says something `good` on stderr when it ends well."""
         proxies: Proxies = {}
         logs = {name: self._directory / f"{name}.stderr" for name in commands}
         for name, command in commands.items():
@@ -100,7 +100,7 @@ class Pipes:
         yield proxies
         for name, proxy in proxies.items():
             proxy.stderr = logs[name].read_text() if logs[name].exists() else ""
-            proxy.code = 0 if good in proxy.stderr else 1
+            proxy.code = 0 if any(each in proxy.stderr for each in good) else 1
 
 
 Way = Sockets | Pipes

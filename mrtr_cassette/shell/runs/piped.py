@@ -88,8 +88,7 @@ async def record_pipe(
         options = replace(options, existing="append")
     with cassettes.without_collection():
         earlier = check_output(output, options)
-    rules = rules_of_both(earlier, options.redaction)
-    shown = shown_command(command, rules)
+    shown = shown_command(command, rules_of_both(earlier, options.redaction))
     player = None
     if plays and earlier is not None:
         check_transport(earlier)
