@@ -23,9 +23,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 33_143,
+    "lines of the package": 33_156,
     "modules of the package": 128,
-    "lines of tests": 43_003,
+    "lines of tests": 43_018,
     "words of README and docs": 20_000,
     "lines of README": 150,
 }

@@ -271,7 +271,7 @@ def _read(
     }
     tree = {} if own is None else comparable_tree(own.raw, states)
     if "error" in tree:
-        return {**said, "#error": tree["error"]}
+        return {**said, "#error": _pinned_error(tree["error"])}
     result = tree.get("result", {})
     if not isinstance(result, dict):
         return {**said, "#result": result}
@@ -287,6 +287,19 @@ def _read(
     if exchange.ask is not None:
         result[INPUT_REQUESTS] = pinned_question(result.get(INPUT_REQUESTS))
     return {**said, **result}
+
+
+def _pinned_error(error: Any) -> Any:
+    """Return an error in which ids of the URLs that it asks for are the same each time.
+
+    Source: MCP 2025-11-25, Elicitation, "URL Elicitation Required Error".
+    """
+    data = error.get("data") if isinstance(error, dict) else None
+    asked = data.get("elicitations") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(asked, list):
+        return error
+    questions = pinned_question({str(at): {"params": each} for at, each in enumerate(asked)})
+    return {**error, "data": {**data, "elicitations": [*questions.values()]}}
 
 
 def _own(messages: list[Message], request: Message | None) -> Message | None:

@@ -440,3 +440,18 @@ def test_a_question_may_repeat_the_id_that_is_made_up_for_it() -> None:
     assert (
         heaviest(response_changes(seen(linked("word")), seen(linked("name")))) == "question-changed"
     )
+
+
+def test_an_error_that_asks_for_urls_has_other_ids_each_time() -> None:
+    """Its URLs may repeat them; another URL is another error."""
+
+    def refused(identity: str, host: str = "id.example") -> RecordedExchange:
+        asked = {"mode": "url", "url": f"https://{host}/?e={identity}", "elicitationId": identity}
+        error = {"code": -32042, "message": "Required", "data": {"elicitations": [asked]}}
+        return seen(
+            Answer((compact({"jsonrpc": "2.0", "id": 1, "error": error}),), (JSON_TYPE,), 200)
+        )
+
+    old, new = refused("a1" * 10), refused("b2" * 12)
+    assert response_changes(old, new) == []
+    assert response_changes(old, refused("b2" * 12, "other")) != []
