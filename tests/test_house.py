@@ -23,7 +23,7 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 33_156,
+    "lines of the package": 33_166,
     "modules of the package": 128,
     "lines of tests": 43_021,
     "words of README and docs": 20_000,
