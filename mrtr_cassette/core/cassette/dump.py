@@ -16,7 +16,9 @@ from mrtr_cassette.core.cassette.recorded import (
     PushedTurn,
     RecordedExchange,
     RecordedInteraction,
+    TaskTurn,
     TurnPlace,
+    task_turns,
 )
 from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Headers, Request, Response
 from mrtr_cassette.core.wire.jsonbytes import is_deep
@@ -39,8 +41,16 @@ def dump_pieces(head: Cassette, interactions: Iterable[RecordedInteraction]) -> 
     separator = b"\n    "
     for interaction in interactions:
         tree = _interaction_tree(interaction)
+        polls = {step.exchange: step.polls for step in interaction.steps}
         facts += [
-            (exchange.number, compact(_facts_tree(exchange, interaction.number, place, recorders)))
+            (
+                exchange.number,
+                compact(
+                    _facts_tree(
+                        exchange, interaction.number, place, recorders, polls.get(exchange, 1)
+                    )
+                ),
+            )
             for exchange, place in interaction.placed
             if exchange.number is not None
         ]
@@ -112,6 +122,7 @@ def _interaction_tree(interaction: RecordedInteraction) -> Tree:
         if exchange is not last and response is not None:
             answer = _request_tree(interaction.exchanges[position + 1].request, is_answer=True)
             turns.append({"via": "result", "ask": _response_tree(response), "answer": answer})
+    turns += [_task_turn_tree(turn) for turn in task_turns(interaction.steps)]
     ending = None if last.response is None else _response_tree(last.response)
     if last.ask is not None:
         turns.append({"via": "result", "ask": ending})
@@ -123,8 +134,20 @@ def _interaction_tree(interaction: RecordedInteraction) -> Tree:
             "request": _request_tree(first.request),
             "elicitation_turns": turns,
             "response": ending,
+            "task": [_step_tree(step.exchange) for step in interaction.steps] or None,
         }
     )
+
+
+def _step_tree(exchange: RecordedExchange) -> Tree:
+    tree = {"request": _request_tree(exchange.request)}
+    response = exchange.response
+    return tree if response is None else {**tree, "response": _response_tree(response)}
+
+
+def _task_turn_tree(turn: TaskTurn) -> Tree:
+    tree: Tree = {"via": "task", "ask": {"step": turn.asked, "keys": list(turn.requests)}}
+    return {**tree, "answer": {"steps": list(turn.answered)}} if turn.answered else tree
 
 
 def _pushed_turn_tree(turn: PushedTurn, pending: RecordedExchange) -> Tree:
@@ -228,7 +251,11 @@ def header_map(headers: Headers) -> HeaderMap:
 
 
 def _facts_tree(
-    exchange: RecordedExchange, interaction: int, place: TurnPlace, recorders: Mapping[str, int]
+    exchange: RecordedExchange,
+    interaction: int,
+    place: TurnPlace,
+    recorders: Mapping[str, int],
+    polls: int,
 ) -> Tree:
     response, started_ms = exchange.response, exchange.started_ms
     recorder, own_number = 1, exchange.number
@@ -243,6 +270,8 @@ def _facts_tree(
             "interaction": interaction,
             "turn": place.turn,
             "answer": place.answer,
+            "step": place.step,
+            "polls": None if polls == 1 else polls,
             "started_ms": round(started_ms),
             "duration_ms": round(exchange.ended_ms - started_ms),
             "ended_after": exchange.ended_after,

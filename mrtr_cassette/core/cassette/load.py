@@ -32,6 +32,9 @@ from mrtr_cassette.core.cassette.model import (
     RequestModel,
     ResponseModel,
     ResultTurnModel,
+    TaskAnswerModel,
+    TaskAskModel,
+    TaskTurnModel,
 )
 from mrtr_cassette.core.cassette.recorded import (
     Branch,
@@ -43,6 +46,8 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     RecordedInteraction,
     RecorderFacts,
+    TaskStep,
+    task_turns,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import completed_by, messages_in
@@ -56,8 +61,8 @@ _FORMS: Final = ("body", "text", "base64", "events", "lines")
 _WITHHELD: Final = re.compile("mrtr-withheld:[0-9]+:[0-9a-f]{64}")
 """Stands for a body of which an earlier version kept only the size and the SHA-256."""
 
-_Place = tuple[int, int, int | None]
-"""The place of an exchange: interaction, answered turn, index of a posted answer."""
+_Place = tuple[int, int, int | None, int | None]
+"""The place of an exchange: interaction, answered turn, index of a posted answer, or of a step."""
 
 
 def damaged(path: str, pointer: str, reason: str) -> CassetteError:
@@ -173,9 +178,7 @@ class _Loader:
         self._path = path
         self._damaged = partial(damaged, path)
         self._is_stdio = file.transport == "stdio"
-        self._facts = {
-            (each.interaction, each.turn, each.answer): each for each in file.recording.exchanges
-        }
+        self._facts = {_place_of(each): each for each in file.recording.exchanges}
         self._interactions: list[RecordedInteraction] = []
 
     def add(self, number: int, model: InteractionModel) -> None:
@@ -194,17 +197,18 @@ class _Loader:
             vias = [turn.via for turn in model.elicitation_turns[: branch.turn]]
             exchanges += other.exchanges[: vias.count("result")]
             pushed += [turn for turn in other.pushed_turns if turn.position < len(exchanges)]
-        for index, turn in enumerate(model.elicitation_turns[answered:], start=answered):
+        turns = [each for each in model.elicitation_turns if not isinstance(each, TaskTurnModel)]
+        for index, turn in enumerate(turns[answered:], start=answered):
             at = f"{pointer}/elicitation_turns/{index}"
             if isinstance(turn, PushedTurnModel):
                 answers = tuple(self._posted_answers(number, index + 1, turn, at))
                 pushed.append(PushedTurn(len(exchanges), (), answers))
                 continue
             request = self._request(part, model.request.http, part_at)
-            place = (number, answered, None)
+            place = (number, answered, None, None)
             exchanges.append(self._exchange(place, request, turn.ask, f"{at}/ask"))
             if turn.answer is None:
-                if index + 1 < len(model.elicitation_turns):
+                if index + 1 < len(turns):
                     raise self._damaged(at, "no `answer`, and another turn follows")
                 if model.response is not None:
                     reason = "a response after a turn without `answer`"
@@ -213,11 +217,42 @@ class _Loader:
             part, part_at, answered = turn.answer, f"{at}/answer", index + 1
         else:
             request = self._request(part, model.request.http, part_at)
-            place, at = (number, answered, None), f"{pointer}/response"
+            place, at = (number, answered, None, None), f"{pointer}/response"
             exchanges.append(self._exchange(place, request, model.response, at))
         self._interactions.append(
-            RecordedInteraction(number, tuple(exchanges), branch, bool(model.orphan), tuple(pushed))
+            RecordedInteraction(
+                number,
+                tuple(exchanges),
+                branch,
+                bool(model.orphan),
+                tuple(pushed),
+                tuple(self._steps(number, model, pointer)),
+            )
         )
+
+    def _steps(self, number: int, model: InteractionModel, pointer: str) -> Sequence[TaskStep]:
+        """Return the steps of a task, and make sure that the turns are those of the steps."""
+        steps = []
+        for index, step in enumerate(model.task or ()):
+            at, place = f"{pointer}/task/{index}", (number, 0, None, index)
+            facts = self._facts.get(place)
+            request = self._request(step.request, step.request.http, f"{at}/request")
+            exchange = self._exchange(place, request, step.response, f"{at}/response")
+            steps.append(TaskStep(exchange, (facts and facts.polls) or 1))
+        turns = [
+            TaskTurnModel(
+                via="task",
+                ask=TaskAskModel(step=turn.asked, keys=list(turn.requests)),
+                answer=TaskAnswerModel(steps=list(turn.answered)) if turn.answered else None,
+            )
+            for turn in task_turns(steps)
+        ]
+        first = len(model.elicitation_turns) - len(turns)
+        if [each for each in model.elicitation_turns if isinstance(each, TaskTurnModel)] != turns:
+            raise self._damaged(f"{pointer}/elicitation_turns", "not the turns of `task`")
+        if model.elicitation_turns[first:] != turns:
+            raise self._damaged(f"{pointer}/elicitation_turns", "a turn after those of the task")
+        return steps
 
     def _answer_of(self, number: int, branch: Branch) -> AnswerModel:
         """Return the first answer of a branch, which begins as an earlier interaction does."""
@@ -266,7 +301,7 @@ class _Loader:
                 raise self._damaged(f"{at}/key", reason)
             unanswered.remove(answer.key)
             request = self._request(answer.request, answer.request.http, f"{at}/request")
-            place = (number, turn_number, index)
+            place = (number, turn_number, index, None)
             exchange = self._exchange(place, request, answer.response, f"{at}/response")
             yield PostedAnswer(answer.key, exchange)
 
@@ -343,6 +378,8 @@ class _Loader:
         place = f"interaction {facts.interaction}"
         if facts.turn:
             place += f", turn {facts.turn}"
+        if facts.step is not None:
+            place += f", step {facts.step + 1} of the task"
         if facts.answer is not None:
             place += f", answer {facts.answer + 1}"
         return CassetteError(
@@ -506,6 +543,7 @@ def accept_edit(data: bytes, path: str) -> AcceptedEdit:
                 "interaction": place[0],
                 "turn": place[1],
                 "answer": place[2],
+                "step": place[3],
                 "sha256": digests[place],
             }
         )
@@ -525,7 +563,7 @@ def _with_facts(file: CassetteModel, facts: Sequence[ExchangeFactsModel]) -> Cas
 
 
 def _place_of(facts: ExchangeFactsModel) -> _Place:
-    return facts.interaction, facts.turn, facts.answer
+    return facts.interaction, facts.turn, facts.answer, facts.step
 
 
 def _new_places(
@@ -552,7 +590,7 @@ def _new_places(
     shift = 0
     for index, each in sorted(enumerate(facts), key=lambda item: item[1].interaction):
         shift = moved.get(each.interaction, each.interaction + shift) - each.interaction
-        place = (each.interaction + shift, each.turn, each.answer)
+        place = (each.interaction + shift, each.turn, each.answer, each.step)
         if index not in places and place in free:
             places[index] = place
             del free[place]

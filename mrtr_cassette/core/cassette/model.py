@@ -141,6 +141,29 @@ class PushedTurnModel(_Model):
     answer: PostedAnswersModel | None = None
 
 
+class TaskAskModel(_Model):
+    """The state of the task that shows requests for input for the first time."""
+
+    step: int = Field(ge=0, description="index of the step whose response has that state, from 0")
+    keys: Annotated[list[str], Field(min_length=1)] = Field(
+        description="which of its `inputRequests` no earlier state had"
+    )
+
+
+class TaskAnswerModel(_Model):
+    """The updates that answer them."""
+
+    steps: Annotated[list[int], Field(min_length=1)] = Field(description="indexes of steps, from 0")
+
+
+class TaskTurnModel(_Model):
+    """Requests for input of a task, and the answers to them; absent where nobody answered."""
+
+    via: Literal["task"] = Field(description="a state of the call's task asked")
+    ask: TaskAskModel
+    answer: TaskAnswerModel | None = None
+
+
 def _via(turn: Any) -> str:
     """Return how a turn asks; older files only know the result."""
     via = turn.get("via", "result") if isinstance(turn, dict) else getattr(turn, "via", "result")
@@ -148,11 +171,22 @@ def _via(turn: Any) -> str:
 
 
 TurnModel = Annotated[
-    Annotated[ResultTurnModel, Tag("result")] | Annotated[PushedTurnModel, Tag("push")],
+    Annotated[ResultTurnModel, Tag("result")]
+    | Annotated[PushedTurnModel, Tag("push")]
+    | Annotated[TaskTurnModel, Tag("task")],
     Discriminator(
-        _via, custom_error_type="via", custom_error_message="`via` should be 'result' or 'push'"
+        _via,
+        custom_error_type="via",
+        custom_error_message="`via` should be 'result', 'push' or 'task'",
     ),
 ]
+
+
+class TaskStepModel(_Model):
+    """A poll that got a new state of the task, an update, or a cancellation."""
+
+    request: RequestModel
+    response: ResponseModel | None = Field(None, description="absent where none was received")
 
 
 class BranchModel(_Model):
@@ -172,6 +206,9 @@ class InteractionModel(_Model):
     request: RequestModel
     elicitation_turns: list[TurnModel]
     response: ResponseModel | None = Field(None, description="absent where none was received")
+    task: list[TaskStepModel] | None = Field(
+        None, description="what came of the task that the response creates, in order"
+    )
 
 
 class PieceFactsModel(_Model):
@@ -198,6 +235,10 @@ class ExchangeFactsModel(_Model):
     turn: int = Field(ge=0, description="the turn that its request answers; 0: the first request")
     answer: int | None = Field(
         None, ge=0, description="index of a posted answer among those of its turn, from 0"
+    )
+    step: int | None = Field(None, ge=0, description="index of a step of the task, from 0")
+    polls: int | None = Field(
+        None, ge=1, description="how many polls got the state of this step; absent: one"
     )
     started_ms: int = Field(description="milliseconds since the recording began")
     duration_ms: int

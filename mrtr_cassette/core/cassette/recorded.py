@@ -11,6 +11,8 @@ from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest, input_request, may_ask
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.messages import Ask, Located, ask_in, completed_by, response_to
+from mrtr_cassette.core.protocol.methods import GET_TASK
+from mrtr_cassette.core.protocol.tasks import TaskState, polled_state
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Request, Response
 
@@ -172,10 +174,11 @@ def asking_turn(position: int, pushed_turns: Iterable[PushedTurn]) -> int:
 
 
 class TurnPlace(NamedTuple):
-    """The turn that an exchange answers, or 0; and which posted answer of it, if it is one."""
+    """The turn that an exchange answers, or 0; which posted answer of it, or step of the task."""
 
     turn: int
     answer: int | None = None
+    step: int | None = None
 
 
 class Branch(NamedTuple):
@@ -204,12 +207,42 @@ class ResultTurn(NamedTuple):
         return None if answers is None else answers.input_responses or {}
 
 
+class TaskStep(NamedTuple):
+    """What a client saw of a task, or did to it.
+
+    That is the first poll that got a distinct state, an update, or a cancellation; `polls` says how
+    many polls got the state.
+    """
+
+    exchange: RecordedExchange
+    polls: int = 1
+
+    @property
+    def state(self) -> TaskState | None:
+        """The state that a poll got; None for an update, a cancellation and an error."""
+        is_poll = self.exchange.call.method == GET_TASK
+        return polled_state(self.exchange.rpc_response) if is_poll else None
+
+
+class TaskTurn(NamedTuple):
+    """Requests for input that a state of a task shows for the first time, and their answers.
+
+    `asked` is the index of the step that shows them, and `answered` has those of the updates.
+    """
+
+    asked: int
+    requests: Mapping[str, InputRequest]
+    answered: tuple[int, ...] = ()
+    given: Mapping[str, Any] | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedInteraction:
     """One logical call: its exchanges from the first request to the last response.
 
     Each of `exchanges` answers, in its request, the ask of the one before it; posted answers stand
     in `pushed_turns`. A branch shares the first exchanges with the interaction that it parts from.
+    Where the last response creates a task, `steps` has what came of it.
     """
 
     number: int
@@ -217,6 +250,7 @@ class RecordedInteraction:
     branch: Branch | None
     is_orphan: bool
     pushed_turns: tuple[PushedTurn, ...] = ()
+    steps: tuple[TaskStep, ...] = ()
 
     @property
     def shared(self) -> int:
@@ -241,6 +275,7 @@ class RecordedInteraction:
             if turn.position >= shared
             for index, answer in enumerate(turn.answers)
         ]
+        placed += [(each.exchange, TurnPlace(0, None, at)) for at, each in enumerate(self.steps)]
         return tuple(placed)
 
     @property
@@ -249,7 +284,7 @@ class RecordedInteraction:
         return tuple([exchange for exchange, _ in self.placed])
 
     @property
-    def turns(self) -> Iterator[PushedTurn | ResultTurn]:
+    def turns(self) -> Iterator[PushedTurn | ResultTurn | TaskTurn]:
         """Its turns, in the order in which their asks came."""
         for position, exchange in enumerate(self.exchanges):
             # The server pushes while a request is pending, and a response that asks ends that.
@@ -257,6 +292,13 @@ class RecordedInteraction:
             if exchange.ask is not None:
                 retry = self.exchanges[position + 1 : position + 2]
                 yield ResultTurn(exchange, exchange.ask, retry[0] if retry else None)
+        yield from task_turns(self.steps)
+
+    @property
+    def ending(self) -> RecordedExchange:
+        """The exchange whose response says how the call ended, as far as it was recorded."""
+        polled = [step.exchange for step in self.steps if step.state is not None]
+        return polled[-1] if polled else self.exchanges[-1]
 
     def asking_turn(self, position: int) -> int:
         """Return the number of the turn that the response of one of `exchanges` asks."""
@@ -313,10 +355,35 @@ class Cassette:
                 one,
                 exchanges=tuple([changed.get(each, each) for each in one.exchanges]),
                 pushed_turns=tuple(map(turn, one.pushed_turns)),
+                steps=tuple(
+                    [
+                        each._replace(exchange=changed.get(each.exchange, each.exchange))
+                        for each in one.steps
+                    ]
+                ),
             )
             for one in self.interactions
         ]
         return replace(self, interactions=tuple(interactions))
+
+
+def task_turns(steps: Sequence[TaskStep]) -> list[TaskTurn]:
+    """Return the turns of a task; an answer belongs to the latest turn that asks for its key."""
+    turns: list[TaskTurn] = []
+    for at, step in enumerate(steps):
+        answers, state = step.exchange.call.answers, step.state
+        if state is not None:
+            asked = {key for turn in turns for key in turn.requests}
+            new = {key: it for key, it in state.input_requests.items() if key not in asked}
+            turns += [TaskTurn(at, new)] if new else []
+        for key, answer in ((answers and answers.input_responses) or {}).items():
+            for place, turn in reversed(list(enumerate(turns))):
+                if key in turn.requests:
+                    answered = turn.answered if at in turn.answered else (*turn.answered, at)
+                    given = {**(turn.given or {}), key: answer}
+                    turns[place] = turn._replace(answered=answered, given=given)
+                    break
+    return turns
 
 
 class PushedAsk(NamedTuple):

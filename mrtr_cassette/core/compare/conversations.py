@@ -12,6 +12,7 @@ from mrtr_cassette.core.cassette.recorded import (
     PushedTurn,
     RecordedExchange,
     RecordedInteraction,
+    ResultTurn,
 )
 from mrtr_cassette.core.compare.responses import (
     ASKS,
@@ -209,7 +210,7 @@ def _turns_of(interaction: RecordedInteraction) -> Iterator[_Turn]:
         if isinstance(turn, PushedTurn):
             posted = {each.key: _posted(each.exchange) for each in turn.answers}
             yield _Turn(pushed_question(turn), posted or ABSENT, None)
-        else:
+        elif isinstance(turn, ResultTurn):
             answers = ABSENT if turn.retry is None else _given(turn.retry)
             yield _Turn(asked_question(turn.exchange), answers, turn.exchange)
 

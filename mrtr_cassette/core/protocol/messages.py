@@ -93,9 +93,10 @@ def completed_by(response: Response, piece: int) -> Message | None:
     return next((each.message for each in messages_in(response) if each.piece == piece), None)
 
 
-Via = Literal["result", "push"]
-"""How a server asks for input: its response to the call is an input-required result, or it sends a
-request of its own, which the client answers by a JSON-RPC response."""
+Via = Literal["result", "push", "task"]
+"""How a server asks for input: its response to the call is an input-required result; or it sends a
+request of its own, which the client answers by a JSON-RPC response; or the state of the call's task
+says so, which the client answers by an update of the task."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,9 @@ LIST_TOOLS: Final = "tools/list"
 GET_PROMPT: Final = "prompts/get"
 READ_RESOURCE: Final = "resources/read"
 GET_TASK: Final = "tasks/get"
+UPDATE_TASK: Final = "tasks/update"
+CANCEL_TASK: Final = "tasks/cancel"
+NOTIFIED_TASK: Final = "notifications/tasks"
 ELICITATION: Final = "elicitation"
 
 
@@ -121,14 +124,14 @@ _TABLE: Final = (
         "taskId",
         reads=True,
         asks_by=_ASKS,
-        answered_by="tasks/update",
+        answered_by=UPDATE_TASK,
         volatile=_of_task() | frozenset(("result", *place) for place in _CALLED),
     ),
-    Method("tasks/update", "taskId"),
-    Method("tasks/cancel", "taskId", volatile=_of_task()),
+    Method(UPDATE_TASK, "taskId"),
+    Method(CANCEL_TASK, "taskId", volatile=_of_task()),
     Method("tasks/result", "taskId", reads=True, volatile=_CALLED),
     Method("tasks/list", reads=True, volatile=_of_task("tasks", ANY)),
-    Method("notifications/tasks"),
+    Method(NOTIFIED_TASK),
     Method("notifications/tasks/status"),
     # Skills
     Method("skills/list", reads=True, describes_server=True),

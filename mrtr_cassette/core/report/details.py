@@ -15,6 +15,7 @@ from mrtr_cassette.core.cassette.recorded import (
     PushedTurn,
     RecordedExchange,
     RecordedInteraction,
+    TaskTurn,
 )
 from mrtr_cassette.core.cassette.sessions import listens, opened_session
 from mrtr_cassette.core.protocol.calls import Call, session_of
@@ -247,6 +248,9 @@ def _turns(recorded: RecordedInteraction) -> Iterator[Turn]:
         if isinstance(turn, PushedTurn):
             yield _pushed_turn(turn)
             continue
+        if isinstance(turn, TaskTurn):
+            yield _task_turn(turn)
+            continue
         exchange, ask, retry = turn
         yield Turn(
             _printable_requests(ask.input_requests),
@@ -269,6 +273,12 @@ def _pushed_turn(turn: PushedTurn) -> Turn:
         via="push",
         answered_after_ms=None if waiting is None else waiting.end_ms - waiting.start_ms,
     )
+
+
+def _task_turn(turn: TaskTurn) -> Turn:
+    answers = None if turn.given is None else _printable_answers(turn.given)
+    requests = _printable_requests(turn.requests)
+    return Turn(requests, answers, None, has_request_state=False, via="task")
 
 
 def _printable_requests(requests: Mapping[str, InputRequest]) -> dict[str, InputRequest]:

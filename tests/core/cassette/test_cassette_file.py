@@ -523,7 +523,7 @@ def test_a_name_that_is_misspelled_is_shown() -> None:
         (0, ("answer", "responses", 0, "request", "body", "id"), 5, "at {at}: not the same as in"),
         (1, ("ask", "events", 0, "event"), 0, "at {at}: not the same as in interaction 2"),
         (2, ("via",), "push", "at {at}/ask/events/0/key: field required"),
-        (2, ("via",), "task", "at {at}: `via` should be 'result' or 'push'"),
+        (2, ("via",), "mail", "at {at}: `via` should be 'result', 'push' or 'task'"),
         (0, ("via",), "result", "at {at}/ask/events/0/key: extra inputs are not permitted"),
     ],
 )

@@ -44,13 +44,16 @@ def test_places_count_the_turns_of_both_kinds() -> None:
     _, first, branch = branched().interactions
 
     assert (first.shared, branch.shared) == (0, 1)
-    assert [(each.number, *place) for each, place in first.placed] == [
+    assert [(each.number, place.turn, place.answer) for each, place in first.placed] == [
         (2, 0, None),
         (5, 3, None),
         (3, 1, 0),
         (4, 1, 1),
     ]
-    assert [(each.number, *place) for each, place in branch.placed] == [(6, 3, None), (7, 4, 0)]
+    assert [(each.number, place.turn, place.answer) for each, place in branch.placed] == [
+        (6, 3, None),
+        (7, 4, 0),
+    ]
     assert (first.asking_turn(0), first.pushed_numbers, branch.pushed_numbers) == (
         3,
         [1, 2],

@@ -1,0 +1,72 @@
+"""Read the states of tasks (extension `io.modelcontextprotocol/tasks` of MCP 2026-07-28).
+
+A call that takes long returns a task, whose state a client polls, or is notified of. The state says
+what the task needs answers to, and at last how the call ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, RESULT_TYPE, InputRequest, read_map
+from mrtr_cassette.core.protocol.jsonrpc import Message
+from mrtr_cassette.core.protocol.methods import NOTIFIED_TASK, TASK_VALUES
+from mrtr_cassette.core.wire.jsonbytes import canonical
+
+_TASK: Final = "task"
+TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
+_NOT_DISTINCT: Final = frozenset({*TASK_VALUES, "_meta", "pollIntervalMs", "ttlMs", RESULT_TYPE})
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """One state of a task, with all requests for input that wait for an answer."""
+
+    id: str
+    status: str
+    input_requests: Mapping[str, InputRequest]
+    tree: Mapping[str, Any]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the state never changes again."""
+        return self.status in TERMINAL
+
+    @property
+    def digest(self) -> str:
+        """The same for polls that say the same, whenever they came."""
+        kept = {name: it for name, it in self.tree.items() if name not in _NOT_DISTINCT}
+        return canonical(kept)
+
+    @property
+    def response(self) -> dict[str, Any]:
+        """The members `result` or `error` of a terminal state: what the call came to."""
+        return {name: self.tree[name] for name in ("result", "error") if name in self.tree}
+
+
+def created_task(response: Message | None) -> TaskState | None:
+    """Return the task that a response to a call creates, or None where it is an ordinary result."""
+    result = None if response is None else response.tree.get("result")
+    is_task = isinstance(result, dict) and result.get(RESULT_TYPE) == _TASK
+    return _state_in(result) if is_task else None
+
+
+def polled_state(response: Message | None) -> TaskState | None:
+    """Return the state that a response to `tasks/get` says; servers differ in its `resultType`."""
+    return _state_in(None if response is None else response.tree.get("result"))
+
+
+def notified_state(message: Message) -> TaskState | None:
+    """Return the state of which a server notifies its client, or None for any other message."""
+    return _state_in(message.params) if message.method == NOTIFIED_TASK else None
+
+
+def _state_in(tree: Any) -> TaskState | None:
+    if not isinstance(tree, dict):
+        return None
+    identity, status = tree.get("taskId"), tree.get("status")
+    if not (isinstance(identity, str) and isinstance(status, str)):
+        return None
+    return TaskState(identity, status, read_map(tree.get(INPUT_REQUESTS)) or {}, tree)
