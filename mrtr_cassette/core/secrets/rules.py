@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -166,14 +166,12 @@ class AmbiguousName(NamedTuple):
     companions: frozenset[str]
     """Folded names; beside one of them a value takes less to be a secret."""
     beside: _Check
-    """Tells whether a value is one beside a companion."""
-    in_query: _Check
-    """The same for a parameter of a URL or a form that has no companion."""
+    """Tells whether a value is a secret beside a companion, or as a parameter of a URL or form."""
     alone: _Check
-    """The same for any other value that has none."""
+    """The same for any other value."""
     takes_numbers: bool = False
-    in_query_only: frozenset[str] = frozenset()
-    """Companions that are none in JSON."""
+    parameters: frozenset[str] = frozenset()
+    """Where these are given, a parameter needs one of them beside it as a companion."""
 
 
 _OF_OAUTH = (
@@ -186,33 +184,24 @@ _OF_SIGNED_URL = "expires keypairid awsaccesskeyid googleaccessid policy"
 _OAUTH, _LOGIN, _SIGNED_URL = (
     frozenset(names.split()) for names in (_OF_OAUTH, _OF_LOGIN, _OF_SIGNED_URL)
 )
+_NOTHING: Final[frozenset[str]] = frozenset()
 
-_ONE_TIME = AmbiguousName("password", _LOGIN, _one_time, _one_time, _one_time, takes_numbers=True)
-_AUTH = AmbiguousName("basic", frozenset(), _of_auth, _of_auth, _of_auth)
-_SIGNATURE = AmbiguousName("secret", _SIGNED_URL, _long, _random, _never)
-
-AMBIGUOUS: Final[Mapping[str, AmbiguousName]] = {
-    "code": AmbiguousName(
-        "token", _OAUTH, _mixed, looks_random, _random, in_query_only=frozenset(["state"])
+_AMBIGUOUS: Final[Mapping[str, AmbiguousName]] = {
+    "code": AmbiguousName("token", _OAUTH, _mixed, _random, parameters=_OAUTH | {"state"}),
+    "devicecode assertion": AmbiguousName("token", _OAUTH, _whole, _random),
+    "token": AmbiguousName("token", _OAUTH | _LOGIN, _mixed, _token),
+    "auth": AmbiguousName("basic", _NOTHING, _of_auth, _of_auth),
+    "key": AmbiguousName("api-key", _NOTHING, looks_random, _never),
+    "csrf": AmbiguousName("token", _NOTHING, _mixed, looks_random),
+    "signature sig": AmbiguousName("secret", _SIGNED_URL, _long, _never),
+    "pwd": AmbiguousName("password", _LOGIN, _password, _password, takes_numbers=True),
+    "pass": AmbiguousName("password", _LOGIN, _password, is_strong),
+    "pin": AmbiguousName("password", _LOGIN, _pin, _pin),
+    "otp totp otpcode totpcode mfacode": AmbiguousName(
+        "password", _LOGIN, _one_time, _one_time, takes_numbers=True
     ),
-    # Of an authorization request and its answer.
-    "state": AmbiguousName(
-        *("token", frozenset(), _mixed, _never, _never),
-        in_query_only=frozenset(["code", "codechallenge", "responsetype"]),
-    ),
-    "devicecode": AmbiguousName("token", _OAUTH, _whole, _mixed, _random),
-    "assertion": AmbiguousName("token", _OAUTH, _whole, looks_random, _random),
-    "token": AmbiguousName("token", _OAUTH | _LOGIN, _mixed, _mixed, _token),
-    "auth": _AUTH,
-    "key": AmbiguousName("api-key", frozenset(), _never, looks_random, _never),
-    "csrf": AmbiguousName("token", frozenset(), _never, _mixed, looks_random),
-    "signature": _SIGNATURE,
-    "sig": _SIGNATURE,
-    "pwd": AmbiguousName("password", _LOGIN, _password, _password, _password, takes_numbers=True),
-    "pass": AmbiguousName("password", _LOGIN, _password, is_strong, is_strong),
-    "pin": AmbiguousName("password", _LOGIN, _pin, _pin, _pin),
-    **dict.fromkeys(("otp", "totp", "otpcode", "totpcode", "mfacode"), _ONE_TIME),
 }
+AMBIGUOUS: Final = {name: known for names, known in _AMBIGUOUS.items() for name in names.split()}
 """Names, folded, whose values are secrets if context or value says so."""
 
 _ENDING = re.compile(
@@ -221,7 +210,7 @@ _ENDING = re.compile(
     r"(?i:(?P<token>TOKEN)|(?P<secret>SECRET)|(?P<password>PASS|PWD?))"
 )
 _BY_ENDING: Final[Mapping[str, AmbiguousName]] = {
-    rule: AmbiguousName(rule, frozenset(), check, check, check)
+    rule: AmbiguousName(rule, _NOTHING, check, check)
     for rule, check in (("token", looks_random), ("secret", looks_random), ("password", is_strong))
 }
 
@@ -246,28 +235,10 @@ def builtin_rule_of(folded: str) -> str:
     return rule or ""
 
 
-CREDENTIALS: Final = "url-password"
-"""The rule of what stands before a URL's host."""
-CREDENTIALS_MARKER: Final = r"://[^\s\"'<>\\]*@"
-"""Matches in a folded text where something may stand there."""
-_LONGEST_USERINFO = 1024
-_REST = re.compile(r"[^\s\"'<>\\]*")
-_AUTHORITY = re.compile(r"[^/?#]*")
-_HOST = r"(?:[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,}|localhost|[0-9]+(?:\.[0-9]+){3}|[\w.-]+(?=:[0-9]))"
-_UP_TO_HOST = re.compile(rf"[/?#][^@]{{1,256}}?(?:@[^@/?#]{{1,64}})??(?=@{_HOST}(?![\w.-]))")
-_UP_TO_SECOND_HOST = re.compile(rf"/[^@/?#=&]{{1,256}}?(?=@{_HOST}(?![\w.-]))")
-_WORD = re.compile(r"(?!localhost\Z)[\w-]+")
-_TEMPLATE = re.compile(r"[$%]?\{")
-_PORT = re.compile(r"[0-9]{1,5}/")
-_DATABASE = re.compile(r"(?i)(?:postgres|sql|mariadb|mongodb|srv|rediss?|amqps?)\Z")
-_TOKEN = re.compile(
-    r"[A-Za-z0-9]{24,}|(?=.{20})(?=[\w-]*[0-9])(?=[\w-]*[A-Za-z])[\w-]*|(?=.{10})(?:[A-Za-z]*[0-9]+(?=[A-Za-z])){2}[A-Za-z0-9]*"
-)
 _BEFORE_QUERY = re.compile(r"[?#]")
+_WORD = re.compile(r"(?!localhost\Z)[\w-]+")
 _RANDOM_HEX = re.compile(r"(?=.*[0-9])(?=.*[A-Fa-f])[0-9A-Fa-f-]{16,}")
 _KINDS = ("[0-9a-f]", "[0-9a-f-]", "[0-9A-Za-z]", "[0-9A-Za-z_-]", "[^/?#]")
-_NO_PASSWORDS = frozenset({"", "x-oauth-basic"})
-"""What stands in the place of a password where the user's name is a token."""
 
 
 def patterns_of_path(url: str) -> list[str]:
@@ -283,59 +254,6 @@ def patterns_of_path(url: str) -> list[str]:
     return patterns
 
 
-def credentials_in(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the spans of passwords before the hosts of URLs, and of tokens in their place."""
-    at = text.find("://")
-    while at >= 0:
-        start = at + 3
-        at = text.find("://", start)
-        end = min(len(text) if at < 0 else at, start + _LONGEST_USERINFO)
-        if text.find("@", start, end) >= 0:
-            rest = _REST.match(text, start, end)
-            is_of_database = _DATABASE.search(text[max(0, start - 16) : start - 3]) is not None
-            before_host = _of_database if is_of_database else _before_host
-            for first, last in before_host(rest[0] if rest else ""):
-                yield start + first, start + last
-
-
-def _of_database(rest: str) -> Iterator[tuple[int, int]]:
-    path, _, _ = rest.partition("?")
-    userinfo, has_host, _ = (path if "@" in path else rest).rpartition("@")
-    user, colon, password = userinfo.partition(":")
-    if "@" not in path and _PORT.match(password):
-        return
-    if has_host and colon and password and "/" not in user and not _TEMPLATE.match(password):
-        yield len(user) + 1, len(userinfo)
-
-
-def _before_host(rest: str) -> Iterator[tuple[int, int]]:
-    authority = _AUTHORITY.match(rest)
-    end = authority.end() if authority else 0
-    userinfo, has_host, host = rest[:end].rpartition("@")
-    user, colon, password = (userinfo if has_host else host).partition(":")
-    if has_host:
-        # What has been taken for a host may be the middle of a password.
-        more = _UP_TO_SECOND_HOST.match(rest, end) if _WORD.fullmatch(host) else None
-        last = len(userinfo) if more is None else more.end()
-        if host.startswith("sha256:"):
-            return
-        if (not colon or password in _NO_PASSWORDS) and _is_token(user):
-            yield 0, len(user)
-            return
-    else:
-        # What looks like a port is one.
-        is_port = not password or password.isdigit() or user.startswith("[")
-        more = None if is_port else _UP_TO_HOST.match(rest, end)
-        last = 0 if more is None else more.end()
-    first = len(user) + 1
-    if colon and first < last and not _TEMPLATE.match(rest, first):
-        yield first, last
-
-
-def _is_token(user: str) -> bool:
-    return looks_random(user) or _TOKEN.fullmatch(user) is not None
-
-
 CUSTOM_KEY: Final = "custom-key"
 """The rule of the names that a user added."""
 
@@ -347,7 +265,7 @@ PLACEHOLDER_MARKER = r"(?:<|%3[cC]|u003[cC])[a-z0-9-]+(?::|%3[aA])"
 _LONGEST_NAME = 64
 """Characters of a name that is remembered."""
 _QUOTE = r"\\{0,15}[\"']"
-RULE_NAMES: Final = {rule.name for rule in RULES} | set(NAMES.values()) | {CREDENTIALS, CUSTOM_KEY}
+RULE_NAMES: Final = {rule.name for rule in RULES} | set(NAMES.values()) | {CUSTOM_KEY}
 
 
 @dataclass(frozen=True)
@@ -417,12 +335,11 @@ class Mark:
     From `NAME` on they may be secrets; the others say where to look, and what is none.
     """
 
-    CREDENTIALS = -1
-    NAME = -2
-    ESCAPE = -3
-    PERCENT = -4
-    PLACEHOLDER = -5
-    BASE64 = -6
+    NAME = -1
+    ESCAPE = -2
+    PERCENT = -3
+    PLACEHOLDER = -4
+    BASE64 = -5
 
 
 _OF_PROTOCOL: Final = b'"progressToken"', b'"progressCount"'
@@ -506,8 +423,6 @@ class ActiveRules:
             (_BASE64, Mark.BASE64),
             *((rule.marker, row) for row, rule in enumerate(self.shapes) if rule.marker),
         ]
-        if CREDENTIALS not in self.disabled:
-            markers.append((CREDENTIALS_MARKER, Mark.CREDENTIALS))
         patterns = re2.Set.SearchSet(quiet_options())
         for marker, _ in markers:
             patterns.Add(marker.encode())

@@ -35,14 +35,11 @@ from mrtr_cassette.core.secrets.decode import (
     words_of,
 )
 from mrtr_cassette.core.secrets.rules import (
-    CREDENTIALS,
     CUSTOM_KEY,
     REFERENCE,
     ActiveRules,
-    AmbiguousName,
     Mark,
     Name,
-    credentials_in,
     fold,
     is_encoded,
     is_strong,
@@ -152,11 +149,6 @@ def in_named(rule: str, value: str, disabled: Collection[str]) -> Find | None:
     return None if _NOT_SECRET.fullmatch(secret) else Find(start, len(value), rule, secret)
 
 
-def _has_companion(known: AmbiguousName, names: Sequence[str], *, in_query: bool) -> bool:
-    companions = known.companions | known.in_query_only if in_query else known.companions
-    return not companions.isdisjoint(map(fold, set(names)))
-
-
 class _JudgedText:
     """A text in which the finds of RE2 are judged by what stands around them."""
 
@@ -172,9 +164,6 @@ class _JudgedText:
             for start, end in rule.spans(flat):
                 self._shapes.setdefault((start, end), rule.name)
                 yield self._shaped(start, end, rule.name)
-        if Mark.CREDENTIALS in marks:
-            for start, end in credentials_in(self._flat):
-                yield self._shaped(start, end, CREDENTIALS)
         if Mark.NAME in marks:
             yield from self._given_by_sign(flat)
             yield from self._given_beside(flat)
@@ -269,7 +258,7 @@ class _JudgedText:
                 rule = known.rule
             elif start is not None and known.beside(value.plain):
                 members = _MEMBERS.findall(self._object_around(start, value.end))
-                rule = known.rule if _has_companion(known, members, in_query=False) else ""
+                rule = "" if known.companions.isdisjoint(map(fold, members)) else known.rule
         yield from self._secret(rule, value)
 
     def _object_around(self, start: int, end: int) -> str:
@@ -312,7 +301,7 @@ class _JudgedText:
                 return
         rule = name.rule
         if name.ambiguous is not None:
-            counts = name.ambiguous.in_query if is_parameter else name.ambiguous.alone
+            counts = name.ambiguous.beside if is_parameter else name.ambiguous.alone
             rule = name.ambiguous.rule if counts(value.plain) else ""
         if rule:
             in_url = self._is_in_url(value.start, value.end)
@@ -326,14 +315,13 @@ class _JudgedText:
             end = at + len(flat[at:end].rstrip(_URL_END))
         plain = as_text(undo_percent(self._text[at:end], is_form=kind == "form"))
         rule, known = name.rule, name.ambiguous
-        if not rule and known is not None:
-            if known.in_query(plain):
-                rule = known.rule
-            elif known.beside(plain):
-                around = flat[max(0, start - _WINDOW) : start].split()[-1:]
-                around += flat[end : end + _WINDOW].split()[:1]
-                names = [name for text in around for name in _PARAMETERS.findall(text)]
-                rule = known.rule if _has_companion(known, names, in_query=True) else ""
+        if known is not None:
+            around = flat[max(0, start - _WINDOW) : start].split()[-1:]
+            around += flat[end : end + _WINDOW].split()[:1]
+            names = {fold(name) for text in around for name in _PARAMETERS.findall(text)}
+            is_beside = not known.parameters or not known.parameters.isdisjoint(names)
+            counts = known.beside if is_beside else known.alone
+            rule = known.rule if counts(plain) else ""
         yield from self._secret(rule, Find(at, end, "", plain, in_url=True))
 
     def _on_line_of_its_own(

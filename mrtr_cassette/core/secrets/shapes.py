@@ -169,6 +169,8 @@ _ANY = r"[\w.-]{0,64}?"
 """What longer names have before the end by which they are known."""
 _UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 
+_DATABASES = r"postgres(?:ql)?|mysql|mariadb|mongodb(?:\+srv)?|rediss?|amqps?"
+
 RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "private-key",
@@ -345,6 +347,27 @@ RULES: Final[tuple[Rule, ...]] = (
         r"(?i:identified(?: with \w{1,32})? by|\bwith (?:encrypted )?password|\bset password ?=)"
         r"\s{1,8}'([^'\\\r\n]{3,256})'",
         _NO_TEMPLATE,
+    ),
+    # Passwords before hosts. In the URLs of databases people write them without escapes.
+    Rule(
+        "url-password",
+        rf"(?i:{_DATABASES})://[^\s/:@\"'<>\\]*:"
+        r"(?:([^\s?,\"'<>\\]{1,512})@|([^\s\"'<>\\]{1,512})@)",
+        # A port is none, nor is a template.
+        rb"(?![$%]?\{|[0-9]{1,5}/[^?]*\?)",
+    ),
+    Rule(
+        "url-password",
+        r"://[^\s/?#:@\"'<>\\]*:([^\s/?#\"'<>\\]{1,512})@"
+        r"(?:\[|[\w.-]+(?:$|[^\w.:-]|:[0-9]{1,5}(?:$|[^0-9a-f])))",
+        rb"(?![$%]?\{|x-oauth-basic$)",
+    ),
+    # Tokens in their place: long, or with digits and letters in turns.
+    Rule(
+        "url-password",
+        r"://([\w-]{10,512})(?::|:x-oauth-basic)?@",
+        rb"[A-Za-z0-9]{24,}$|(?=.{20})(?=.*[0-9]).*[A-Za-z]"
+        rb"|(?:[A-Za-z]*[0-9]+(?=[A-Za-z])){2}[A-Za-z0-9]*$",
     ),
     Rule("authorization", r"(?:^|[^\w-])(?i:ssws) {1,4}([\w-]{20,})"),
     *_named("password", rf"{_ANY}(?:password|passwd|passphrase)|pwd"),
