@@ -9,19 +9,16 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from string import ascii_letters, digits
 from typing import Final, NamedTuple, Protocol
 
 from mrtr_cassette.core.secrets.decode import (
     Decoded,
     as_text,
     decoded_base64,
-    long_words,
     spell_in_url,
     without_html,
     without_json_escapes,
     without_percent,
-    words_of,
 )
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules, builtin_rule_of, fold
@@ -29,17 +26,9 @@ from mrtr_cassette.core.secrets.sealed import SHORTEST_SEARCHED, sealed_hash
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
 
-_GRAM = 8
-_GRAMS = [slice(at, at + _GRAM) for at in range(_GRAM)]
-_LONG_RUN = 2 * _GRAM - 1
-"""A run of so many characters contains, wherever it begins, a gram at a multiple of its length.
-
-So long is hardly a word of a message but states, hashes and the like.
-"""
 _PLAIN_RUN = re.compile(rb"[0-9A-Za-z._-]+")
 _LONGEST_IN_BASE64 = 4096
 """Bytes of a text up to which it is also looked for within base64."""
-_PROBED = words_of(f"{ascii_letters}{digits}._-")
 _URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
 
 
@@ -151,8 +140,6 @@ class KnownTexts:
         self._most = most
         self.texts: dict[str, _Known] = {}
         """The texts, the oldest first, and what takes their places."""
-        self._by_gram: dict[bytes, dict[str, None]] = {}
-        self._short: dict[str, list[bytes]] = {}
 
     def __contains__(self, text: str) -> bool:
         """Tell whether a text is known."""
@@ -166,47 +153,17 @@ class KnownTexts:
             return
         if len(self.texts) >= self._most:
             oldest = (each for each, known in self.texts.items() if not known.is_kept)
-            self._forget(next(oldest, text))
+            self.texts.pop(next(oldest, text), None)
         spellings = tuple(_spellings_of(text)) if is_searched else ()
         self.texts[text] = _Known(shown, is_kept, spellings)
-        for _, probe in spellings:
-            if len(probe) < _LONG_RUN:
-                self._short.setdefault(text, []).append(probe)
-            for gram in _grams_of(probe):
-                self._by_gram.setdefault(gram, {})[text] = None
-
-    def _forget(self, text: str) -> None:
-        known = self.texts.pop(text, None)
-        self._short.pop(text, None)
-        spellings = () if known is None else known.spellings
-        for gram in {gram for _, probe in spellings for gram in _grams_of(probe)}:
-            del self._by_gram[gram][text]
-            if not self._by_gram[gram]:
-                del self._by_gram[gram]
 
     def may_be_in(self, raw: bytes) -> bool:
         """Tell, quickly, whether a text may contain one of those that are replaced."""
-        return any(known.spellings_in(raw) for known in self._likely(raw))
+        return any(known.spellings_in(raw) for known in self.texts.values())
 
     def seal(self, raw: bytes) -> bytes:
         """Replace the texts wherever they stand."""
-        return _replaced(raw, self._likely(raw))
-
-    def _likely(self, raw: bytes) -> list[_Known]:
-        likely = {
-            text: None
-            for text, probes in self._short.items()
-            if any(probe in raw for probe in probes)
-        }
-        grams = {
-            gram
-            for start, end in (long_words(raw, _PROBED, _LONG_RUN) if self._by_gram else ())
-            for at in range(start, end - _GRAM + 1, _GRAM)
-            if (gram := raw[at : at + _GRAM]) in self._by_gram
-        }
-        for gram in sorted(grams):
-            likely.update(self._by_gram[gram])
-        return [self.texts[text] for text in likely]
+        return _replaced(raw, self.texts.values())
 
     def seal_text(self, text: str) -> str:
         """Replace the texts in a text as `seal` does in bytes."""
@@ -215,14 +172,6 @@ class KnownTexts:
         raw = text.encode("utf-8", "surrogatepass")
         sealed = self.seal(raw)
         return text if sealed is raw else sealed.decode("utf-8", "surrogatepass")
-
-
-def _grams_of(probe: bytes) -> Iterable[bytes]:
-    """Return parts of the end of what is looked for, as many texts begin with the same characters.
-
-    Wherever it stands in a word, one of them is at a multiple of its length.
-    """
-    return map(probe[-_LONG_RUN:].__getitem__, _GRAMS) if len(probe) >= _LONG_RUN else ()
 
 
 class KnownStates(KnownTexts):

@@ -15,9 +15,6 @@ from mrtr_cassette.core.secrets.search import Kind, Search
 from mrtr_cassette.core.wire.http import EVENT_STREAM, Headers, Request, decoded_header
 
 _FORM = "application/x-www-form-urlencoded"
-_PASSES = 100
-"""How often a text is searched again at most, for patterns that match next to a placeholder."""
-
 _SCALAR = re.compile(rb"\s*(?:-?[0-9][0-9.eE+-]*|true|false|null)\s*")
 _FRAMING = re.compile(rb"(?:\r\n|\r|\n)(?:data: ?)?")
 """What stays of a secret in the data of an event that goes over several lines."""
@@ -139,22 +136,15 @@ class Redactor:
         return text if redacted is raw else redacted.decode("utf-8", "surrogatepass")
 
     def _replaced(self, raw: bytes, kind: Kind, *, is_stream: bool = False) -> bytes:
-        # Again, as a user's pattern may match next to a placeholder what it didn't match before.
-        for _ in range(_PASSES if self._rules.custom else 1):
-            finds = self._search.finds(raw, kind, is_stream=is_stream)
-            if not finds:
-                break
-            parts: list[bytes] = []
-            at = 0
-            for find in finds:
-                new = f"{find.quote}{self.placeholder(find.rule, find.plain)}{find.quote}"
-                spelled = spell_in_url(new) if find.in_url else new
-                parts += (raw[at : find.start], spelled.encode())
-                if is_stream:
-                    for framing in _FRAMING.findall(raw, find.start, find.end):
-                        # A line that is no data must not become an empty one, which ends an event.
-                        parts += (framing, b"" if b":" in framing else spelled.encode())
-                at = find.end
-            parts.append(raw[at:])
-            raw = b"".join(parts)
-        return raw
+        parts: list[bytes] = []
+        at = 0
+        for find in self._search.finds(raw, kind, is_stream=is_stream):
+            new = f"{find.quote}{self.placeholder(find.rule, find.plain)}{find.quote}"
+            spelled = spell_in_url(new) if find.in_url else new
+            parts += (raw[at : find.start], spelled.encode())
+            if is_stream:
+                for framing in _FRAMING.findall(raw, find.start, find.end):
+                    # A line that is no data must not become an empty one, which ends an event.
+                    parts += (framing, b"" if b":" in framing else spelled.encode())
+            at = find.end
+        return b"".join([*parts, raw[at:]]) if parts else raw

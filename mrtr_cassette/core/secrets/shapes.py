@@ -57,12 +57,6 @@ def searches(pattern: str, text: str, *, is_whole: bool = False) -> bool:
     return (regex.fullmatch(raw) if is_whole else regex.search(raw)) is not None
 
 
-_WINDOW = 1024
-"""Bytes in which the next match of a user's pattern is looked for first."""
-_MARGIN = 64
-"""Bytes before a window's end; a match that reaches so far may go on behind the window."""
-
-
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One shape of secret; several rows of the table may share a name."""
@@ -80,34 +74,14 @@ class Rule:
         """Yield where secrets stand in a text, in order."""
         pattern = compiled(self.pattern, is_text=self.is_custom)
         at = 0
-        while match := _next_match(pattern, raw, at, has_window=self.is_custom):
-            group = match.lastindex or 0
-            if self.is_custom:
-                # A group that took no part means that there is no secret here.
-                group = min(pattern.groups, 1)
+        while at < len(raw) and (match := pattern.search(raw, at)):
+            # Where a user's first group took no part, nothing is secret.
+            group = min(pattern.groups, 1) if self.is_custom else match.lastindex or 0
             start, end = match.span(group)
             if 0 <= start < end and re.match(self.needs, raw[start:end], re.DOTALL):
                 yield start, end
             # What ends one match may begin the next one, so only the secret itself is passed.
             at = max(match.end() if self.is_custom else max(end - 1, match.start() + 1), at + 1)
-
-
-def _next_match(pattern: Any, raw: bytes, at: int, *, has_window: bool) -> Any:
-    """Return the next match, or None.
-
-    A pattern may look at all of the text before it settles for a short match. Of a pattern that
-    isn't ours the match is therefore looked for in a window, which grows until it has one.
-    """
-    if not has_window:
-        return pattern.search(raw, at) if at < len(raw) else None
-    size = _WINDOW
-    while at < len(raw):
-        end = min(at + size, len(raw))
-        match = pattern.search(raw, at, end)
-        if end == len(raw) or (match is not None and match.end() <= end - _MARGIN):
-            return match
-        size *= 4
-    return None
 
 
 def custom_rule(number: int, pattern: str) -> Rule:
