@@ -247,7 +247,7 @@ def titled_choices(schema: Any) -> list[tuple[Any, str]]:
     if isinstance(values, list):
         if not isinstance(titles, list) or len(titles) != len(values):
             titles = values
-        return [(value, _text(title)) for value, title in zip(values, titles, strict=True)]
+        return [(value, text_of(title)) for value, title in zip(values, titles, strict=True)]
     for combined in ("oneOf", "anyOf"):
         parts = schema.get(combined)
         if (
@@ -255,11 +255,12 @@ def titled_choices(schema: Any) -> list[tuple[Any, str]]:
             and parts
             and all(isinstance(each, Mapping) and "const" in each for each in parts)
         ):
-            return [(part["const"], _text(part.get("title", part["const"]))) for part in parts]
+            return [(part["const"], text_of(part.get("title", part["const"]))) for part in parts]
     return titled_choices(schema.get("items"))
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """Return a text itself, and any other value as JSON."""
     return value if isinstance(value, str) else canonical(value)
 
 
@@ -295,9 +296,9 @@ def value_of_text(text: str, schema: Any) -> Any:
             folded = text.strip().lower()
             return True if folded in _TRUE else False if folded in _FALSE else text
         case "integer" | "number" | "object":
-            return _json_or_text(text)
+            return json_or_text(text)
         case "array":
-            value = _json_or_text(text)
+            value = json_or_text(text)
             if isinstance(value, list):
                 return value
             parts = [part.strip() for part in text.split(",")] if text.strip() else []
@@ -305,7 +306,8 @@ def value_of_text(text: str, schema: Any) -> Any:
     return text
 
 
-def _json_or_text(text: str) -> Any:
+def json_or_text(text: str) -> Any:
+    """Return the value that a text spells as JSON; any other text stays one."""
     try:
         return parse(text.strip().encode("utf-8", "surrogatepass"))
     except NotJsonError:

@@ -16,7 +16,6 @@ from mrtr_cassette.core.secrets.decode import (
     as_text,
     decoded_base64,
     spell_in_url,
-    without_html,
     without_json_escapes,
     without_percent,
 )
@@ -91,7 +90,6 @@ _UNDO: dict[str, tuple[str, Callable[[str], Decoded]]] = {
     "json": ("\\", without_json_escapes),
     "url": ("%", without_percent),
     "form": ("+", lambda text: without_percent(text, is_form=True)),
-    "html": ("&", without_html),
 }
 
 
@@ -106,11 +104,9 @@ def _undone(layer: _Layer, kind: str) -> Iterator[_Layer]:
 
 
 def _layers(plain: _Layer) -> list[_Layer]:
-    """Return a text without escapes of JSON, of JSON in JSON, of HTML in either, and of a URL."""
+    """Return a text without escapes of JSON, of JSON in JSON, and of a URL."""
     in_json = [*_undone(plain, "json")]
-    in_html = [layer for outer in (*in_json, plain) for layer in _undone(outer, "html")]
-    in_url = [*_undone(plain, "url"), *_undone(plain, "form")]
-    return [*in_html, *reversed(in_json), plain, *in_url]
+    return [*reversed(in_json), plain, *_undone(plain, "url"), *_undone(plain, "form")]
 
 
 def _replaced(raw: bytes, texts: Iterable[_Known]) -> bytes:

@@ -7,7 +7,6 @@ from binascii import a2b_base64
 from bisect import bisect_right
 from codecs import getincrementaldecoder
 from collections.abc import Callable
-from html import unescape
 from typing import Final
 
 _ASCII_ESCAPE = re.compile(
@@ -30,7 +29,6 @@ AS_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 BASE64_WORDS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 _STRING = re.compile(r"[^\"\\\r\n]*+(?:\\.[^\"\\\r\n]*+)*+")
 _QUOTES = re.compile(r"(\\*)\"|[\r\n]")
-_HTML_ESCAPE = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 TEXT_BEGINS: Final = re.compile(
     rb"(?:[\t\r\n -~]|[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}"
     rb"|[\xf0-\xf4][\x80-\xbf]{3}){4}"
@@ -123,15 +121,6 @@ def without_json_escapes(text: str) -> Decoded:
 def without_percent(text: str, *, is_form: bool = False) -> Decoded:
     """Undo the escapes of a URL, or of a form."""
     return Decoded(text.replace("+", " ") if is_form else text, _PERCENT, _undo_percent, 3)
-
-
-def without_html(text: str) -> Decoded:
-    """Undo the references to characters of HTML."""
-    return Decoded(text, _HTML_ESCAPE, _undo_html)
-
-
-def _undo_html(escape: str) -> str:
-    return unescape(escape).encode("utf-8", "surrogatepass").decode("latin-1")
 
 
 def _undo_ascii(escape: str) -> str:

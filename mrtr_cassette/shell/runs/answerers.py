@@ -14,7 +14,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from yarl import URL
 
-from mrtr_cassette.core.answers.dialogue import Prompt, ReadFile, dialogue
+from mrtr_cassette.core.answers.dialogue import dialogue
 from mrtr_cassette.core.answers.fulfilment import (
     LARGEST_REPLY,
     AskEndpoint,
@@ -189,13 +189,9 @@ async def ask_at_terminal(key: str, request: InputRequest) -> Any:
             step = steps.send(reply)
         except StopIteration as ended:
             return ended.value
-        match step:
-            case Prompt(lines, prompt):
-                sys.stderr.write("".join([*(f"{line}\n" for line in lines), prompt]))
-                sys.stderr.flush()
-                reply = await _typed_line()
-            case ReadFile(path):
-                reply = _text_in(path)
+        sys.stderr.write("".join([*(f"{line}\n" for line in step.lines), step.text]))
+        sys.stderr.flush()
+        reply = await _typed_line()
 
 
 async def _typed_line() -> str | None:
@@ -208,10 +204,3 @@ async def _typed_line() -> str | None:
     # A terminal hands over one line at a time.
     line = os.read(terminal, _LONGEST_LINE)
     return line.decode("utf-8", "replace").rstrip("\r\n") if line else None
-
-
-def _text_in(name: str) -> str | None:
-    try:
-        return Path(name).expanduser().read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return None

@@ -8,13 +8,13 @@ import pytest
 from goldens import DATA, read_case
 from messages import compact
 
-from mrtr_cassette.core.answers.dialogue import Prompt, ReadFile, dialogue
+from mrtr_cassette.core.answers.dialogue import dialogue
 from mrtr_cassette.core.protocol.dialect import InputRequest
 
 OPEN = "(not over)"
 
 
-def transcript(request: InputRequest, *typed: str | None, **files: str) -> tuple[list[str], Any]:
+def transcript(request: InputRequest, *typed: str | None) -> tuple[list[str], Any]:
     """Return what is shown with what is typed in it, and the answer or `OPEN`."""
     steps, shown, left = dialogue("plan", request), [], [*typed]
     reply: str | None = None
@@ -24,15 +24,11 @@ def transcript(request: InputRequest, *typed: str | None, **files: str) -> tuple
         except StopIteration as ended:
             assert not left, f"never read: {left}"
             return shown, ended.value
-        match step:
-            case Prompt(lines, prompt):
-                shown += lines
-                if not left:
-                    return [*shown, prompt], OPEN
-                reply = left.pop(0)
-                shown.append(f"{prompt}{reply}")
-            case ReadFile(path):
-                reply = files.get(path)
+        shown += step.lines
+        if not left:
+            return [*shown, step.text], OPEN
+        reply = left.pop(0)
+        shown.append(f"{step.text}{reply}")
 
 
 def form(*required: str, **fields: Any) -> InputRequest:
@@ -69,8 +65,6 @@ SAMPLING = InputRequest("sampling", "", {"systemPrompt": "Be short", "messages":
     ("field", "prompt", "line", "value"),
     [
         (TEXT, "it* [text]: ", "a b", "a b"),
-        (TEXT, "it* [text]: ", ":empty", ""),
-        (TEXT, "it* [text]: ", "::decline", ":decline"),
         ({"type": "string", "title": "Name"}, "Name (it)* [text]: ", "a", "a"),
         ({"type": "integer", "minimum": 1}, "it* [whole number from 1]: ", "5", 5),
         ({"type": "number", "maximum": 9}, "it* [number up to 9]: ", "5", 5),
@@ -109,12 +103,11 @@ DIALOGUES: dict[str, tuple[InputRequest, list[str | None]]] = {
         form(a=TEXT, b={"type": "string", "default": "x"}),
         ["", ""],
     ),
-    "the whole content is checked before it is sent": (form("b", a={}), ["x"]),
     "a form without fields is confirmed": (form(), ["", "n", "y"]),
     "a URL is shown until somebody says that it was visited": (URL, ["", "no", "y"]),
-    "sampling is read from a file": (
+    "sampling may be the result as JSON": (
         SAMPLING,
-        ['{"role": "assistant"}', ".", "@none", "@answer"],
+        ['{"role": "assistant"}', ".", '{"role": "assistant", "content": {}, "model": "m"}', "."],
     ),
     "a text that is no JSON becomes the model's message": (SAMPLING, ["All", "fine", "."]),
     "roots are paths or URIs": (ROOTS, ["a", ".", "/a", "file:///b", "", "."]),
@@ -124,9 +117,6 @@ DIALOGUES: dict[str, tuple[InputRequest, list[str | None]]] = {
     ),
     "bare values have their kind": (value(), ["", "x", "5"]),
     "bare values may be optional": (value(required=False), [""]),
-    "a form has help": (form("a", a={}), [":help"]),
-    "a URL has help": (URL, [":help"]),
-    "a text has help": (SAMPLING, [":help"]),
 }
 
 
@@ -134,8 +124,7 @@ DIALOGUES: dict[str, tuple[InputRequest, list[str | None]]] = {
 def test_dialogue(name: str, *, updates_goldens: bool) -> None:
     """Whatever is typed, the answer that comes of it fits."""
     request, typed = DIALOGUES[name]
-    file = '{"role": "assistant", "content": {}, "model": "m"}'
-    shown, answer = transcript(request, *typed, answer=file)
+    shown, answer = transcript(request, *typed)
     said = "\n".join([*shown, f"=> {answer if answer is OPEN else compact(answer).decode()}", ""])
 
     read_case(DATA / "dialogues.case").expect(name, said, updates=updates_goldens)

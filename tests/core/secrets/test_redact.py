@@ -49,9 +49,7 @@ def token(_rule: str, secret: str) -> str:
 
 REDACTOR = Redactor(RedactionRules(), token)
 WITH_PATTERNS = Redactor(
-    RedactionRules(
-        patterns=(r"[0-9]{3}", r"is (\w+)"), keys=("token", "ключ")
-    ),
+    RedactionRules(patterns=(r"[0-9]{3}", r"is (\w+)"), keys=("token", "ключ")),
     lambda _rule, _secret: "T",
 )
 
