@@ -23,7 +23,6 @@ from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.http.access import listening
-from mrtr_cassette.shell.http.server import RequestTimeouts
 from mrtr_cassette.shell.http.transport import Downstream
 from mrtr_cassette.shell.runs.admin import Admin, Metrics
 from mrtr_cassette.shell.runs.replaying import replaying
@@ -158,7 +157,7 @@ async def test_a_drain_is_not_ready_and_alive() -> None:
     with listening(ReplayOptions()) as listener:
         served = Admin(ReplayOptions(admin_port=0)).serving(
             *(slow, listener, Announcer(log.append), ()),
-            timeouts=RequestTimeouts(drain_s=60),
+            drain_s=60,
         )
         async with until_stopped(served) as (url, stop):
             client = asyncio.create_task(http("GET", listener.url("/")))

@@ -6,12 +6,10 @@ in the journal.
 
 from __future__ import annotations
 
-import asyncio
-import json
 import resource
 import zlib
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,48 +62,6 @@ async def echoing(visit: Visit) -> None:
 # --- Many connections ---
 
 FEW_FILES = 64
-
-
-def with_few_files() -> None:
-    """Let the program that is started have few files open."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_FILES, FEW_FILES))
-
-
-@looped
-async def test_when_descriptors_run_out_those_who_are_served_are_served_whole(
-    tmp_path: Path,
-) -> None:
-    """More clients than the limit of open files allows get a 503 that says so, or the close.
-
-    The others get their answers, though each needs a descriptor upstream. When they have left,
-    others are let in.
-    """
-    path = tmp_path / "c.json"
-    served = []
-    with many_files(1000):
-        async with recorder(path, echoing, preexec_fn=with_few_files) as (process, url, server):
-            async with AsyncExitStack() as stack:
-                links = [await stack.enter_async_context(connected(url)) for _ in range(100)]
-                for n, link in enumerate(links):
-                    with suppress(ConnectionError):
-                        await link.write(
-                            request("POST", "/mcp", JSON, body=compact(message("m", id=n)))
-                        )
-                for n, link in enumerate(links):
-                    with suppress(ConnectionError, asyncio.IncompleteReadError):
-                        head, content = await link.answer()
-                        answer = await content.rest()
-                        if head.line.split()[1] == "200":
-                            assert json.loads(answer)["id"] == n
-                            served.append(n)
-                        else:
-                            assert (head.line.split()[1], b"ulimit -n" in answer) == ("503", True)
-            assert len(server.received) == len(served) >= FEW_FILES // 8
-            assert (await post(url, message("m", id=999))).status == 200
-            ended = await process.stopped()
-    assert (ended.code, ended.err.count("ulimit -n")) == (0, 1)
-    kept = [one["request"]["body"]["id"] for one in read(path)["interactions"]]
-    assert sorted(kept) == [*served, 999]
 
 
 @looped

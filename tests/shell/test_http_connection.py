@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.options import ReplayOptions
-from mrtr_cassette.shell.http.server import Connection, RequestTimeouts, Service
+from mrtr_cassette.shell.http.server import Connection, Service
 from mrtr_cassette.shell.http.transport import Downstream, Handler, header_texts
 
 MOST_BODY = 1000
@@ -80,18 +80,11 @@ class Server:
         await client.send_whole(200, (), request.target.encode())
 
 
-def service(handler: Handler, log: list[str], idle_s: float = 60, most: int = 10) -> Service:
-    """Return a service that every host may call."""
-    options = ReplayOptions(max_body=MOST_BODY)
-    timeouts = RequestTimeouts(idle_s=idle_s)
-    made = Service(handler, options, log.append, timeouts, most)
-    made.checked = lambda raw: (header_texts(raw), None)
-    return made
-
-
 def connected(handler: Handler, log: list[str]) -> tuple[Connection, Kept]:
-    """Return a connection, and its transport."""
-    connection = Connection(service(handler, log))
+    """Return a connection that every host may open, and its transport."""
+    service = Service(handler, ReplayOptions(max_body=MOST_BODY), log.append)
+    service.checked = lambda raw: (header_texts(raw), None)
+    connection = Connection(service)
     transport = Kept()
     connection.connection_made(cast("asyncio.Transport", transport))
     return connection, transport
@@ -189,11 +182,8 @@ async def test_what_comes_before_its_turn_waits() -> None:
         (b"GET / HTTP/1.1\r\nsecret\x01: 1\r\n\r\n", "no HTTP that can be read (invalid header"),
         (b"\x16\x03\x01\x02\x00\x01secret", "it speaks TLS, and this address is http://"),
         (b"CONNECT secret:443 HTTP/1.1\r\nHost: secret\r\n\r\n", "it asks for a tunnel"),
-        (b"GET / HTTP/1.1\r\nX: " + b"secret" * 200_000, "its head has more than 1,048,576 bytes"),
-        (b"GET /" + b"secret" * 200_000, "its head has more than 1,048,576 bytes"),
-        (b"GET / HTTP/1.1\r\n" + b"X: 1\r\n" * 1001 + b"\r\n", "more than 1,000 headers"),
     ],
-    ids=["name", "tls", "tunnel", "header", "target", "headers"],
+    ids=["name", "tls", "tunnel"],
 )
 @looped
 async def test_what_is_no_request_is_refused_with_the_reason(raw: bytes, reason: str) -> None:
@@ -377,37 +367,4 @@ async def test_response_waits_while_the_client_does_not_read() -> None:
     await settled()
     assert sent == [b"1", b"2"]
     assert transport.written.endswith(b"1\r\n1\r\n1\r\n2\r\n0\r\n\r\n")
-    connection.connection_lost(None)
-
-
-@looped
-async def test_too_many_connections_are_refused_and_said_once() -> None:
-    """Who comes when the limit of open files is near gets a 503 that says what to do."""
-    log: list[str] = []
-    server = Server()
-    shared = service(server.answer, log, most=1)
-    transports = [Kept() for _ in range(3)]
-    connections = [Connection(shared) for _ in transports]
-    for connection, transport in zip(connections, transports, strict=True):
-        connection.connection_made(cast("asyncio.Transport", transport))
-        connection.data_received(b"GET / HTTP/1.1\r\n\r\n")
-    await settled()
-
-    assert [bytes(each.written[9:12]) for each in transports] == [b"200", b"503", b"503"]
-    assert [each.is_closed for each in transports] == [False, True, True]
-    assert body_of(transports[1].written) == f"{log[0]}\n".encode()
-    assert "ulimit -n" in log[0]
-    assert len(log) == 1
-    for connection in connections:
-        connection.connection_lost(None)
-
-
-@looped
-async def test_connection_without_a_whole_head_is_closed_in_time() -> None:
-    """The time begins with the connection, and more of a head is no reason to wait longer."""
-    transport = Kept()
-    connection = Connection(service(Server().answer, [], idle_s=0))
-    connection.connection_made(cast("asyncio.Transport", transport))
-    connection.data_received(b"GET / HT")
-    await transport.closed.wait()
     connection.connection_lost(None)

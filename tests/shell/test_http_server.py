@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import connected, http, looped, playing, post, request, taping
+from harness import connected, http, looped, playing, post, taping
 from messages import message, result
 from standin import (
     Visit,
@@ -23,7 +23,7 @@ from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions, ReplayOptions
 from mrtr_cassette.shell.http.access import Listener, listening, refusal_of
-from mrtr_cassette.shell.http.server import RequestTimeouts, serving
+from mrtr_cassette.shell.http.server import serving
 from mrtr_cassette.shell.http.transport import Downstream
 from mrtr_cassette.shell.runs.recording import recording
 
@@ -110,17 +110,6 @@ async def test_a_body_that_is_too_large_is_refused(tmp_path: Path) -> None:
     assert len(tape.server.received) == 1
     assert answer.status == 413
     assert answer.body == b"the body has more than 1,000 bytes; see max_body\n"
-
-
-@looped
-async def test_a_body_that_does_not_come_is_given_up(tmp_path: Path) -> None:
-    """A client that announces a body and doesn't send it gets a 408 when its time is up."""
-    async with (
-        taping(tmp_path / "c.json", answering(), timeouts=RequestTimeouts(body_s=0)) as tape,
-        connected(tape.url) as client,
-    ):
-        await client.write(request("POST", "/mcp", "Content-Length: 5"))
-        assert (await client.answer())[0].line.split()[1] == "408"
 
 
 @looped
@@ -265,8 +254,7 @@ async def test_what_has_begun_is_finished_where_there_is_time() -> None:
 
     with listening(ReplayOptions()) as listener:
         url = listener.url("/slow")
-        timeouts = RequestTimeouts(drain_s=60)
-        taken = serving(handler, listener, ReplayOptions(), None, timeouts=timeouts)
+        taken = serving(handler, listener, ReplayOptions(), None, drain_s=60)
         async with connected(url) as idle, taken:
             await (await idle.ask("GET", "/quick"))[1].rest()
             slow = asyncio.ensure_future(http("GET", url))

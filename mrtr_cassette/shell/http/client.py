@@ -21,7 +21,7 @@ from yarl import URL
 from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.files.disk import reason_of
-from mrtr_cassette.shell.http.transport import LARGEST_HEAD, MOST_HEADERS, RawHeaders
+from mrtr_cassette.shell.http.transport import RawHeaders
 
 _NEXT_ADDRESS_S = 0.25
 """Seconds after which the next address of a host is tried as well (RFC 8305, section 5)."""
@@ -46,7 +46,6 @@ class HttpResponse:
         self.reason = b""
         self.headers: RawHeaders = ()
         self.head_came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.head_size = 0
         self.is_to_head = is_to_head
         self._connection = connection
         self._unread = bytearray()
@@ -157,10 +156,6 @@ class _Connection(asyncio.Protocol):
                 self._fail(f"it speaks TLS; {_TRY_TLS}")
             # An error of one of the functions below stands behind the parser's own.
             self._fail(f"no HTTP response: {error.__context__ or error}")
-        if not response.status:
-            response.head_size += len(data)
-            if response.head_size > LARGEST_HEAD:
-                self._fail(f"a head of more than {LARGEST_HEAD:,} bytes")
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self in self._kept:
@@ -189,11 +184,8 @@ class _Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # What comes after a body is left out.
-        if self._response is None or self._response.status:
-            return
-        if len(self._headers) == MOST_HEADERS:
-            raise ValueError(f"more than {MOST_HEADERS:,} headers")
-        self._headers.append((name, value.strip(b" \t")))
+        if self._response is not None and not self._response.status:
+            self._headers.append((name, value.strip(b" \t")))
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()

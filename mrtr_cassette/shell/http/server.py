@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import resource
 import socket
 import struct
-import sys
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -22,8 +19,6 @@ from mrtr_cassette.errors import in_terms, internal_error, printable, printable_
 from mrtr_cassette.options import ProxyOptions
 from mrtr_cassette.shell.http.access import Listener, refusal_of
 from mrtr_cassette.shell.http.transport import (
-    LARGEST_HEAD,
-    MOST_HEADERS,
     TEXT_HEADERS,
     Head,
     RawHeaders,
@@ -40,26 +35,10 @@ _TLS_HANDSHAKE = b"\x16\x03"
 """How a client begins that speaks TLS (RFC 8446, section 5.1)."""
 _SHUTDOWN_S = 1.0
 """Seconds in which a client can take what was sent; its request has been cancelled before."""
-_LARGEST_BURST = 1024
-_SPARE_FILES = 16
-"""Descriptors that are left for the journal, the cassette and whoever else is in the process."""
+_BACKLOG = 1024
+"""Connections that may wait to be accepted."""
 _TURNS: Final = 5
 """Turns of the event loop from accepting a connection to reading its request, and some more."""
-
-
-@dataclass(frozen=True, slots=True)
-class RequestTimeouts:
-    """How many seconds clients may take."""
-
-    body_s: float = 60.0
-    """For a request's body; one that is half sent holds memory."""
-    idle_s: float = 75.0
-    """Until a whole request head has come, from the connection's start or the last response."""
-    drain_s: float = 0.0
-    """For requests under way when serving ends; then they are cancelled."""
-
-
-REQUEST_TIMEOUTS: Final = RequestTimeouts()
 
 
 class HttpDownstream:
@@ -168,14 +147,9 @@ class Service:
     options: ProxyOptions
     complain: Callable[[str], None]
     """Takes a line about what could not be handled."""
-    timeouts: RequestTimeouts = REQUEST_TIMEOUTS
-    most: int = sys.maxsize
-    """Connections that may be open at once."""
     connections: set[Connection] = field(default_factory=set)
     is_ending: bool = False
     """No request is begun any more."""
-    has_warned: bool = False
-    """The log has said that there are too many connections."""
     checked: Callable[[RawHeaders], tuple[Headers, str | None]] = field(init=False)
     """Reads headers, and says why a request with them is refused."""
 
@@ -216,15 +190,11 @@ class Connection(asyncio.Protocol):
         self._next: deque[HttpDownstream] = deque()
         # The request of which the head has come, and not all of the body.
         self._coming: HttpDownstream | None = None
-        # The same, once the time for its body runs.
-        self._awaited: HttpDownstream | None = None
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._head_size = 0
         self._refusal: _RefusedError | None = None
         self._takes_no_more = False
         self._room: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
     async def write(self, parts: Sequence[bytes]) -> None:
         """Write, and wait until the client has taken enough of what was written.
@@ -249,33 +219,15 @@ class Connection(asyncio.Protocol):
     # What the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a connection, or refuse it where there are too many."""
+        """Take a connection."""
         self.transport = cast("asyncio.Transport", transport)
-        service = self._service
-        service.connections.add(self)
-        if len(service.connections) <= service.most:
-            self._wait(service.timeouts.idle_s, self.transport.close)
-            return
-        text = (
-            f"{service.most} connections are open, and the limit of open files allows no more; "
-            "raise it with: ulimit -n"
-        )
-        if not service.has_warned:
-            service.has_warned = True
-            service.complain(text)
-        self._refuse(503, text)
-        # It has a descriptor as long as it is open.
-        self.transport.close()
+        self._service.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes that the client sent."""
         if self._takes_no_more:
             return
-        if self._coming is None:
-            self._head_size += len(data)
         try:
-            if self._head_size > LARGEST_HEAD:
-                raise _no_request(f"its head has more than {LARGEST_HEAD:,} bytes")
             while data:
                 try:
                     self._parser.feed_data(data)
@@ -284,8 +236,6 @@ class Connection(asyncio.Protocol):
                     # The offer of another protocol is not taken: the request is one of this.
                     data = self._head_without_offer() + data[upgrade.args[0] :]
                     self._parser = HttpRequestParser(self)
-            if self._coming is not None and self._awaited is not self._coming:
-                self._await_body(self._coming)
         except (HttpParserError, _RefusedError) as error:
             # After a last request the parser takes nothing.
             if not self._takes_no_more:
@@ -306,8 +256,6 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  asyncio's own
         """Cancel the request under way: nobody is there any more."""
         self._service.connections.discard(self)
-        if self._timer is not None:
-            self._timer.cancel()
         self.resume_writing()
         if self.task is not None:
             self.task.cancel()
@@ -326,14 +274,11 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header, but not what comes after a body."""
-        if self._coming is not None:
-            return
-        if len(self._headers) == MOST_HEADERS:
-            raise _no_request(f"its head has more than {MOST_HEADERS:,} headers")
-        self._headers.append((name, value.strip(b" \t")))
+        if self._coming is None:
+            self._headers.append((name, value.strip(b" \t")))
 
     def on_headers_complete(self) -> None:
-        """Take the end of a head."""
+        """Take the end of a head; who waits with the body is told to send it."""
         parser = self._parser
         method = parser.get_method().decode()
         if method == "CONNECT":
@@ -346,7 +291,13 @@ class Connection(asyncio.Protocol):
             is_old=parser.get_http_version() < "1.1",
             keep_alive=parser.should_keep_alive(),
         )
-        self._headers, self._url, self._head_size = [], b"", 0
+        headers = {name.lower(): value for name, value in self._headers}
+        self._headers, self._url = [], b""
+        if int(headers.get(b"content-length") or 0) > self._service.options.max_body:
+            raise self._too_large()
+        waits = headers.get(b"expect", b"").lower() == b"100-continue"
+        if waits and not parser.should_upgrade():
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
@@ -375,25 +326,9 @@ class Connection(asyncio.Protocol):
         lines = [b"%b: %b\r\n" % pair for pair in headers]
         return b"%b %b HTTP/1.1\r\n%b\r\n" % (coming.method.encode(), target, b"".join(lines))
 
-    def _await_body(self, coming: HttpDownstream) -> None:
-        headers = {name.lower(): value for name, value in coming.raw_headers}
-        if int(headers.get(b"content-length") or 0) > self._service.options.max_body:
-            raise self._too_large()
-        # Nothing of it is read while another request is handled.
-        if self._current is None:
-            self._awaited = coming
-            self._wait(self._service.timeouts.body_s, self._end_body)
-            if headers.get(b"expect", b"").lower() == b"100-continue" and not coming.body:
-                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
     def _too_large(self) -> _RefusedError:
         text = f"the body has more than {self._service.options.max_body:,} bytes"
         return _RefusedError(413, f"{text}; see <<max_body>>")
-
-    def _end_body(self) -> None:
-        seconds = self._service.timeouts.body_s
-        self._give_up(_RefusedError(408, f"the request's body did not come within {seconds:.0f} s"))
-        self._begin_next()
 
     # One request after the other
 
@@ -401,8 +336,6 @@ class Connection(asyncio.Protocol):
         if self._next and self._service.is_ending:
             self.transport.close()
         elif self._next:
-            if self._timer is not None:
-                self._timer.cancel()
             self._current = self._next.popleft()
             self.task = self._loop.create_task(self._handle(self._current))
         elif self._refusal is not None:
@@ -433,10 +366,6 @@ class Connection(asyncio.Protocol):
             self._begin_next()
         else:
             self.transport.resume_reading()
-            if self._coming is None:
-                self._wait(service.timeouts.idle_s, self.transport.close)
-            else:
-                self._await_body(self._coming)
 
     async def _fail(self, client: HttpDownstream, error: Exception) -> None:
         self._service.complain(f"a request could not be handled: {internal_error(error)}")
@@ -466,12 +395,7 @@ class Connection(asyncio.Protocol):
         # What still comes is read, and lost.
         self.transport.resume_reading()
         self.transport.write_eof()
-        self._wait(_LINGER_S, self.transport.abort)
-
-    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_later(seconds, then)
+        self._loop.call_later(_LINGER_S, self.transport.abort)
 
 
 def _refusal(error: Exception, data: bytes) -> _RefusedError:
@@ -506,12 +430,12 @@ async def serving(
     options: ProxyOptions,
     log: Callable[[str], None] | None,
     *,
-    timeouts: RequestTimeouts = REQUEST_TIMEOUTS,
+    drain_s: float = 0.0,
 ) -> AsyncIterator[None]:
     """Serve `handler` for every method and path until the block ends.
 
     `log` takes a line for each request that could not be handled. Requests under way when the block
-    ends are cancelled, once they had the time to end, and awaited.
+    ends have `drain_s` seconds to end; then they are cancelled.
     """
 
     def complain(text: str) -> None:
@@ -519,33 +443,20 @@ async def serving(
             with suppress(OSError):
                 log(printable_lines(printable(text)))
 
-    most, burst = _most_connections()
-    service = Service(handler, options, complain, timeouts, most)
+    service = Service(handler, options, complain)
     loop = asyncio.get_running_loop()
     listeners = [
-        await loop.create_server(lambda: Connection(service), sock=bound, backlog=burst)
+        await loop.create_server(lambda: Connection(service), sock=bound, backlog=_BACKLOG)
         for bound in listener.sockets
     ]
     try:
         yield
-        if timeouts.drain_s:
-            await _drain(service, listeners, timeouts.drain_s)
+        if drain_s:
+            await _drain(service, listeners, drain_s)
     finally:
         for each in listeners:
             each.close()
         await _end(service)
-
-
-def _most_connections() -> tuple[int, int]:
-    """Return how many connections the limit of open files allows at once, and in one burst."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY:
-        return sys.maxsize, _LARGEST_BURST
-    free = limit - len(os.listdir("/dev/fd")) - _SPARE_FILES  # noqa: PTH208  names will do
-    # An event loop accepts a whole burst before it can refuse the first.
-    burst = max(1, min(_LARGEST_BURST, free // 4))
-    # Each may need another one to the upstream.
-    return max(1, (free - burst) // 2), burst
 
 
 async def _drain(service: Service, listeners: Sequence[asyncio.Server], seconds: float) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Final, Protocol
+from typing import Protocol
 
 from mrtr_cassette.core.wire.http import FORBIDDEN_IN_HEADER, HOP_BY_HOP, Headers, Request
 from mrtr_cassette.errors import printable
@@ -97,10 +97,6 @@ class Upstream(Protocol):
         """
 
 
-MOST_HEADERS: Final = 1000
-"""Headers of one message."""
-LARGEST_HEAD: Final = 1024 * 1024
-"""Bytes of a head; more is no head."""
 _KNOWN_STATUS = frozenset(HTTPStatus)
 _OURS = frozenset({"host", "expect"})
 """Request headers that are not passed on, besides those that `end_to_end` removes."""

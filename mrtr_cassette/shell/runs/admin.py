@@ -18,13 +18,7 @@ from mrtr_cassette.errors import UsageError, printable
 from mrtr_cassette.options import ProxyOptions
 from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent, heard_by
 from mrtr_cassette.shell.http.access import Listener, listening
-from mrtr_cassette.shell.http.server import (
-    REQUEST_TIMEOUTS,
-    HttpDownstream,
-    HttpHandler,
-    RequestTimeouts,
-    serving,
-)
+from mrtr_cassette.shell.http.server import HttpDownstream, HttpHandler, serving
 from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream
 
 if TYPE_CHECKING:
@@ -171,7 +165,7 @@ class Admin:
         announcer: Announcer,
         entries: Sequence[ReplayEntry],
         *,
-        timeouts: RequestTimeouts = REQUEST_TIMEOUTS,
+        drain_s: float = 0.0,
     ) -> AsyncIterator[str | None]:
         """Serve clients, and the admin port before and after them; give the admin port's URL.
 
@@ -180,11 +174,11 @@ class Admin:
         """
         metrics, log = self._metrics, announcer.log
         if metrics is None or self._options.admin_port is None:
-            async with serving(handler, listener, self._options, log, timeouts=timeouts):
+            async with serving(handler, listener, self._options, log, drain_s=drain_s):
                 yield None
             return
         counted = metrics.counted(handler)
-        served = serving(counted, listener, self._options, log, timeouts=timeouts)
+        served = serving(counted, listener, self._options, log, drain_s=drain_s)
         metrics.entries = entries
         # It has the clients' host and names.
         options = replace(self._options, port=self._options.admin_port)

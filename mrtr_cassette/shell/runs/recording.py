@@ -33,7 +33,6 @@ from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.http.access import OwnOrigin, is_own_name, listening
-from mrtr_cassette.shell.http.server import REQUEST_TIMEOUTS, RequestTimeouts
 from mrtr_cassette.shell.http.transport import Downstream, Handler
 from mrtr_cassette.shell.runs.admin import Admin
 from mrtr_cassette.shell.runs.answerers import Answerers, answerers, load_answers
@@ -57,7 +56,6 @@ async def recording(
     kept_for: Location | None = None,
     on_event: OnEvent | None = None,
     clock: Clock = CLOCK,
-    timeouts: RequestTimeouts = REQUEST_TIMEOUTS,
 ) -> AsyncIterator[RecordSession]:
     """Record what passes until the block ends, then publish the cassette.
 
@@ -100,7 +98,7 @@ async def recording(
                     served = OwnOrigin(handler, ServerOrigin(target.name), listener.url(""))
                     session.authorities_elsewhere = served.elsewhere
                     async with admin.serving(
-                        *(served.handle, listener, announcer, entries), timeouts=timeouts
+                        served.handle, listener, announcer, entries
                     ) as session.admin_url:
                         yield session
 

@@ -37,7 +37,6 @@ from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent
 from mrtr_cassette.shell.files.stores import Location, location
 from mrtr_cassette.shell.http.access import OwnOrigin, listening
-from mrtr_cassette.shell.http.server import RequestTimeouts
 from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream
 from mrtr_cassette.shell.runs.admin import Admin
 from mrtr_cassette.shell.runs.sessions import ReplaySession
@@ -73,14 +72,13 @@ async def replaying(
     target = served_target(cassette)
     with listening(options) as listener:
         url = listener.url(target)
-        timeouts = RequestTimeouts(drain_s=drain_s)
         origin = ServerOrigin(cassette.upstream, any_port=cassette.upstream == STARTED_HERE)
         for entry in player.entries:
             if entry.exchange.response is not None:
                 origin.learn(entry.request, entry.exchange.response)
         own = OwnOrigin(server.handle, origin, listener.url(""))
         async with admin.serving(
-            own.handle, listener, announcer, player.entries, timeouts=timeouts
+            own.handle, listener, announcer, player.entries, drain_s=drain_s
         ) as admin_url:
             shown = player.redacted(url)
             session = ReplaySession(url, shown, path, cassette, player, options.terms, admin_url)
