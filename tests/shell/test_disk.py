@@ -21,7 +21,7 @@ from mrtr_cassette.core.report.page import START, View
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import Journal, journal_path
-from mrtr_cassette.shell.files.disk import locked, write_whole
+from mrtr_cassette.shell.files.disk import locked
 from mrtr_cassette.shell.files.reports import REPORT, write_own, write_page
 from mrtr_cassette.shell.runs.plays import CassetteUse, Run
 from mrtr_cassette.testing.settings import settings_of
@@ -130,35 +130,6 @@ async def test_a_pipe_or_a_device_is_no_cassette(tmp_path: Path, existing: str) 
             cassettes.publish(path, NEW, replace=True)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert link.is_symlink()
-
-
-def test_leftovers_of_killed_runs_go(tmp_path: Path) -> None:
-    """What a killed run left of the same file goes with the next write, and nothing else does."""
-    path, other = tmp_path / "c.json", tmp_path / "d.json"
-
-    def killed_while_writing(path: Path) -> Path:
-        seen: set[str] = set()
-
-        def pieces() -> Iterator[bytes]:
-            seen.update(names_in(tmp_path))
-            os.link(tmp_path / next(iter(seen - before)), tmp_path / "kept")
-            yield b""
-
-        before = names_in(tmp_path)
-        write_whole(path, pieces(), replace=True)
-        path.unlink()
-        (name,) = seen - before
-        return (tmp_path / "kept").rename(tmp_path / name)
-
-    of_other = killed_while_writing(other)
-    left = killed_while_writing(path)
-    handle = os.open(of_other, os.O_RDONLY)
-    living = of_other.rename(left.with_name(f"{left.name}x"))
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    of_other.touch()
-    cassettes.tidy(path)
-    os.close(handle)
-    assert names_in(tmp_path) == {living.name, of_other.name}
 
 
 @pytest.mark.parametrize(

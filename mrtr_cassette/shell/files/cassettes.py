@@ -36,9 +36,7 @@ from mrtr_cassette.shell.files.disk import (
     check_link,
     check_writable,
     is_locked,
-    real_path,
     reason_of,
-    remove_leftovers,
     stands_at,
     write_whole,
 )
@@ -130,12 +128,6 @@ def exists(path: Location) -> bool:
         return path.exists()
     except OSError as error:
         raise CassetteError(path, reason_of(error)) from None
-
-
-def tidy(path: Location) -> None:
-    """Remove the temporary files of runs that were killed while writing a cassette."""
-    if isinstance(path, Path):
-        remove_leftovers(real_path(path))
 
 
 def cassette_exists(path: Location) -> CassetteError:
@@ -406,7 +398,6 @@ def recover_journal(output: Location) -> tuple[Publication | None, str | None] |
         CassetteError: the journal can't be read, or the cassette not be written. The journal stays.
     """
     check_replaceable(output)
-    tidy(output)
     path = journal_path(output)
     journal = read_journal(path)
     with suppress(CassetteError):

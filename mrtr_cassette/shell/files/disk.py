@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import os
 import stat
 import tempfile
@@ -71,8 +70,8 @@ def write_whole(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
         OSError: it could not be written.
     """
     target = real_path(path)
-    remove_leftovers(target)
-    handle, temporary = _temporary_file(target)
+    handle, name = tempfile.mkstemp(prefix=".mrtr-cassette-", dir=target.parent)
+    temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
             file.writelines(pieces)
@@ -83,39 +82,8 @@ def write_whole(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
                 temporary.replace(target)
             else:
                 _put_where_nothing_is(temporary, target)
-        _sync_directory(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def remove_leftovers(target: Path) -> None:
-    """Remove the files of runs that were killed while they wrote `target`."""
-    for leftover in target.parent.glob(f"{_prefix_for(target)}*"):
-        with suppress(OSError):
-            handle = os.open(leftover, os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                # A living run has its file locked.
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                leftover.unlink()
-            finally:
-                os.close(handle)
-
-
-def _prefix_for(target: Path) -> str:
-    # A name of the greatest length has to fit in.
-    return f".mrtr-cassette-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:8]}-"
-
-
-def _temporary_file(target: Path) -> tuple[int, Path]:
-    while True:
-        # It is locked, so that no other run takes it for a leftover.
-        handle, name = tempfile.mkstemp(prefix=_prefix_for(target), dir=target.parent)
-        # Some file systems have no locks, and so no leftovers are removed from them.
-        with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        if stands_at(Path(name), handle):
-            return handle, Path(name)
-        os.close(handle)
 
 
 def _put_where_nothing_is(temporary: Path, target: Path) -> None:
@@ -137,14 +105,6 @@ def _mode_of(target: Path) -> int:
         mask = os.umask(0)
         os.umask(mask)
         return 0o666 & ~mask
-
-
-def _sync_directory(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def change_config(

@@ -192,7 +192,6 @@ class ExchangeRecording:
 def check_output(output: Location, options: RecordOptions) -> Cassette | None:
     """Make sure that the cassette can be written; return the one to add to, or None."""
     cassettes.check_replaceable(output)
-    cassettes.tidy(output)
     if not cassettes.exists(output) or options.existing == "replace":
         return None
     if options.existing == "keep":
