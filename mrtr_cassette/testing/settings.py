@@ -23,7 +23,6 @@ from mrtr_cassette.options import (
     options_of,
 )
 from mrtr_cassette.shell.runs.plays import Settings
-from mrtr_cassette.shell.runs.shared_plays import Sharers
 
 TERMS: Final[Terms] = {
     **LIBRARY_TERMS,
@@ -168,22 +167,13 @@ def _paths(item: pytest.Item) -> Iterator[Path]:
         yield cassette_path(node, named[-1] if named else None)
 
 
-def sharers_of(
-    collected: Iterable[pytest.Item], selected: Iterable[pytest.Item]
-) -> dict[Path, Sharers]:
-    """Return which tests have which cassette by their fixtures, those that run and the others."""
-    runs = {item.nodeid for item in selected}
+def sharers_of(items: Iterable[pytest.Item]) -> dict[Path, list[str]]:
+    """Return which tests have which cassette by their fixtures."""
     tests: dict[Path, list[str]] = {}
-    for item in collected:
+    for item in items:
         for path in _paths(item):
             tests.setdefault(path, []).append(item.nodeid)
-    return {
-        path: Sharers(
-            tuple(test for test in each if test in runs),
-            tuple(test for test in each if test not in runs),
-        )
-        for path, each in tests.items()
-    }
+    return tests
 
 
 def hint_at_rename(path: Path, items: Iterable[pytest.Item]) -> str:

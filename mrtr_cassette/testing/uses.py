@@ -21,7 +21,6 @@ from mrtr_cassette.core.report.runs import InteractionOutcome, Outcome, ReplayRe
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.shell.files.reports import write_page
 from mrtr_cassette.shell.runs.plays import CassetteUse, Run, Settings
-from mrtr_cassette.shell.runs.shared_plays import Sharers
 from mrtr_cassette.shell.runs.views import Mode, MrtrCassette
 from mrtr_cassette.testing.settings import (
     TERMS,
@@ -98,8 +97,9 @@ class Uses:
         config.pluginmanager.register(self, "mrtr-cassette-uses")
 
     @cached_property
-    def _sharers(self) -> dict[Path, Sharers]:
-        return sharers_of(self._collected, self._selected)
+    def _sharers(self) -> dict[Path, list[str]]:
+        selected = {item.nodeid for item in self._selected}
+        return sharers_of(item for item in self._collected if item.nodeid in selected)
 
     # What the fixtures do
 
@@ -164,7 +164,7 @@ class Uses:
                 settings,
                 _upstream_asked(request),
                 lambda error: _fail(error, hint()),
-                sharers=self._sharers.get(path, Sharers()) if is_shared else None,
+                sharers=self._sharers.get(path, []) if is_shared else None,
                 test=request.node.nodeid if is_of_one else None,
             )
         self._uses[use] = (request.node, request.fixturename)

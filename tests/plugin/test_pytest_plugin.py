@@ -311,7 +311,7 @@ def test_a_swallowed_miss_fails_the_test_at_teardown(suite, recorded):
             '*ignore=[[]"/POINTER"[]] in the marker mrtr_cassette',
             (
                 f"1 request had no recorded answer on {recorded}; --mrtr-mode=all records the whole "
-                "cassette anew"
+                "cassette anew, in a run of all tests that share it"
             ),
             "*short test summary info*",
             "ERROR test_miss.py::test_declines - Failed: miss: answers-differ: tools/call*",

@@ -326,6 +326,12 @@ class Cassette:
     client: str | None = None
     recorders: tuple[RecorderFacts, ...] = ()
 
+    @property
+    def highest_number(self) -> int:
+        """The highest number of an exchange."""
+        own = (exchange.number or 0 for each in self.interactions for exchange in each.own)
+        return max(own, default=0)
+
     def with_exchanges(
         self,
         changed: Mapping[RecordedExchange, RecordedExchange],

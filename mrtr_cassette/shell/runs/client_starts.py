@@ -103,8 +103,6 @@ class ClientStarts:
     """
 
     admin_url = None
-    exchanges = 0
-    """How many have been recorded, once all starts have ended."""
 
     def __init__(self, path: Location, task: _Task, folder: Path, base: Cassette | None) -> None:
         """Prepare a folder for a task; `base` is the cassette that is played or added to."""
@@ -116,6 +114,7 @@ class ClientStarts:
         """A start was still running at the end."""
         self._outcomes = folder / _OUTCOMES
         self._last: list[StartOutcome] | None = None
+        self._whole: Cassette | None = None
         self._outcomes.touch()
         # A function can't be handed on, and its process has nobody to tell.
         plain = replace(task, options=replace(task.options, log=None))
@@ -138,6 +137,14 @@ class ClientStarts:
         # The last word of each process counts.
         told = dict(json.loads(line) for line in self._outcomes.read_bytes().splitlines())
         return [StartOutcome.from_data(data) for data in told.values()]
+
+    @property
+    def exchanges(self) -> int:
+        """How many exchanges have been recorded."""
+        recorded, before = (
+            0 if each is None else each.highest_number for each in (self.recorded(), self.base)
+        )
+        return recorded - before
 
     @property
     def misses(self) -> Sequence[MissReport]:
@@ -191,6 +198,8 @@ class ClientStarts:
 
     def recorded(self) -> Cassette | None:
         """Return the cassette as it is by now."""
+        if self._last is not None:
+            return self._whole
         running = recorded_so_far(self.path) if self.is_recording else self.base
         if running is None and cassettes.exists(self.path):
             return cassettes.load_cassette(self.path)
@@ -202,16 +211,13 @@ class ClientStarts:
         while not self.is_left_open and is_locked(self._outcomes):
             self.is_left_open = time.monotonic() > deadline
             time.sleep(_LOOK_S)
-        self._last = self.starts
+        last = self.starts
         if self.is_recording:
             journal = journal_path(self.path)
-            if self.objection is None and journal.exists() and not is_locked(journal):
+            is_good = all(start.objection is None for start in last)
+            if is_good and journal.exists() and not is_locked(journal):
                 recover_journal(self.path)
-            self.exchanges = _count_of(self.recorded()) - _count_of(self.base)
-
-
-def _count_of(cassette: Cassette | None) -> int:
-    return 0 if cassette is None else sum(len(each.own) for each in cassette.interactions)
+        self._whole, self._last = self.recorded(), last
 
 
 @asynccontextmanager

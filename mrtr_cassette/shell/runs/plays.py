@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -37,7 +36,7 @@ from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import in_thread
 from mrtr_cassette.shell.runs.sessions import RecordSession
-from mrtr_cassette.shell.runs.shared_plays import Share, Sharers, check_complete
+from mrtr_cassette.shell.runs.shared_plays import Share
 from mrtr_cassette.shell.runs.upstreams import (
     Applications,
     RunningCommand,
@@ -146,7 +145,7 @@ class CassetteUse:
         ask_upstream: Callable[[], Any],
         fail: Callable[[MrtrCassetteError], NoReturn],
         *,
-        sharers: Sharers | None = None,
+        sharers: Sequence[str] | None = None,
         test: str | None = None,
     ) -> None:
         """Start the proxy.
@@ -154,7 +153,7 @@ class CassetteUse:
         Args:
             ask_upstream: gives the upstream where the settings have none.
             fail: fails the test that needs a cassette which is missing.
-            sharers: the tests that share the cassette; None where it is one test's own.
+            sharers: the tests of this run that share the cassette; None where it is a test's own.
             test: the only test of this use; None where its class or module has more.
         """
         self.path = path
@@ -197,8 +196,6 @@ class CassetteUse:
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise CassetteError(self.path, f"its folder can't be made: {reason}") from None
-        if self._sharers is not None and self._run.mode == "all" and self.path.exists():
-            check_complete(self.path, self._sharers)
         if self._test is not None or self._sharers is None:
             patience_s = self._run.patience_s[bool(self._run.recorded)]
             self._claimed.enter_context(disk.locked(self.path, patience_s, self._run.tell))
@@ -298,7 +295,7 @@ class CassetteUse:
             check_output(self.path, self._settings.record)
         folder = self._run.folder()
         self._share = Share(
-            *(folder, self.path, existing, self._sharers.selected, self._test),
+            *(folder, self.path, existing, self._sharers, self._test),
             renews=self.age_days is not None,
         )
         return self._share.place
@@ -325,13 +322,8 @@ class CassetteUse:
 
     def test_ended(self, test: str) -> None:
         """Note that one of the tests of a class or module has ended."""
-        session = self._recording
-        if self._share is None or self._test is not None or session is None:
-            return
-        if isinstance(session, RecordSession):
-            self._share.test_ended(test, session.exchanges)
-        else:
-            self._share.test_ended_with(test, session.recorded())
+        if self._share is not None and self._test is None and self._recording is not None:
+            self._share.test_ended(test, self._recording.exchanges)
 
     def conclude(self, *, passed: bool, plays_all: bool = False) -> list[str]:
         """Publish the recording if all is well; return the problems as texts."""
@@ -463,6 +455,6 @@ class CassetteUse:
         more = f", and {count - 1} more" if count > 1 else ""
         end = f"{counted(count, 'request')} {what} on {self.path}"
         hint = "--mrtr-mode=all records the whole cassette anew"
-        if self._sharers is not None and len([*chain(*self._sharers)]) != 1:
+        if self._sharers is not None:
             hint = f"{hint}, in a run of all tests that share it"
         return "\n\n".join([f"{head}{more}", *unreported, f"{end}; {hint}"])

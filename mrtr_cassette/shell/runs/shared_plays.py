@@ -20,7 +20,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.merge import RunPart, joined
 from mrtr_cassette.core.record.naming import lasting
-from mrtr_cassette.errors import MrtrCassetteError, Terms, UsageError, counted
+from mrtr_cassette.errors import MrtrCassetteError, Terms, counted
 from mrtr_cassette.options import Existing
 from mrtr_cassette.shell.files.cassettes import load_cassette, publish_recording
 from mrtr_cassette.shell.runs.record_session import rules_of_both
@@ -32,13 +32,6 @@ _NAMED = "named"
 _FACTS = "facts"
 
 
-class Sharers(NamedTuple):
-    """The tests that share a cassette by their fixtures."""
-
-    selected: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-
-
 @dataclass(slots=True)
 class _PartFacts:
     """Facts about one part of a shared cassette."""
@@ -48,25 +41,16 @@ class _PartFacts:
     sharers: Sequence[str]
     renews: bool = False
     """The file is too old as it stands."""
-    ends: list[int] = field(default_factory=list)
-    """How many exchanges had been recorded at the end of each of `tests`."""
-    tests: list[str] = field(default_factory=list)
-    played: dict[str, list[int]] = field(default_factory=dict)
-    """The numbers of the exchanges that a test had from those that ran before it."""
-
-    @property
-    def users(self) -> list[str]:
-        """The tests that recorded or played something."""
-        return sorted({*self.tests, *self.played})
+    recorded: int = 0
+    """How many exchanges it has that the file had not."""
+    uses: dict[str, list[int]] = field(default_factory=dict)
+    """The numbers of those exchanges that each test recorded or played."""
 
     def places(self, order: Mapping[str, int]) -> dict[int, int]:
-        """Return the place of the first test that made an exchange, by its number."""
+        """Return the place of the first test that used an exchange, by its number."""
         places: dict[int, int] = {}
-        for end, test in zip(self.ends, self.tests, strict=True):
-            places |= dict.fromkeys(range(len(places) + 1, end + 1), order[test])
-        for test, numbers in self.played.items():
-            for number in numbers:
-                places[number] = min(order[test], places.get(number, order[test]))
+        for test in sorted(self.uses, key=lambda test: order[test], reverse=True):
+            places |= dict.fromkeys(self.uses[test], order[test])
         return places
 
 
@@ -94,47 +78,30 @@ class Share:
         if test is not None and named.exists():
             self._facts = _read_facts(named.parent)
         earlier = path if existing == "append" and path.exists() else None
-        self._before = 0 if earlier is None else _highest(load_cassette(earlier))
+        self._before = 0 if earlier is None else load_cassette(earlier).highest_number
         self.base = named if test is not None and named.exists() else earlier
         if self.base is not None:
             self.place.write_bytes(self.base.read_bytes())
 
     def test_ended(self, test: str, exchanges: int) -> None:
         """Note how many exchanges had been recorded at the end of a test."""
-        if exchanges > max(self._facts.ends, default=0):
-            self._facts.ends.append(exchanges)
-            self._facts.tests.append(test)
-
-    def test_ended_with(self, test: str, recorded: Cassette | None) -> None:
-        """Note the same, counted on the cassette so far."""
-        if recorded is not None:
-            self.test_ended(test, _highest(recorded) - self._before)
+        facts = self._facts
+        if exchanges > facts.recorded:
+            facts.uses.setdefault(test, []).extend(range(facts.recorded + 1, exchanges + 1))
+            facts.recorded = exchanges
 
     def keep(self, recorded: Path, played: Iterable[RecordedInteraction]) -> None:
         """Move a recording to where the end of the run finds it."""
         if not recorded.exists():
             return
         if self._test is not None:
-            self.test_ended_with(self._test, load_cassette(recorded))
-            own = [each.number or 0 for interaction in played for each in interaction.own]
-            numbers = [number - self._before for number in own if number > self._before]
-            self._facts.played[self._test] = numbers
+            self.test_ended(self._test, load_cassette(recorded).highest_number - self._before)
+            numbers = [each.number or 0 for interaction in played for each in interaction.own]
+            mine = self._facts.uses.setdefault(self._test, [])
+            mine += [number - self._before for number in numbers if number > self._before]
             self._home.mkdir(exist_ok=True)
         recorded.replace(self._home / recorded.name)
         (self._home / _FACTS).write_text(json.dumps(asdict(self._facts)), encoding="utf-8")
-
-
-def check_complete(path: Path, sharers: Sharers) -> None:
-    """Refuse to replace a cassette when not all tests that share it run."""
-    if sharers.left_out:
-        first, count = sharers.left_out[0], len(sharers.left_out)
-        more = f" and {count - 1} more" if count > 1 else ""
-        raise UsageError(
-            f"{path} would be replaced by a part of it: {first}{more}, which this run leaves out, "
-            "share it",
-            hint="run all tests that share it, add to it with --mrtr-mode=append, or delete it "
-            "first",
-        )
 
 
 class Published(NamedTuple):
@@ -156,7 +123,7 @@ def publish_shared(
     published = []
     for own in sorted(folder.iterdir()):
         homes = {file.parent: _read_facts(file.parent) for file in own.glob(f"*/{_FACTS}")}
-        parts = {home: facts for home, facts in homes.items() if facts.tests}
+        parts = {home: facts for home, facts in homes.items() if facts.recorded}
         if parts:
             published.append(_publish(parts, outcomes, narrowed, terms))
     shutil.rmtree(folder, ignore_errors=True)
@@ -172,7 +139,7 @@ def _publish(
     homes, facts = list(by_home), list(by_home.values())
     path, existing = Path(facts[0].path), facts[0].existing
     sharers = list(dict.fromkeys(test for each in facts for test in each.sharers))
-    tests = list(dict.fromkeys([*sharers, *sorted(test for each in facts for test in each.users)]))
+    tests = list(dict.fromkeys([*sharers, *sorted(test for each in facts for test in each.uses)]))
     for test in tests:
         if outcomes.get(test, "failed") == "failed":
             happened = "failed" if test in outcomes else "did not run"
@@ -247,9 +214,3 @@ def _as_one(parts: Sequence[RunPart], earlier: Cassette | None) -> Cassette:
 
 def _read_facts(home: Path) -> _PartFacts:
     return _PartFacts(**json.loads((home / _FACTS).read_text(encoding="utf-8")))
-
-
-def _highest(cassette: Cassette) -> int:
-    """Return the highest number of an exchange."""
-    own = (exchange for interaction in cassette.interactions for exchange in interaction.own)
-    return max((exchange.number or 0 for exchange in own), default=0)
