@@ -240,12 +240,14 @@ class LiveValues:
     def __init__(self) -> None:
         self._live: dict[str, str] = {}
 
-    def issued(self, recorded: Message, live: Message) -> None:
-        """Take two responses to the same request."""
+    def issued(
+        self, recorded: Message, live: Message, original: Callable[[str], str] = str
+    ) -> None:
+        """Take two responses to the same request, in the live one what was sealed as it came."""
         for path in ISSUED:
             old, new = (value_at(message.tree, path) for message in (recorded, live))
             if isinstance(old, str) and isinstance(new, str):
-                self._live[old] = new
+                self._live[old] = original(new)
 
     def in_live(self, body: bytes) -> bytes:
         """Return a request with the live values in it."""

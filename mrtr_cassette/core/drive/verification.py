@@ -580,7 +580,8 @@ class Verifier:
         for recorded, live in zip(planned.interaction.exchanges, verified.live, strict=False):
             before, now = recorded.rpc_response, live.rpc_response
             if before is not None and now is not None:
-                self._values.issued(before, now)
+                known = self._session_of(planned).recorder.known
+                self._values.issued(before, now, known.original)
         last = verified.live[-1] if verified.live else None
         if planned.opens and (last is None or has_error(last) or verified.verdict == "not-reached"):
             why = verified.reason or "no response" if last is None else outcome(last)

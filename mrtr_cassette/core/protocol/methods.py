@@ -22,6 +22,7 @@ READ_RESOURCE: Final = "resources/read"
 GET_TASK: Final = "tasks/get"
 UPDATE_TASK: Final = "tasks/update"
 CANCEL_TASK: Final = "tasks/cancel"
+TASK_STEPS: Final = frozenset({GET_TASK, UPDATE_TASK, CANCEL_TASK})
 NOTIFIED_TASK: Final = "notifications/tasks"
 ELICITATION: Final = "elicitation"
 
@@ -62,7 +63,8 @@ def _of_task(*place: str) -> frozenset[MemberPath]:
     return frozenset((*place, name) for name in TASK_VALUES)
 
 
-TASK_VALUES: Final = ("createdAt", "lastUpdatedAt", "taskId")
+TASK_ID: Final = "taskId"
+TASK_VALUES: Final = ("createdAt", "lastUpdatedAt", TASK_ID)
 """Members of a task that differ in each recording."""
 _CALLED: Final = (
     _of_task() | _of_task("task") | _modified(("content", ANY), ("content", ANY, "resource"))
@@ -121,15 +123,15 @@ _TABLE: Final = (
     # Tasks
     Method(
         GET_TASK,
-        "taskId",
+        TASK_ID,
         reads=True,
         asks_by=_ASKS,
         answered_by=UPDATE_TASK,
         volatile=_of_task() | frozenset(("result", *place) for place in _CALLED),
     ),
-    Method(UPDATE_TASK, "taskId"),
-    Method(CANCEL_TASK, "taskId", volatile=_of_task()),
-    Method("tasks/result", "taskId", reads=True, volatile=_CALLED),
+    Method(UPDATE_TASK, TASK_ID),
+    Method(CANCEL_TASK, TASK_ID, volatile=_of_task()),
+    Method("tasks/result", TASK_ID, reads=True, volatile=_CALLED),
     Method("tasks/list", reads=True, volatile=_of_task("tasks", ANY)),
     Method(NOTIFIED_TASK),
     Method("notifications/tasks/status"),

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, RESULT_TYPE, InputRequest, read_map
 from mrtr_cassette.core.protocol.jsonrpc import Message
-from mrtr_cassette.core.protocol.methods import NOTIFIED_TASK, TASK_VALUES
+from mrtr_cassette.core.protocol.methods import NOTIFIED_TASK, TASK_ID, TASK_VALUES, method_of
 from mrtr_cassette.core.wire.jsonbytes import canonical
 
 _TASK: Final = "task"
@@ -53,6 +53,15 @@ def created_task(response: Message | None) -> TaskState | None:
     return _state_in(result) if is_task else None
 
 
+def created_id(response: Message | None) -> str | None:
+    """Return the id of the task that a response creates, as either version of MCP has it."""
+    result = None if response is None else response.tree.get("result")
+    # MCP 2025-11-25 has the task as a member.
+    inner = result.get(_TASK) if isinstance(result, dict) else None
+    task = created_task(response) or _state_in(inner)
+    return None if task is None else task.id
+
+
 def polled_state(response: Message | None) -> TaskState | None:
     """Return the state that a response to `tasks/get` says; servers differ in its `resultType`."""
     return _state_in(None if response is None else response.tree.get("result"))
@@ -63,10 +72,18 @@ def notified_state(message: Message) -> TaskState | None:
     return _state_in(message.params) if message.method == NOTIFIED_TASK else None
 
 
+def named_task(request: Message | None) -> str | None:
+    """Return the id of the task that a request of the client names, or None."""
+    if request is None or method_of(request.method).named_by != TASK_ID:
+        return None
+    identity = request.params.get(TASK_ID)
+    return identity if isinstance(identity, str) else None
+
+
 def _state_in(tree: Any) -> TaskState | None:
     if not isinstance(tree, dict):
         return None
-    identity, status = tree.get("taskId"), tree.get("status")
+    identity, status = tree.get(TASK_ID), tree.get("status")
     if not (isinstance(identity, str) and isinstance(status, str)):
         return None
     return TaskState(identity, status, read_map(tree.get(INPUT_REQUESTS)) or {}, tree)

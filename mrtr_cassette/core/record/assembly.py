@@ -20,6 +20,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     RecordedInteraction,
     RecorderFacts,
+    TaskStep,
 )
 from mrtr_cassette.core.cassette.sessions import Streams
 from mrtr_cassette.core.record.linking import (
@@ -33,7 +34,7 @@ from mrtr_cassette.core.record.linking import (
     link_pushes,
     streams_of_closing,
 )
-from mrtr_cassette.core.record.naming import Names, recounted, with_texts
+from mrtr_cassette.core.record.naming import Names, issued_name, recounted, with_texts
 from mrtr_cassette.core.secrets.sealed import sha256_of
 
 
@@ -103,6 +104,8 @@ class _Assembly:
             chain_ = [numbers[exchange] for exchange in interaction.exchanges]
             branch_of = None if branch is None else self._linked[branch.of - 1]
             linked = LinkedInteraction(chain_, branch_of, shared, interaction.is_orphan)
+            linked.steps = [numbers[step.exchange] for step in interaction.steps]
+            linked.polls.update({numbers[step.exchange]: step.polls for step in interaction.steps})
             self._linked.append(linked)
             for turn in interaction.pushed_turns:
                 if turn.position >= shared:
@@ -129,6 +132,8 @@ class _Assembly:
         begun = link(calls, self._linked, earlier)
         begun.sort(key=lambda each: places.get(each.numbers[0] - self._offset, 0))
         linked = [*self._linked, *begun]
+        for number in calls.keys() - {each for one in linked for each in (*one.own, *one.steps)}:
+            del self._facts[number]
         sent = {sealed: one for each in exchanges.values() for one, sealed in each.digests}
         before = {number: self._exchanges[number] for number in self._facts if sent}
         self._name(linked, pushes)
@@ -160,7 +165,8 @@ class _Assembly:
         for interaction in linked:
             own = interaction.own
             turns = [turn for number in own for turn in pushes.get(number, ())]
-            for number in [*own, *(number for turn in turns for _, number in turn.answers)]:
+            posted = [number for turn in turns for _, number in turn.answers]
+            for number in [*own, *posted, *interaction.steps]:
                 if number > 0:
                     exchange, session = self._exchanges[number], self._facts[number].session
                     named = self._exchanges[number] = self._names.name(exchange, session)
@@ -186,8 +192,13 @@ class _Assembly:
             if interaction.branch_of is not None:
                 shared = sum(turn.position < interaction.shared for turn in turns)
                 branch = Branch(place[interaction.branch_of], interaction.shared + shared)
+            steps = [
+                TaskStep(self._finish(it), interaction.polls[it] or 1) for it in interaction.steps
+            ]
             is_orphan = interaction.is_orphan
-            yield RecordedInteraction(number, exchanges, branch, is_orphan, tuple(turns))
+            yield RecordedInteraction(
+                number, exchanges, branch, is_orphan, tuple(turns), tuple(steps)
+            )
 
     def _pushed_turn(
         self, turn: LinkedTurn, position: int, number: int, by_last: Mapping[int, int]
@@ -213,8 +224,8 @@ class _Assembly:
 
 def _earlier_facts(exchange: RecordedExchange) -> ExchangeFacts:
     """Return the facts about an earlier recording's exchange: any later request may answer it."""
-    ask, facts = exchange.ask, facts_of(exchange, exchange.call)
+    state, facts = issued_name(exchange), facts_of(exchange, exchange.call)
     states = set(facts.issued)
-    if ask is not None and ask.request_state is not None:
-        states.add(sha256_of(ask.request_state))
+    if state is not None:
+        states.add(sha256_of(state))
     return replace(facts, issued=tuple(states), asked=Moment(0, 0.0))

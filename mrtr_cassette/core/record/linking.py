@@ -2,6 +2,7 @@
 
 A retry is joined by request state; without one, by call and keys; otherwise it begins an
 interaction of its own. Arrival order never outranks a state, so parallel identical calls don't mix.
+What names a task is joined to the call that created it.
 A push in a call's own stream belongs to that call. One on a listening stream belongs to the call
 that is pending in its session; where there is none or more than one, to the stream itself.
 Source: MCP 2025-11-25, "Elicitation", "Sampling", "Roots"; docs/matching.md, "Linking".
@@ -23,9 +24,11 @@ from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.messages import ask_in, completed_by
-from mrtr_cassette.core.protocol.methods import method_of
+from mrtr_cassette.core.protocol.methods import GET_TASK, TASK_ID, TASK_STEPS, method_of
+from mrtr_cassette.core.protocol.tasks import created_task, named_task, polled_state
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import EVENT_STREAM, Piece, Response
+from mrtr_cassette.core.wire.jsonbytes import canonical
 
 P = TypeVar("P")
 
@@ -52,6 +55,18 @@ class Push(NamedTuple):
     piece: int
     """Index of the piece of the response that completes it."""
     moment: Moment
+
+
+class TaskFacts(NamedTuple):
+    """The task that a request polls, updates or cancels, by the hash of its id.
+
+    `got` is the same for polls that say the same, and empty where there was no response.
+    """
+
+    sha256: str
+    is_poll: bool = False
+    got: str = ""
+    is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +113,21 @@ class ExchangeFacts:
     cassette issues another state on replay than the server did."""
     asked: Moment = NEVER
     """When the ask was whole: only later requests can answer it."""
+    creates_task: bool = False
+    """The response creates a task, by whose id, hashed, it is `issued`."""
+    task: TaskFacts | None = None
 
 
 def facts_of(exchange: RecordedExchange, call: Call, resumes: int | None = None) -> ExchangeFacts:
     """Return the facts about an exchange with this call, which may resume a call's stream."""
     request, response, message = exchange.request, exchange.response, call.message
     ask = None if response is None else ask_in(message, response)
-    key = "\n".join(call.key())
     session = session_of(request)
     opened = NO_SESSION if session else opened_session(response)
     is_listening = ask is None and resumes is None and listens(call, response)
     has_others = is_listening or resumes is not None
     pushes, responses = _said(response, has_others=has_others)
-    kind = None if message is None else message.kind
-    identity = "" if message is None else message.id
+    kind, identity = (None, "") if message is None else (message.kind, message.id)
     is_accepted = kind is Kind.REQUEST and response is not None and response.only_accepts
     ended = Moment(exchange.ended_after or exchange.number or 0, exchange.ended_ms)
     if is_accepted:
@@ -135,15 +151,45 @@ def facts_of(exchange: RecordedExchange, call: Call, resumes: int | None = None)
         and request.method == "GET"
         and EVENT_STREAM in request.header("accept"),
         is_silent=_is_silent(response),
-        call=intern(sha256_of(key)),
+        call=intern(sha256_of("\n".join(call.key()))),
         caller=intern(call.caller),
         client=intern(call.client),
         answered_keys=frozenset(call.answers.input_responses or ()) if call.answers else None,
         echoed=exchange.echoed_sha256 if call.answers else None,
         asked_keys=None if ask is None else frozenset(ask.input_requests),
-        issued=(exchange.issued_sha256,) if ask and exchange.issued_sha256 is not None else (),
+        issued=() if exchange.issued_sha256 is None else (exchange.issued_sha256,),
         asked=_moment_of(response.pieces[ask.piece]) if response and ask else NEVER,
+        creates_task=_creates_task(exchange),
+        task=_task_of(exchange, call),
     )
+
+
+def _creates_task(exchange: RecordedExchange) -> bool:
+    response = exchange.response
+    may_create = response is not None and TASK_ID.encode() in response.body
+    return may_create and created_task(exchange.rpc_response) is not None
+
+
+def _task_of(exchange: RecordedExchange, call: Call) -> TaskFacts | None:
+    identity = named_task(call.message) if call.method in TASK_STEPS else None
+    if identity is None:
+        return None
+    sha256 = exchange.echoed_sha256 or sha256_of(identity)
+    if call.method != GET_TASK:
+        return TaskFacts(sha256)
+    message, response = exchange.rpc_response, exchange.response
+    state = polled_state(message)
+    if state is not None:
+        got = state.digest
+    elif message is not None:
+        got = canonical(message.tree.get("error"))
+    elif response is not None and response.status >= 400:
+        got = f"HTTP status {response.status}"
+    else:
+        return TaskFacts(sha256, is_poll=True)
+    # Another recording has another id.
+    got = got.replace(canonical(identity)[1:-1], "<task>")
+    return TaskFacts(sha256, True, sha256_of(got), state is not None and state.is_over)
 
 
 def _moment_of(piece: Piece) -> Moment:
@@ -241,6 +287,10 @@ class LinkedInteraction:
     """How many exchanges are shared with that interaction."""
     is_orphan: bool = False
     """It begins with a retry that answers no recorded ask."""
+    steps: list[int] = field(default_factory=list)
+    """What came of the task that the last response creates."""
+    polls: Counter[int] = field(default_factory=Counter)
+    """How many polls got what the first of them, which is a step, got."""
 
     @property
     def own(self) -> list[int]:
@@ -315,10 +365,19 @@ def link(
     earlier: Sequence[LinkedInteraction] = (),
     earlier_facts: Mapping[int, ExchangeFacts] | None = None,
 ) -> list[LinkedInteraction]:
-    """Return the interactions that begin here, by their first requests; earlier ones may grow."""
-    asks = _asks_of(earlier, earlier_facts or {})
+    """Return the interactions that begin here, by their first requests; earlier ones may grow.
+
+    Polls of a task that got nothing new are in none of them.
+    """
+    before = earlier_facts or {}
+    asks = _asks_of(earlier, before)
+    tasks = {sha256: each for each in earlier for sha256 in _created_by(before[each.numbers[-1]])}
+    steps: dict[LinkedInteraction, list[int]] = {}
     interactions: list[LinkedInteraction] = []
     for number, facts in exchanges.items():
+        if facts.task is not None and facts.task.sha256 in tasks:
+            steps.setdefault(tasks[facts.task.sha256], []).append(number)
+            continue
         is_retry = facts.answered_keys is not None
         interaction = asks.joined(number, facts) if is_retry else None
         if interaction is None:
@@ -327,8 +386,39 @@ def link(
             interactions.append(interaction)
         if facts.asked_keys is not None:
             asks.add(_Ask(facts, interaction, len(interaction.numbers)))
+        tasks |= dict.fromkeys(_created_by(facts), interaction)
+    for interaction, numbers in steps.items():
+        _add_steps(interaction, numbers, {**before, **exchanges})
     interactions.sort(key=lambda interaction: (interaction.numbers[0], interaction.own[0]))
     return interactions
+
+
+def _created_by(facts: ExchangeFacts) -> tuple[str, ...]:
+    return facts.issued if facts.creates_task else ()
+
+
+def _add_steps(
+    interaction: LinkedInteraction, numbers: Iterable[int], facts: Mapping[int, ExchangeFacts]
+) -> None:
+    """Add to a task what clients did to it, in the order in which they did it and saw states."""
+
+    def task_of(number: int) -> TaskFacts:
+        return facts[number].task or TaskFacts("")
+
+    def moment(number: int) -> Moment:
+        return facts[number].ended if task_of(number).is_poll else Moment(number, -1.0)
+
+    polled = [number for number in interaction.steps if task_of(number).is_poll]
+    for number in sorted(numbers, key=moment):
+        task, last = task_of(number), task_of(polled[-1]) if polled else TaskFacts("")
+        if not task.is_poll:
+            interaction.steps.append(number)
+        elif task.got and task.got == last.got:
+            interaction.polls[polled[-1]] += 1
+        elif task.got and not last.is_over:
+            interaction.steps.append(number)
+            interaction.polls[number] = 1
+            polled.append(number)
 
 
 def _asks_of(earlier: Iterable[LinkedInteraction], facts: Mapping[int, ExchangeFacts]) -> _Asks:

@@ -17,6 +17,8 @@ from operator import itemgetter
 from mrtr_cassette.core.cassette.digests import Announced
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedBy, RecordedExchange
 from mrtr_cassette.core.cassette.sessions import event_ids
+from mrtr_cassette.core.protocol.methods import TASK_ID
+from mrtr_cassette.core.protocol.tasks import created_id, named_task
 from mrtr_cassette.core.record.linking import LinkedInteraction
 from mrtr_cassette.core.secrets.sealed import (
     SEALED_HASH,
@@ -30,6 +32,7 @@ from mrtr_cassette.core.secrets.sealed import (
     session_surrogate,
     sha256_of,
     state_surrogate,
+    task_surrogate,
 )
 from mrtr_cassette.core.wire.http import (
     LAST_EVENT_ID_HEADER,
@@ -162,6 +165,21 @@ class SecretNumbers:
         return self._numbers[rule, token]
 
 
+def issued_name(exchange: RecordedExchange) -> str | None:
+    """Return the request state that a response issues, or the id of the task that it creates."""
+    ask, response = exchange.ask, exchange.response
+    if ask is not None or response is None or TASK_ID.encode() not in response.body:
+        return None if ask is None else ask.request_state
+    return created_id(exchange.rpc_response)
+
+
+def _echoed_name(exchange: RecordedExchange) -> str | None:
+    """Return the request state that a request repeats, or the id of the task that it names."""
+    call = exchange.call
+    task, answers = named_task(call.message), call.answers
+    return task if answers is None or task is not None else answers.request_state
+
+
 class Names:
     """The names and numbers of a recording, given in the file's order; to states after that."""
 
@@ -194,8 +212,7 @@ class Names:
         with_texts(exchange, read)
         self._earlier += 1
         self._occurrences[call] += is_first
-        ask = exchange.ask
-        state = None if ask is None else ask.request_state
+        state = issued_name(exchange)
         if state is not None:
             self._issued_by[number] = state
             self._states.setdefault(sha256_of(state), state)
@@ -230,24 +247,35 @@ class Names:
         self._occurrences |= self._highest
         for interaction in interactions:
             recorded = [number for number in interaction.own if number > 0]
-            if not recorded:
-                continue
-            call = calls[recorded[0]]
-            occurrence = self._occurrence(interaction, call)
-            before: int | None = None
-            for turn, number in enumerate(interaction.numbers):
-                if turn >= interaction.shared and number > 0:
-                    exchange = exchanges[number]
-                    issued, echoed = exchange.issued_sha256, exchange.echoed_sha256
-                    if issued is not None:
-                        name = state_surrogate(call, occurrence, turn + 1)
-                        self._issued_by[number] = name
-                        self._states.setdefault(issued, name)
-                    if echoed is not None:
-                        answered = self._issued_by.get(before or 0)
-                        unknown = state_surrogate(call, occurrence, 0)
-                        self._echoed_by[number] = answered or self._states.get(echoed) or unknown
-                before = number
+            if recorded:
+                self._name_states_of(interaction, exchanges, calls[recorded[0]])
+            task = self._issued_by.get(interaction.numbers[-1])
+            if task is not None:
+                self._echoed_by |= dict.fromkeys(interaction.steps, task)
+
+    def _name_states_of(
+        self,
+        interaction: LinkedInteraction,
+        exchanges: Mapping[int, RecordedExchange],
+        call: str,
+    ) -> None:
+        occurrence = self._occurrence(interaction, call)
+        before: int | None = None
+        for turn, number in enumerate(interaction.numbers):
+            if turn >= interaction.shared and number > 0:
+                exchange = exchanges[number]
+                issued, echoed = exchange.issued_sha256, exchange.echoed_sha256
+                if issued is not None:
+                    creates = created_id(exchange.rpc_response) is not None
+                    name = task_surrogate(call, occurrence)
+                    name = name if creates else state_surrogate(call, occurrence, turn + 1)
+                    self._issued_by[number] = name
+                    self._states.setdefault(issued, name)
+                if echoed is not None and named_task(exchange.call.message) is None:
+                    answered = self._issued_by.get(before or 0)
+                    unknown = state_surrogate(call, occurrence, 0)
+                    self._echoed_by[number] = answered or self._states.get(echoed) or unknown
+            before = number
 
     def _occurrence(self, interaction: LinkedInteraction, call: str) -> int:
         """Return the number in the surrogates of an interaction: a new one, unless it has one."""
@@ -264,7 +292,10 @@ class Names:
         States of other exchanges that it repeats are replaced too.
         """
         echoed, issued = exchange.echoed_sha256, exchange.issued_sha256
-        own = {} if echoed is None else {echoed: self._echoed_by[number]}
+        own: dict[str, str] = {}
+        # A task that no recorded call created has no name.
+        if echoed is not None and number in self._echoed_by:
+            own = {echoed: self._echoed_by[number]}
         request = request_with(exchange.request, self._change(own))
         if issued is not None and number in self._issued_by:
             own = {**own, issued: self._issued_by[number]}
@@ -293,7 +324,8 @@ class Names:
 # A cassette's exchanges as the journals of its recorders had them
 
 _SURROGATE = re.compile(
-    rb"mrtr-(?:state(:|%3A)[0-9a-f]{16}\1[0-9]{1,9}\1[0-9]{1,9}|session(:|%3A)[0-9]{1,9})"
+    rb"mrtr-(?:state(:|%3A)[0-9a-f]{16}\1[0-9]{1,9}\1[0-9]{1,9}|session(:|%3A)[0-9]{1,9}"
+    rb"|task(:|%3A)[0-9a-f]{16}\3[0-9]{1,9})"
 )
 
 
@@ -354,17 +386,15 @@ class _NamesBefore:
 
     def __init__(self, digest: str, exchanges: Iterable[RecordedExchange]) -> None:
         self._digest = digest
-        asked = [(each, each.ask) for each in exchanges]
+        issued = [(each, issued_name(each)) for each in exchanges]
         self._issued = {
-            ask.request_state: each.issued_sha256 or self._sha256(ask.request_state)
-            for each, ask in asked
-            if ask is not None and ask.request_state is not None
+            name: each.issued_sha256 or self._sha256(name)
+            for each, name in issued
+            if name is not None
         }
 
     def put_back(self, exchange: RecordedExchange) -> RecordedExchange:
-        answers, ask = exchange.call.answers, exchange.ask
-        echoed = None if answers is None else answers.request_state
-        issued = None if ask is None else ask.request_state
+        echoed, issued = _echoed_name(exchange), issued_name(exchange)
         own = {}
         if echoed is not None and echoed not in self._issued:
             # A later recording that was added echoed the name itself.

@@ -21,6 +21,7 @@ from mrtr_cassette.core.protocol.calls import (
 from mrtr_cassette.core.protocol.dialect import InputRequired, input_request
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
 from mrtr_cassette.core.protocol.methods import LISTEN
+from mrtr_cassette.core.protocol.tasks import named_task
 from mrtr_cassette.core.record.linking import OpenPush, PushTurns
 from mrtr_cassette.core.record.sealing import Sealer, kept_of_response
 from mrtr_cassette.core.secrets.credentials import Given
@@ -85,7 +86,8 @@ class Recorder(Sealer):
         """Return a call as a log may name it: without arguments, sealed and redacted."""
         request = call.request
         if call.method:
-            return self.shown(str(CallKey("", call.method, call.name, "")))
+            is_task = self.seals and named_task(call.message) is not None
+            return self.shown(str(CallKey("", call.method, "" if is_task else call.name, "")))
         if request.is_line:
             return line_label(call)
         return f"{printable(request.method)} {self.shown(request.target, is_target=True)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Literal, NamedTuple
@@ -18,18 +18,25 @@ from mrtr_cassette.core.protocol.dialect import (
     may_ask,
     recognise,
 )
-from mrtr_cassette.core.protocol.messages import response_to, splice_pieces
+from mrtr_cassette.core.protocol.jsonrpc import Message
+from mrtr_cassette.core.protocol.messages import Located, messages_in, response_to, splice_pieces
+from mrtr_cassette.core.protocol.methods import NOTIFIED_TASK
+from mrtr_cassette.core.protocol.tasks import created_id, named_task, notified_state
 from mrtr_cassette.core.secrets.credentials import Credentials, KnownStates
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.sealed import (
     SEALED_HASH,
     StatePlace,
     find_states,
+    find_task_ids,
+    is_searched,
     may_have_states,
+    may_name_tasks,
     replaced_states,
     seal_answers,
     sealed_hash,
     sha256_of,
+    with_task,
 )
 from mrtr_cassette.core.wire.http import (
     LAST_EVENT_ID_HEADER,
@@ -96,22 +103,17 @@ class Sealer:
         request, sent = call.request, seen.response or NOTHING
         body, response = sent.body, sent
         raw = request.body + body
-        unread: Sequence[Unread] = ()
-        if (
-            b"\0" in raw
-            or not raw.isascii()
-            or content_coding(request.headers)
-            or content_coding(response.headers)
-        ):
-            unread = _unread_bodies(request, response)
+        unread = _unread_bodies(request, response)
         request = replace(request, headers=_kept_of_request(request.headers, self.kept_headers))
         if b"id:" in body and response.is_event_stream and self._is_in_session(seen):
             pieces = tuple(map(_with_sealed_event_id, response.pieces))
             response = replace(response, pieces=pieces)
-        echoed = _echoed_by(call)
-        located = response_to(call.message, response) if may_ask(body) else None
+        echoed = named_task(call.message) or _echoed_by(call)
+        located = _telling_response(call, response)
         result = located.message.tree.get("result") if located is not None else None
-        issued = result.get(REQUEST_STATE) if isinstance(result, dict) else None
+        issued = None if located is None else _issued_by(located.message)
+        for task in _tasks_of(call, located, response) if self.seals else ():
+            self.known.remember(task)
         # Most exchanges have no state: one look at both bodies says so.
         if self.seals and (self.known.texts or may_have_states(raw)):
             request, response, states = _seal_states(request, response, self.known)
@@ -133,7 +135,7 @@ class Sealer:
             seen,
             request=request,
             response=None if seen.response is None else response,
-            issued_sha256=sha256_of(issued) if isinstance(issued, str) else None,
+            issued_sha256=None if issued is None else sha256_of(issued),
             echoed_sha256=None if echoed is None else sha256_of(echoed),
             digests=digests,
         )
@@ -152,6 +154,35 @@ def _echoed_by(call: Call) -> str | None:
     is_retry = call.message is not None and not _OF_RETRIES.isdisjoint(call.message.params)
     answers = call.answers if is_retry else None
     return None if answers is None else answers.request_state
+
+
+def _telling_response(call: Call, response: Response) -> Located | None:
+    """Return the response to the call, where it may issue a state or the id of a task."""
+    may_tell = may_ask(response.body) or may_name_tasks(response.body)
+    return response_to(call.message, response) if may_tell else None
+
+
+def _issued_by(response: Message) -> str | None:
+    """Return the id of the task that a response creates, or the state that it issues."""
+    result = response.tree.get("result")
+    state = result.get(REQUEST_STATE) if isinstance(result, dict) else None
+    return created_id(response) or (state if isinstance(state, str) else None)
+
+
+def _tasks_of(call: Call, located: Located | None, response: Response) -> Iterator[str]:
+    """Yield the id of the task that an exchange creates, and those that it names.
+
+    Where it is short, and the task's creation is not recorded, an id is no secret.
+    """
+    created = None if located is None else created_id(located.message)
+    if created is not None:
+        yield created
+    named = named_task(call.message)
+    ids = [] if named is None else [named]
+    if NOTIFIED_TASK.encode() in response.body:
+        states = [notified_state(each.message) for each in messages_in(response)]
+        ids += [state.id for state in states if state is not None]
+    yield from filter(is_searched, ids)
 
 
 # Headers come again with call after call; what is kept of them is worked out once.
@@ -182,13 +213,13 @@ def _sealed_id(identity: str) -> str:
     return identity if SEALED_HASH.fullmatch(identity) else sealed_hash(identity)
 
 
-# States
+# States and ids of tasks
 
 
 def _seal_states(
     request: Request, response: Response, known: KnownStates
 ) -> tuple[Request, Response, list[str]]:
-    """Replace states where they are known to stand, then wherever they are repeated.
+    """Replace states and ids where they are known to stand, then wherever they are repeated.
 
     Returns also the raw states of the response; the states of both are known from now on.
     """
@@ -199,12 +230,18 @@ def _seal_states(
         partly = state if state in known else known.seal_text(state)
         return sealed_hash(state) if partly == state else partly
 
-    echoed, issued = find_states(request.body), _states_in(response)
+    echoed, issued = find_states(request.body), _places_in(response, may_have_states, find_states)
+    ids_in = partial(find_task_ids, known=known)
+    received = _places_in(response, may_name_tasks, ids_in)
     if echoed:
         body = splice(request.body, replaced_states(echoed, sealed))
         request = replace(request, body=body)
-    if issued:
-        pieces = splice_pieces(response.pieces, replaced_states(issued, sealed_hash))
+    if may_name_tasks(request.body):
+        request = with_task(request, lambda it: sealed_hash(it) if it in known else it)
+        body = splice(request.body, replaced_states(ids_in(request.body), sealed_hash))
+        request = replace(request, body=body)
+    if issued or received:
+        pieces = splice_pieces(response.pieces, replaced_states([*issued, *received], sealed_hash))
         response = replace(response, pieces=pieces)
     for place in (*echoed, *issued):
         known.remember(place.state)
@@ -231,25 +268,27 @@ def _all_text(request: Request, response: Response) -> bytes:
     return b"\0".join((head, request.body, response.body))
 
 
-def _states_in(response: Response) -> list[StatePlace]:
-    """Return the states of a response, and where in its body they stand."""
+def _places_in(
+    response: Response, may_have: Callable[[bytes], bool], find: Callable[[bytes], list[StatePlace]]
+) -> list[StatePlace]:
+    """Return what is found in the messages of a response, and where in its body that stands."""
     body = response.body
-    if not may_have_states(body):
+    if not may_have(body):
         return []
     if not response.is_framed:
-        return find_states(body)
-    states: list[StatePlace] = []
+        return find(body)
+    places: list[StatePlace] = []
     offset = 0
     for index, piece in enumerate(response.pieces):
-        if may_have_states(piece.raw):
+        if may_have(piece.raw):
             event = read_event(piece.raw, first=index == 0) if response.is_event_stream else None
-            for place in find_states(piece.raw if event is None else event.data or b""):
+            for place in find(piece.raw if event is None else event.data or b""):
                 span = place.span if event is None else event.raw_span(place.span)
                 if span is not None:
                     span = Span(span.start + offset, span.end + offset)
-                    states.append(place._replace(span=span))
+                    places.append(place._replace(span=span))
         offset += len(piece.raw)
-    return states
+    return places
 
 
 def _with_sealed_event_id(piece: Piece) -> Piece:
@@ -295,5 +334,10 @@ def _changed(response: Response, headers: Headers, change: Callable[[bytes], byt
 
 
 def _unread_bodies(request: Request, response: Response) -> list[Unread]:
+    if not any(
+        b"\0" in each.body or not each.body.isascii() or content_coding(each.headers)
+        for each in (request, response)
+    ):
+        return []
     unread = [Unread("request", why_unread(request)), Unread("response", why_unread(response))]
     return [each for each in unread if each.reason]

@@ -24,8 +24,10 @@ from mrtr_cassette.core.secrets.sealed import (
     SEALED_ANSWER,
     SEALED_HASH,
     as_recorded,
+    is_searched,
     looks_sealed,
     may_have_states,
+    may_name_tasks,
     placeholder,
     placeholders_in,
     renumber,
@@ -33,6 +35,7 @@ from mrtr_cassette.core.secrets.sealed import (
     seal_states,
     sealed_hash,
     sha256_of,
+    with_task,
     without_numbers,
     without_rules,
 )
@@ -166,6 +169,9 @@ class MatchedForm:
         is_sealed_answer: Callable[[str], bool],
     ) -> Request:
         body = request.body
+        if self._states_are_sealed and may_name_tasks(body):
+            request = with_task(request, lambda it: new_state(it) if is_searched(it) else it)
+            body = request.body
         if self._states_are_sealed or b"sha256" in body or b"\\u" in body:
             body = seal_states(body, new_state)
         if self._answers_are_sealed:

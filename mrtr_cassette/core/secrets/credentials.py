@@ -21,7 +21,7 @@ from mrtr_cassette.core.secrets.decode import (
 )
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules, builtin_rule_of, fold
-from mrtr_cassette.core.secrets.sealed import SHORTEST_SEARCHED, sealed_hash
+from mrtr_cassette.core.secrets.sealed import is_searched, sealed_hash
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
 
@@ -137,7 +137,7 @@ class KnownTexts:
         self.texts: dict[str, _Known] = {}
         """The texts, the oldest first, and what takes their places."""
 
-    def __contains__(self, text: str) -> bool:
+    def __contains__(self, text: object) -> bool:
         """Tell whether a text is known."""
         return text in self.texts
 
@@ -171,12 +171,16 @@ class KnownTexts:
 
 
 class KnownStates(KnownTexts):
-    """The last states that were issued or echoed."""
+    """The last states that were issued or echoed, and ids of tasks."""
+
+    def original(self, shown: str) -> str:
+        """Return the text in whose place another one stands; any other text is its own."""
+        return next((text for text, known in self.texts.items() if known.shown == shown), shown)
 
     def remember(self, state: str, shown_as: str | None = None) -> None:
         """Replace a state from now on, unless it is so short that it may be a word."""
         shown = sealed_hash(state if shown_as is None else shown_as)
-        self.add(state, shown, is_searched=len(state) >= SHORTEST_SEARCHED)
+        self.add(state, shown, is_searched=is_searched(state))
 
 
 SHORTEST_CREDENTIAL: Final = 8

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
 from json.encoder import encode_basestring_ascii
 from typing import Any, AnyStr, Final, NamedTuple
 
-from mrtr_cassette.core.protocol.dialect import ANSWERS_PATH, INPUT_RESPONSES, REQUEST_STATE
+from mrtr_cassette.core.protocol.dialect import (
+    ANSWERS_PATH,
+    INPUT_REQUESTS,
+    INPUT_RESPONSES,
+    REQUEST_STATE,
+)
+from mrtr_cassette.core.protocol.jsonrpc import classify
+from mrtr_cassette.core.protocol.methods import TASK_ID
+from mrtr_cassette.core.protocol.tasks import named_task
 from mrtr_cassette.core.secrets.decode import (
     as_text,
     flattened,
@@ -18,12 +27,14 @@ from mrtr_cassette.core.secrets.decode import (
     without_ascii_escapes,
 )
 from mrtr_cassette.core.secrets.rules import RULE_NAMES
+from mrtr_cassette.core.wire.http import Request, decoded_header
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
     Span,
     canonical,
     find_spans,
     item_spans,
+    name_spans,
     parse,
     splice,
 )
@@ -107,14 +118,16 @@ def without_numbers(text: AnyStr) -> AnyStr:
 SEALED_HASH = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
 SEALED_HASH_BYTES = re.compile(rb"sha256(:|%3A)([0-9a-f]{64})")
 STATE_SURROGATE = re.compile(
-    r"mrtr-state:[0-9a-f]{16}:(?P<occurrence>[0-9]{1,9}):[0-9]{1,9}", re.ASCII
+    r"mrtr-(?:state|task):[0-9a-f]{16}:(?P<occurrence>[0-9]{1,9})(?::[0-9]{1,9})?", re.ASCII
 )
+"""What a cassette has for a request state, or for the id of a task."""
 SESSION_SURROGATE = re.compile(r"mrtr-session:([0-9]{1,9})", re.ASCII)
 NAME_BYTES = re.compile(
     rb"mrtr-state(:|%3A)[0-9a-f]{16}\1[0-9]{1,9}(?=\1[0-9]{1,9})|mrtr-session(?::|%3A)[0-9]{1,9}"
     rb"|mrtr-(?:event|elicitation)(:|%3A)[0-9]{1,9}\2[0-9]{1,9}|sha256(?::|%3A)[0-9a-f]{64}"
+    rb"|mrtr-task(:|%3A)[0-9a-f]{16}\3[0-9]{1,9}"
 )
-"""What a recording has for a state, without its turn, and for the id of a session or event."""
+"""What a recording has for a state, without its turn, and for an id of a session, event or task."""
 
 
 @lru_cache(maxsize=16)
@@ -170,6 +183,11 @@ def reveal_text(text: str, surrogate_of: Callable[[str], str | None]) -> str:
 def state_surrogate(call_sha256: str, occurrence: int, turn: int) -> str:
     """Return the surrogate of the state that an ask issued."""
     return f"mrtr-state:{call_sha256[:16]}:{occurrence}:{turn}"
+
+
+def task_surrogate(call_sha256: str, occurrence: int) -> str:
+    """Return the surrogate of the id of the task that a call created."""
+    return f"mrtr-task:{call_sha256[:16]}:{occurrence}"
 
 
 def occurrence_in(surrogate: str) -> int | None:
@@ -287,6 +305,12 @@ SHORTEST_SEARCHED = 24
 A shorter one may be an ordinary word (`confirmed`), which other text has in its own right.
 """
 
+
+def is_searched(state: str) -> bool:
+    """Tell whether a state, or the id of a task, is replaced wherever it stands."""
+    return len(state) >= SHORTEST_SEARCHED
+
+
 _MEMBER = REQUEST_STATE.encode()
 _ESCAPED_LETTER = re.compile(rb"\\u00(?:53|6[15]|7[1-5])")
 """An escape, which JSON doesn't need, of a letter of the member's name."""
@@ -294,7 +318,7 @@ _PLACE = re.compile(rf'(\\{{0,63}})"{REQUEST_STATE}\1"\s*:\s*\1"', re.ASCII)
 
 
 class StatePlace(NamedTuple):
-    """A state that stands under `requestState`."""
+    """A state that stands under `requestState`, or the id of a task."""
 
     span: Span
     state: str
@@ -332,6 +356,81 @@ def _spell(text: str, times: int) -> str:
     for _ in range(times):
         text = encode_basestring_ascii(text)[1:-1]
     return text
+
+
+# Ids of tasks
+
+_RELATED: Final = "io.modelcontextprotocol/related-task"
+_TASK_IDS: Final[tuple[MemberPath, ...]] = (
+    ("params", TASK_ID),
+    ("params", "_meta", _RELATED, TASK_ID),
+    ("result", TASK_ID),
+    ("result", "task", TASK_ID),
+    ("result", "_meta", _RELATED, TASK_ID),
+)
+_LISTS_OF_TASK_IDS: Final[tuple[MemberPath, ...]] = (
+    ("params", "taskIds"),
+    ("params", "notifications", "taskIds"),
+)
+_WITH_KEYS: Final[tuple[MemberPath, ...]] = (
+    ANSWERS_PATH,
+    ("params", INPUT_REQUESTS),
+    ("result", INPUT_REQUESTS),
+)
+"""Where servers make keys of the id of a task, a colon and more."""
+
+
+def may_name_tasks(raw: bytes) -> bool:
+    """Tell, quickly, whether a message may name a task."""
+    return TASK_ID.encode() in raw
+
+
+def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
+    """Return where MCP has the ids of tasks in a message, and where its keys begin with one."""
+    if not may_name_tasks(raw):
+        return []
+    try:
+        found = find_spans(raw, (*_TASK_IDS, *_LISTS_OF_TASK_IDS, *_WITH_KEYS))
+    except NotJsonError:
+        return []
+    values = [span for path in _TASK_IDS for span in found.get(path, ())]
+    for lists in (found.get(path, ()) for path in _LISTS_OF_TASK_IDS):
+        values += [
+            item for span in lists if raw[span.start] == ord("[") for item in item_spans(raw, span)
+        ]
+    spans = [(span.start + 1, span.end - 1) for span in values if raw[span.start] == ord('"')]
+    for objects in (found.get(path, ()) for path in _WITH_KEYS):
+        names = [
+            name
+            for span in objects
+            if raw[span.start] == ord("{")
+            for name in name_spans(raw, span)
+        ]
+        spans += [
+            (start + 1, at)
+            for start, end in names
+            for at in range(start, end)
+            if raw[at] == ord(":")
+        ]
+    ids = {
+        start: (Span(start, end), identity)
+        for start, end in spans
+        if (identity := as_text(undo_json(raw[start:end].decode("latin-1"), 1))) in known
+    }
+    return [StatePlace(*each, partial(_spell, times=1)) for each in ids.values()]
+
+
+def with_task(request: Request, new: Callable[[str], str]) -> Request:
+    """Return a request with another id of the task that it names, in its body and its header."""
+    task = named_task(classify(request.body))
+    if task is None:
+        return request
+    body = splice(request.body, replaced_states(find_task_ids(request.body, {task}), new))
+    headers = [
+        (name, new(task) if (decoded_header(value) or value) == task else value)
+        for name, value in request.headers
+    ]
+    return replace(request, headers=tuple(headers), body=body)
 
 
 def replaced_states(

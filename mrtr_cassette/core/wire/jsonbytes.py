@@ -319,6 +319,13 @@ def _replacements_in(
     yield Span(start, end), b",".join(added)
 
 
+def name_spans(raw: bytes, of: Span) -> list[Span]:
+    """Return the spans of the names in the object at a span, in order."""
+    text = raw.decode("latin-1")
+    starts = [each.start for each in _parts_of(raw, of)]
+    return [Span(start, _scan_value(text, start)[1]) for start in starts]
+
+
 def item_spans(raw: bytes, of: Span) -> list[Span]:
     """Return the spans of the items of the array at a span, in order."""
     return [item.value for item in _parts_of(raw, of)]

@@ -205,7 +205,10 @@ RELATED = "io.modelcontextprotocol/related-task"
     ("issued", "sent_back"),
     [
         (lambda value: {"nextCursor": value}, lambda value: {"cursor": value}),
-        (lambda value: {"taskId": value}, lambda value: {"taskId": value}),
+        (
+            lambda value: {"task": {"taskId": value, "status": "working"}},
+            lambda value: {"taskId": value},
+        ),
         (
             lambda value: {"task": {"taskId": value}},
             lambda value: {"_meta": {RELATED: {"taskId": value}}},
