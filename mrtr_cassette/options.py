@@ -357,6 +357,13 @@ class ReplayOptions(ProxyOptions):
         choices=("none", "recorded"),
         group="operation",
     )
+    poll_interval: int | None = option_field(
+        "number",
+        "Tell clients to poll a task every so many milliseconds, whatever was recorded",
+        metavar="MS",
+        group="operation",
+        default=None,
+    )
     stateless: bool = option_field(
         "switch",
         "Give every request the same reply whatever was played before, so that any of several "

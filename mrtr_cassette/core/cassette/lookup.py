@@ -19,7 +19,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     Message,
 )
 from mrtr_cassette.core.secrets.sealed import compared_sha256
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 from mrtr_cassette.core.wire.pointers import without_paths
 
 _NO_ANSWERS = f'{{"{INPUT_RESPONSES}":{{}}}}'
@@ -48,6 +48,13 @@ def lookup_key(call: Call, ignored: Collection[MemberPath] = ()) -> LookupKey:
     if state is not None and responses == _NO_ANSWERS:
         responses = None
     return LookupKey(key, state, responses)
+
+
+def answers_by_key(lookup: LookupKey) -> dict[str, str]:
+    """Return the canonical text of each answer of a retry."""
+    shape, brace, text = (lookup.answers or "").partition("{")
+    answers = parse(f"{brace}{text}".encode()).get(INPUT_RESPONSES, {}) if brace else {}
+    return {key: f"{shape}{canonical(value)}" for key, value in answers.items()}
 
 
 def has_member(call: Call, path: MemberPath) -> bool:

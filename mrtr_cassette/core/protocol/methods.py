@@ -33,6 +33,7 @@ class Method:
 
     Attributes:
         named_by: the member of its params that names what is called, as the header `Mcp-Name` does.
+        repeats: whether clients send it again and again as time goes by.
         reads: whether it changes nothing, so that its response may be played again.
         asks_by: the member of its result in which the server asks for input.
         answered_by: the method that takes the answers; often the same one, sent again.
@@ -44,6 +45,7 @@ class Method:
 
     name: str
     named_by: str = ""
+    repeats: bool = False
     reads: bool = False
     asks_by: str = ""
     answered_by: str = ""
@@ -79,7 +81,7 @@ _TABLE: Final = (
     Method(INITIALIZE, reads=True, describes_server=True, not_in_key=_CLIENT),
     Method(DISCOVER, reads=True, describes_server=True),
     Method(LISTEN, reads=True),
-    Method(PING, reads=True),
+    Method(PING, repeats=True, reads=True),
     Method("logging/setLevel", reads=True),
     Method(INITIALIZED),
     Method(CANCELLED, not_in_key=("requestId",)),
@@ -87,7 +89,7 @@ _TABLE: Final = (
     Method("notifications/progress"),
     Method("notifications/subscriptions/acknowledged"),
     # Tools and prompts
-    Method(CALL_TOOL, "name", asks_by=_ASKS, answered_by=CALL_TOOL, volatile=_CALLED),
+    Method(CALL_TOOL, "name", repeats=True, asks_by=_ASKS, answered_by=CALL_TOOL, volatile=_CALLED),
     Method(LIST_TOOLS, reads=True, describes_server=True),
     Method("notifications/tools/list_changed"),
     Method(GET_PROMPT, "name", reads=True, asks_by=_ASKS, answered_by=GET_PROMPT, volatile=_PROMPT),
@@ -124,6 +126,7 @@ _TABLE: Final = (
     Method(
         GET_TASK,
         TASK_ID,
+        repeats=True,
         reads=True,
         asks_by=_ASKS,
         answered_by=UPDATE_TASK,
@@ -132,7 +135,7 @@ _TABLE: Final = (
     Method(UPDATE_TASK, TASK_ID),
     Method(CANCEL_TASK, TASK_ID, volatile=_of_task()),
     Method("tasks/result", TASK_ID, reads=True, volatile=_CALLED),
-    Method("tasks/list", reads=True, volatile=_of_task("tasks", ANY)),
+    Method("tasks/list", repeats=True, reads=True, volatile=_of_task("tasks", ANY)),
     Method(NOTIFIED_TASK),
     Method("notifications/tasks/status"),
     # Skills

@@ -6,18 +6,25 @@ what the task needs answers to, and at last how the call ended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, RESULT_TYPE, InputRequest, read_map
 from mrtr_cassette.core.protocol.jsonrpc import Message
+from mrtr_cassette.core.protocol.messages import messages_in
 from mrtr_cassette.core.protocol.methods import NOTIFIED_TASK, TASK_ID, TASK_VALUES, method_of
-from mrtr_cassette.core.wire.jsonbytes import canonical
+from mrtr_cassette.core.wire.http import Response
+from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
 
 _TASK: Final = "task"
+CREATED_AT: Final = "createdAt"
+POLL_INTERVAL: Final = "pollIntervalMs"
+_BY_CLOCK: Final = (CREATED_AT, "lastUpdatedAt", POLL_INTERVAL)
 TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
-_NOT_DISTINCT: Final = frozenset({*TASK_VALUES, "_meta", "pollIntervalMs", "ttlMs", RESULT_TYPE})
+_NOT_DISTINCT: Final = frozenset({*TASK_VALUES, "_meta", POLL_INTERVAL, "ttlMs", RESULT_TYPE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +79,10 @@ def notified_state(message: Message) -> TaskState | None:
     return _state_in(message.params) if message.method == NOTIFIED_TASK else None
 
 
-def named_task(request: Message | None) -> str | None:
-    """Return the id of the task that a request of the client names, or None."""
-    if request is None or method_of(request.method).named_by != TASK_ID:
-        return None
-    identity = request.params.get(TASK_ID)
-    return identity if isinstance(identity, str) else None
+from mrtr_cassette.core.protocol.messages import messages_in
+from mrtr_cassette.core.protocol.methods import NOTIFIED_TASK, TASK_ID, TASK_VALUES, method_of
+from mrtr_cassette.core.wire.http import Response
+from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
 
 
 def _state_in(tree: Any) -> TaskState | None:
@@ -87,3 +92,52 @@ def _state_in(tree: Any) -> TaskState | None:
     if not (isinstance(identity, str) and isinstance(status, str)):
         return None
     return TaskState(identity, status, read_map(tree.get(INPUT_REQUESTS)) or {}, tree)
+
+
+# Times
+
+_TIME: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)([Tt ])(\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)?", re.ASCII
+)
+_1970: Final = datetime(1970, 1, 1)  # noqa: DTZ001
+"""Times are moved as they are spelled, in their own zones."""
+
+
+class StateTime(NamedTuple):
+    """A time in a state, as it is spelled."""
+
+    seconds: int
+    separator: str
+    fraction: str
+    zone: str
+    offset_s: int
+
+    @property
+    def since_1970_us(self) -> int:
+        """Microseconds since 1970."""
+        return (self.seconds - self.offset_s) * 1_000_000 + int(self.fraction.ljust(6, "0")[:6])
+
+    def later(self, microseconds: int) -> str:
+        """Return a later time, spelled alike."""
+        digits = max(len(self.fraction), 6)
+        units = self.seconds * 10**digits + int(self.fraction.ljust(digits, "0"))
+        units += microseconds * 10 ** (digits - 6)
+        seconds, rest = divmod(units, 10**digits)
+        text = (_1970 + timedelta(seconds=seconds)).isoformat(self.separator)
+        fraction = f".{rest:0{digits}}"[: len(self.fraction) + 1] if self.fraction else ""
+        return f"{text}{fraction}{self.zone}"
+
+
+def read_time(value: object) -> StateTime | None:
+    """Read a time in ISO 8601, or return None."""
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return None
+    date, separator, time, fraction, zone = match.groups("")
+    try:
+        seconds = (datetime.fromisoformat(f"{date}T{time}") - _1970) // timedelta(seconds=1)
+        offset = datetime.fromisoformat(f"{date}T{time}{zone.upper() or 'Z'}").utcoffset()
+    except ValueError:
+        return None
+    offset_s = 0 if offset is None else offset // timedelta(seconds=1)
+    return StateTime(seconds, separator, fraction, zone, offset_s)

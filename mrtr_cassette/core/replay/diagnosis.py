@@ -66,6 +66,31 @@ def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason, detail: 
     return Miss(call, reason, detail, nearest[-1])
 
 
+class NoStep(NamedTuple):
+    """Why a request about a task gets nothing now; `keys` are those of the answers that differ."""
+
+    reason: Reason
+    detail: str
+    nearest: ReplayEntry
+    keys: Collection[str] = ()
+
+
+def no_step(
+    call: Call, found: NoStep, steps: Iterable[ReplayEntry], ignored: Collection[MemberPath]
+) -> Miss:
+    """Explain why a request about a task gets none of its recorded steps."""
+
+    def shown(calls: Iterable[Call]) -> Any:
+        given = [each.answers for each in calls]
+        answers = [each.input_responses or {} for each in given if each is not None]
+        values = {key: each[key] for each in answers for key in found.keys if key in each}
+        return without_paths({INPUT_RESPONSES: values}, ignored)
+
+    recorded = shown(each.call for each in (*steps, found.nearest))
+    differing = tuple(differences(recorded, shown([call]), without_null=True))
+    return Miss(call, found.reason, printable(found.detail), found.nearest, differing)
+
+
 def no_match(call: Call, entries: Sequence[ReplayEntry], ignored: Collection[MemberPath]) -> Miss:
     """Explain why nothing recorded matches a request."""
     miss = _other_answer(call, entries, ignored)

@@ -18,6 +18,7 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import messages_in
 from mrtr_cassette.core.replay.history import GENERATED_NAME, Timelines, without_caller
 from mrtr_cassette.core.replay.matching import ReplayEntry, Secret
+from mrtr_cassette.core.replay.tasks import RecordedTask
 from mrtr_cassette.core.secrets.sealed import (
     PLACEHOLDER,
     SHORTEST_SEARCHED,
@@ -185,13 +186,21 @@ def unite_equal(
     by_arrival: Sequence[ReplayEntry],
     timelines: Timelines,
     answered: Mapping[ReplayEntry, ReplayEntry],
+    tasks: Iterable[RecordedTask],
 ) -> ResponseClasses:
     """Let one exchange stand for all that are equal, so that any process plays the same.
 
     Raises:
         CassetteError: some reply depends on more than its request; the error names which.
     """
-    bound = [*_bound(cassette, by_arrival, timelines)]
+    by_arrival = [each for each in by_arrival if each.created_by is None]
+    bound = [
+        f"(#{each.creating.interaction}): which state of its task is played depends on what was "
+        "answered or cancelled"
+        for each in tasks
+        if each.asks or each.causes
+    ]
+    bound += _bound(cassette, by_arrival, timelines)
     if bound:
         reason = (
             "<<stateless>> can't play what one process has to remember; serve it without, from "

@@ -31,11 +31,10 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes, repeated_
 from mrtr_cassette.core.protocol.messages import messages_in
 from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
-    GET_TASK,
     INITIALIZE,
     LIST_TOOLS,
-    PING,
     is_read_only,
+    method_of,
 )
 from mrtr_cassette.core.record.naming import recounted, with_texts
 from mrtr_cassette.core.replay.matching import ReplayEntry
@@ -45,7 +44,8 @@ from mrtr_cassette.core.wire.jsonbytes import canonical, parse, splice
 from mrtr_cassette.errors import CassetteError, shorten
 
 GENERATED_NAME: Final = re.compile(
-    r"mrtr-(?P<kind>state|session|event|elicitation)(?:(?::|%3A)[0-9a-f]+)+|" + PLACEHOLDER.pattern,
+    r"mrtr-(?P<kind>state|session|event|elicitation|task)(?:(?::|%3A)[0-9a-f]+)+|"
+    + PLACEHOLDER.pattern,
     re.ASCII,
 )
 # What the server says waits
@@ -384,6 +384,8 @@ class Worlds:
         history: History,
         reads: Collection[str],
     ) -> None:
+        # A task goes on by itself, whatever is written.
+        by_arrival = [each for each in by_arrival if each.created_by is None]
         self._by_arrival = by_arrival
         self._timelines = timelines
         self._recorders = recorders
@@ -420,15 +422,15 @@ class Worlds:
 
     def repeats_with_time(self, entry: ReplayEntry) -> bool:
         """Tell whether clients repeat a request as time goes by: a poll, or what a cache held."""
-        response, method = entry.exchange.response, entry.key.method
+        response = entry.exchange.response
         is_cached = response is not None and b'"ttlMs"' in response.body
-        is_poll = method in (PING, GET_TASK, CALL_TOOL)
+        is_poll = method_of(entry.key.method).repeats
         return entry.kind is Kind.REQUEST and (is_cached or is_poll) and self.only_reads(entry.key)
 
     def is_write(self, entry: ReplayEntry) -> bool:
         """Tell whether the response to a request ends a call that may have changed something."""
         is_call = entry.kind is Kind.REQUEST and entry.ask is None and not entry.is_listening
-        return is_call and not self.only_reads(entry.key)
+        return is_call and entry.created_by is None and not self.only_reads(entry.key)
 
     def write_key(self, entry: ReplayEntry) -> WriteKey:
         """Return what an entry shares with equal writes, in whichever world."""
@@ -611,7 +613,10 @@ def without_caller(message: Message, request: Message | None) -> str:
 
 # Several cassettes
 
-_SESSION = re.compile(rb"(mrtr-session(?::|%3A))([0-9]{1,9})(?![0-9])")
+_NUMBERED = re.compile(
+    rb"(mrtr-(?:session|task(?::|%3A)[0-9a-f]{16})(?::|%3A))([0-9]{1,9})(?![0-9])"
+)
+"""Names that a recorder numbers."""
 
 
 def united(cassettes: Sequence[Cassette]) -> Cassette:
@@ -678,7 +683,7 @@ class _Mover:
         )
 
     def _shifted(self, raw: bytes, _name: str) -> bytes:
-        raw = _SESSION.sub(lambda match: b"%b%d" % (match[1], self._name(match[2])), raw)
+        raw = _NUMBERED.sub(lambda match: b"%b%d" % (match[1], self._name(match[2])), raw)
         return renumber(raw, lambda _, token: self._name(token) if token.isdigit() else None)
 
     def _name(self, number: bytes | str) -> int:

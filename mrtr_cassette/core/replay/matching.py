@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import LookupKey, digest_of, lookup_key
-from mrtr_cassette.core.cassette.recorded import Cassette, PushedRequest, RecordedExchange
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    PushedRequest,
+    RecordedExchange,
+    RecordedInteraction,
+    TaskTurn,
+)
 from mrtr_cassette.core.cassette.sessions import Streams, listens, opened_session
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey, read_call, session_of
-from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
+from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Message
+from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.secrets.credentials import Credentials, Given
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -301,6 +308,8 @@ class ReplayEntry:
         asker: its message, as far as responses repeat it.
         stream: the exchange with which the stream of its response began: itself, or the one that it
             resumes.
+        created_by: the call that created the task of which it is a step; None for anything else.
+        state: the state of the task that it polled.
         same: the equal one that is played in its place; only where nothing is remembered.
         lookup_number: the same for all exchanges of one lookup key.
         path: the same for all equal calls that were answered alike, whichever states they carried.
@@ -342,6 +351,8 @@ class ReplayEntry:
             requests = self.ask.message.tree["result"].get(INPUT_REQUESTS)
             self.question = Question(self.key, canonical(requests))
         self.stream = self
+        self.created_by: ReplayEntry | None = None
+        self.state: TaskState | None = None
         self.same: ReplayEntry | None = None
         self.lookup_number = self.path = self.occurrence = self.played = 0
 
@@ -349,6 +360,13 @@ class ReplayEntry:
     def proves_its_ask(self) -> bool:
         """Whether the server knows what it answers: by its state, or by its session."""
         return self.lookup.state is not None or self.session != NO_SESSION
+
+    @property
+    def asked(self) -> Mapping[str, InputRequest]:
+        """What its response asks for, by key."""
+        if self.state is not None:
+            return self.state.input_requests
+        return {} if self.ask is None else self.ask.input_requests
 
     @property
     def was_played(self) -> bool:
@@ -405,8 +423,26 @@ def entries_of(cassette: Cassette, matched: MatchedForm) -> list[list[ReplayEntr
                 place = (number, next(turns), 0)
                 posted.append(ReplayEntry(answer.exchange, place, matched, answers=question))
         chains.append(chain)
-        own.append([*chain[shared:], *posted])
+        own.append([*chain[shared:], *posted, *_steps_of(interaction, chain[-1], matched)])
     return own
+
+
+def _steps_of(
+    interaction: RecordedInteraction, creating: ReplayEntry, matched: MatchedForm
+) -> list[ReplayEntry]:
+    asking: dict[int, int] = {}
+    answering: dict[int, tuple[int, int]] = {}
+    for number, turn in enumerate(interaction.turns if interaction.steps else (), start=1):
+        if isinstance(turn, TaskTurn):
+            asking[turn.asked] = number
+            answering |= dict.fromkeys(turn.answered, (number, turn.asked))
+    steps: list[ReplayEntry] = []
+    for at, (exchange, _) in enumerate(interaction.steps):
+        answered, asked = answering.get(at, (0, -1))
+        place = (interaction.number, answered, asking.get(at, 0))
+        steps.append(ReplayEntry(exchange, place, matched, steps[asked] if answered else None))
+        steps[-1].created_by, steps[-1].state = creating, interaction.steps[at].state
+    return steps
 
 
 def number_lookups(by_arrival: Iterable[ReplayEntry]) -> None:

@@ -32,6 +32,7 @@ from mrtr_cassette.core.replay.matching import (
     by_any_rule,
     has_placeholders,
 )
+from mrtr_cassette.core.replay.tasks import LiveTask
 from mrtr_cassette.core.secrets.sealed import SESSION_SURROGATE, session_surrogate
 from mrtr_cassette.core.wire.http import Headers, Request
 
@@ -77,6 +78,7 @@ class LiveSession:
         unrecorded: events for its client that were not recorded, of a session whose responses all
             come on one stream; None for any other session.
         writes: the writes that it has made.
+        tasks: the tasks of the calls that it has made, by id.
         reached: number of the latest recorded request that has come, but notifications and answers.
     """
 
@@ -90,6 +92,7 @@ class LiveSession:
     refused: dict[ReplayEntry, Miss] = field(default_factory=dict)
     unrecorded: deque[bytes] | None = None
     writes: PlayedWrites = field(default_factory=PlayedWrites)
+    tasks: dict[str, LiveTask] = field(default_factory=dict)
     reached: int = 0
     _arrived: dict[int, int] = field(default_factory=dict)
     _values: dict[tuple[int, int], CallerValues] = field(default_factory=dict)
@@ -127,6 +130,12 @@ class LiveSession:
                 self.callers[entry] = values
             if entry.session == self.recorded:
                 self.reached = max(self.reached, entry.exchange.number or 0)
+
+    def begin(self, task: LiveTask) -> None:
+        """Begin a task, anew if its call has been made before."""
+        self.tasks[task.id] = task
+        for each in task.causes:
+            self._arrived.pop(each.lookup_number, None)
 
     def waive(self, entry: ReplayEntry) -> None:
         """Let nothing wait any more for a request like a recorded one."""
@@ -271,7 +280,7 @@ class PlayOrder:
             if self._classes is not None:
                 root = self._classes.root(session)
                 self._by_id[session] = LiveSession(root, session, remembers=False)
-        if entry.same is not None:
+        if entry.same is not None or entry.created_by is not None:
             return
         self._add_under(lookup, entry)
         # A state that the client didn't get from the cassette, such as a literal in a test, has the

@@ -5,7 +5,7 @@ The closest match is never played; docs/matching.md says which recording a reque
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -32,6 +32,7 @@ from mrtr_cassette.core.replay.diagnosis import (
     Reason,
     answer_of_any_server,
     no_match,
+    no_step,
     not_now,
 )
 from mrtr_cassette.core.replay.equivalence import unite_equal
@@ -44,7 +45,15 @@ from mrtr_cassette.core.replay.matching import (
     number_lookups,
 )
 from mrtr_cassette.core.replay.order import Chosen, LiveSession, MatchKey, PlayOrder, Repeat
-from mrtr_cassette.core.replay.reply import Delivery, Reply, build_reply, echoes_in
+from mrtr_cassette.core.replay.reply import (
+    Delivery,
+    Gap,
+    Reply,
+    build_reply,
+    echoes_in,
+    task_values_in,
+)
+from mrtr_cassette.core.replay.tasks import LiveTask, RecordedTask, RecordedTasks, Step
 from mrtr_cassette.core.secrets.credentials import Given
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Request, readable
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
@@ -67,6 +76,7 @@ class Player:
         path: the cassette's path, as shown in messages.
         interactions: for each interaction, the exchanges that no earlier one has.
         plays: how many requests got a recorded reply.
+        poll_interval: the milliseconds between polls of a task, for clients; None as recorded.
     """
 
     def __init__(
@@ -101,6 +111,7 @@ class Player:
         self._unseen = list(self._ignored)
         self._paced = paced
         self._stateless = stateless
+        self.poll_interval: int | None = None
         issued = IssuedTokens(cassette.upstream)
         self._matched = MatchedForm(cassette, issued, self._ignored)
         self.interactions = entries_of(cassette, self._matched)
@@ -109,17 +120,15 @@ class Player:
         by_arrival = self._by_arrival = sorted(self.entries, key=lambda each: each.arrival)
         number_lookups(by_arrival)
         self._timelines = Timelines(by_arrival)
+        self._tasks = RecordedTasks(self.interactions)
         self._listening: dict[LiveSession, list[Delivery]] = {}
         self._replies: dict[ReplayEntry, Reply] = {}
-        # Answers that the proxy gave while recording (`answers`) are replayed the same way.
-        self._answered = {
-            each.parent: each
-            for each in by_arrival
-            if each.parent is not None and each.request.header(ANSWERED_BY_HEADER)
-        }
+        self._answered = _answered_by_proxy(by_arrival)
         classes = None
         if stateless:
-            classes = unite_equal(cassette, by_arrival, self._timelines, self._answered)
+            classes = unite_equal(
+                cassette, by_arrival, self._timelines, self._answered, self._tasks
+            )
             # Another process may have given any of them to the client.
             responses = [each.exchange.response for each in by_arrival]
             for response in filter(None, responses):
@@ -135,26 +144,43 @@ class Player:
         """Return the call key by which a request is matched, for a miss."""
         return call.key(self._ignored)
 
-    def request_received(self, request: Request) -> Play | Miss | Harmless:
-        """Find the recorded reply to a request, and count it as played, missed or harmless."""
+    def request_received(
+        self, request: Request, now: float | None = None
+    ) -> Play | Miss | Harmless:
+        """Find the recorded reply to a request, and count it as played, missed or harmless.
+
+        Args:
+            now: the seconds since 1970, to which times of tasks are moved; without it they stay.
+        """
         session = self._order.session_of(request)
         recorded = readable(session.in_recorded(request))
         key = self._recognised(recorded) or self._read(recorded)
+        task = self._tasks.named_by(key.lookup)
+        if task is not None:
+            return self._play_step(request, recorded, task, session, key, now)
         taken_for = session.recorded
         choice = self._order.choose(key, recorded, session)
         if session.recorded != taken_for:
             self._follow(session)
         if choice.entry is not None:
-            return self._play(request, choice.entry, session, key)
+            return self._play(request, choice.entry, session, key, now)
         return self._rest(request, session) or self._unmatched(recorded, session, choice)
 
     def _play(
-        self, request: Request, chosen: ReplayEntry, session: LiveSession, key: MatchKey
+        self,
+        request: Request,
+        chosen: ReplayEntry,
+        session: LiveSession,
+        key: MatchKey,
+        now: float | None,
     ) -> Play:
         session = self._order.played(chosen, key.secrets, session)
         self.plays += 1
         if chosen in self._answered:
-            return self._play(request, self._answered[chosen], session, key)
+            return self._play(request, self._answered[chosen], session, key, now)
+        task = self._tasks.created_by(chosen)
+        if task is not None:
+            self._begin(task, session, now)
         session.arrive(chosen, key.values)
         delivery = self._delivery(chosen, session, key.values)
         times = session.played.get(chosen, 0)
@@ -167,6 +193,41 @@ class Player:
                 delivery = replace(delivery, reply=reply, resumes=had)
             self._listening.setdefault(session, []).append(delivery)
         return Play(request, chosen, delivery)
+
+    def _begin(self, task: RecordedTask, session: LiveSession, now: float | None) -> LiveTask:
+        live = session.tasks.get(task.id)
+        if live is None or not self._stateless:
+            interval, is_over = self.poll_interval, self._stateless
+            live = LiveTask(task, now, poll_interval=interval, is_over=is_over)
+            session.begin(live)
+        return live
+
+    def _play_step(
+        self,
+        request: Request,
+        recorded: Request,
+        task: RecordedTask,
+        session: LiveSession,
+        key: MatchKey,
+        now: float | None,
+    ) -> Play | Miss:
+        """Return what a request about a task gets that a recorded call created."""
+        live = self._begin(task, session, now) if self._stateless else session.tasks.get(task.id)
+        found = None
+        if task.has(key.lookup):
+            found = task.not_begun if live is None else live.request_received(key.lookup)
+        if not isinstance(found, Step):
+            call = read_call(self._matched.told(recorded))
+            miss = no_match(call, self.entries, self._ignored)
+            if found is not None:
+                miss = no_step(call, found, task.steps, self._ignored)
+            self.misses.append(miss)
+            return miss
+        for each in {found.entry: None, **dict.fromkeys(found.came)}:
+            self._order.played(each, (), session)
+            session.arrive(each, key.values)
+        self.plays += 1
+        return Play(request, found.entry, self._delivery(found.entry, session, key.values))
 
     def _rest(self, request: Request, session: LiveSession) -> Play | None:
         """Find what a stream has after an event after which no recorded client resumed it."""
@@ -315,9 +376,12 @@ class Player:
             waits = NO_WAITS
         # A stream may be resumed at any event that has an id.
         piecewise = self._paced or entry.session != "" or any(event_ids(response))
+        task_gaps, notified = task_values_in(response, self._tasks.ids)
         echoed = echoes_in(entry.stream.asker, response, waits)
-        reply = build_reply(echoed, response, waits, started_ms=started_ms, piecewise=piecewise)
-        self._replies[entry] = reply = reply._replace(end=End.OPEN) if stays_open else reply
+        gaps: list[Gap] = sorted((*echoed, *task_gaps), key=lambda gap: gap.span)
+        reply = build_reply(gaps, response, waits, started_ms=started_ms, piecewise=piecewise)
+        reply = reply._replace(notified=notified, end=End.OPEN if stays_open else reply.end)
+        self._replies[entry] = reply
         return reply
 
     def respond_on_stream(self, request: Request, message: bytes) -> bool:
@@ -364,6 +428,10 @@ class Player:
         played = {each.lookup_number for each in self.entries if each.was_played}
 
         def counts(entry: ReplayEntry) -> bool:
+            if entry.created_by is not None and self._worlds.only_reads(entry.key):
+                # How often a task is polled before it ends depends on the pace.
+                is_end = entry.state is not None and entry.state.is_over
+                return is_end and not entry.was_played
             # A faster replay repeats these less often.
             is_repeat = entry.lookup_number in played
             return not (entry.was_played or (is_repeat and self._worlds.repeats_with_time(entry)))
@@ -371,3 +439,17 @@ class Player:
         return [
             number for number, own in enumerate(self.interactions, start=1) if any(map(counts, own))
         ]
+
+
+def _answered_by_proxy(entries: Iterable[ReplayEntry]) -> dict[ReplayEntry, ReplayEntry]:
+    """Return the retries that the proxy made while recording (`answers`), by the asks before them.
+
+    They are replayed the same way.
+    """
+    return {
+        each.parent: each
+        for each in entries
+        if each.parent is not None
+        and each.created_by is None
+        and each.request.header(ANSWERED_BY_HEADER)
+    }

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import CallerValues
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes
 from mrtr_cassette.core.protocol.messages import messages_in
+from mrtr_cassette.core.protocol.tasks import TaskState, clock_spans, notified_state, polled_state
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.history import NO_WAITS, OPEN, Gate, Waits
 from mrtr_cassette.core.replay.matching import ReplayEntry
@@ -34,34 +36,45 @@ class Echo(NamedTuple):
     request: ReplayEntry | None = None
 
 
+class TaskValue(NamedTuple):
+    """A place in a body that has a time of a task, or how often it is polled."""
+
+    span: Span
+    value: str
+    """The name of a member of the task's state."""
+    recorded: bytes
+    task: str
+
+
 _VALUES: Final = ("id", "progress_token", "id_as_text")
 
-ValuesOf = Callable[["ReplayEntry | None"], CallerValues]
-"""Returns the values of the request in the place of a recorded one, or of the one replied to."""
+Gap = Echo | TaskValue
 
 
 class Part(NamedTuple):
     """Pieces of a recorded body that are sent together, in rhythm `at_ms` after the request."""
 
-    segments: tuple[bytes | Echo, ...]
+    segments: tuple[bytes | Gap, ...]
     at_ms: float
     gate: Gate
     pieces: range
 
-    def fill(self, values_of: ValuesOf) -> bytes:
-        """Return the bytes with the callers' values; recorded ones where there are none."""
-        filled = []
-        for segment in self.segments:
-            if isinstance(segment, bytes):
-                filled.append(segment)
-            else:
-                value = getattr(values_of(segment.request), segment.value)
-                filled.append(value or segment.recorded)
-        return b"".join(filled)
+    def fill(self, value_of: Callable[[Gap], bytes | None]) -> bytes:
+        """Return the bytes with values in the gaps; recorded ones where there are none."""
+        return b"".join(
+            [
+                each if isinstance(each, bytes) else value_of(each) or each.recorded
+                for each in self.segments
+            ]
+        )
 
 
 class Reply(NamedTuple):
-    """One recorded response, ready to be served: outside the echoes every byte is recorded."""
+    """One recorded response, ready to be served: outside the gaps every byte is recorded.
+
+    Attributes:
+        notified: the states of tasks of which its pieces notify the client.
+    """
 
     status: int
     headers: Headers
@@ -69,6 +82,7 @@ class Reply(NamedTuple):
     end: End
     is_event_stream: bool
     waits: Waits
+    notified: Mapping[int, TaskState] = MappingProxyType({})
 
 
 class _Beginning(NamedTuple):
@@ -81,7 +95,7 @@ class _Beginning(NamedTuple):
 
 
 def build_reply(
-    echoed: tuple[Echo, ...],
+    gaps: Sequence[Gap],
     response: Response,
     waits: Waits,
     *,
@@ -102,10 +116,10 @@ def build_reply(
     behind = _Beginning(start, len(response.pieces), 0, OPEN)
     for (_, piece_at, at_ms, gate), (end, next_piece, *_) in pairwise([*beginnings, behind]):
         # A value goes whole with the part in which it begins.
-        segments: list[bytes | Echo] = []
-        while place < len(echoed) and echoed[place].span.start < end:
-            span = echoed[place].span
-            segments += (body[sent : span.start], echoed[place])
+        segments: list[bytes | Gap] = []
+        while place < len(gaps) and gaps[place].span.start < end:
+            span = gaps[place].span
+            segments += (body[sent : span.start], gaps[place])
             sent = span.end
             place += 1
         segments.append(body[sent:end])
@@ -150,6 +164,33 @@ def echoes_in(
             if found:
                 break
     return tuple(sorted(placed, key=itemgetter(0)))
+
+
+class TaskValues(NamedTuple):
+    """Where a response says how tasks are, and of which states it notifies its client."""
+
+    gaps: tuple[TaskValue, ...] = ()
+    notified: Mapping[int, TaskState] = MappingProxyType({})
+
+
+def task_values_in(response: Response, tasks: Collection[str]) -> TaskValues:
+    """Return where a response has what depends on the clock in the states of some tasks."""
+    if not tasks or b'"taskId"' not in response.body:
+        return TaskValues()
+    gaps: list[TaskValue] = []
+    notified: dict[int, TaskState] = {}
+    for located in messages_in(response):
+        message = located.message
+        state = notified_state(message) or polled_state(message)
+        if state is None or state.id not in tasks:
+            continue
+        if message.method:
+            notified[located.piece] = state
+        for name, inner in clock_spans(message):
+            span = located.in_body(inner)
+            if span is not None:
+                gaps.append(TaskValue(span, name, response.body[span.start : span.end], state.id))
+    return TaskValues(tuple(gaps), notified)
 
 
 class Sending(NamedTuple):
@@ -262,7 +303,10 @@ class Delivery:
         refused = None if request is None else session.refused.pop(request, None)
         if refused is not None and request is not None:
             return Refusal(refused, session.values_of(request).id, is_last)
-        raw = session.spelled(part.fill(self._values_of), entry.session)
+        for state in [self.reply.notified[at] for at in part.pieces if at in self.reply.notified]:
+            if state.id in session.tasks:
+                session.tasks[state.id].saw(state)
+        raw = session.spelled(part.fill(self._value_of), entry.session)
         return Sending(raw, part.at_ms, is_last, part.pieces, part.gate.responds)
 
     def _ending(self) -> Ending | None:
@@ -274,8 +318,13 @@ class Delivery:
         may_come = self._set_aside or self.session.unrecorded is not None
         return None if end is End.OPEN and may_come else Ending(end)
 
-    def _values_of(self, request: ReplayEntry | None) -> CallerValues:
-        return self.values if request is None else self.session.values_of(request)
+    def _value_of(self, gap: Gap) -> bytes | None:
+        if isinstance(gap, TaskValue):
+            task = self.session.tasks.get(gap.task)
+            return None if task is None else task.value(gap.value, gap.recorded)
+        values = self.values if gap.request is None else self.session.values_of(gap.request)
+        value: bytes | None = getattr(values, gap.value)
+        return value
 
     def _due_part(self) -> Part | None:
         for part in self._set_aside:

@@ -9,6 +9,7 @@ from mrtr_cassette.core.answers.fulfilment import CallTurn
 from mrtr_cassette.core.cassette.recorded import PushedAsk, RecordedExchange
 from mrtr_cassette.core.drive.appending import Unrecorded
 from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.protocol.messages import Via
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.record.sealing import Unread
@@ -193,7 +194,8 @@ def unrecorded_event(failure: Unrecorded) -> Event:
 
 
 def _place(entry: ReplayEntry, turn: int) -> Event:
-    return {"call": str(entry.key), "interaction": entry.interaction, "turn": turn}
+    call = str((entry.created_by or entry).key)
+    return {"call": call, "interaction": entry.interaction, "turn": turn}
 
 
 def played_event(play: Play) -> Event:
@@ -209,14 +211,18 @@ def answered_event(entry: ReplayEntry) -> Event:
     if question is not None:
         facts["call"], via, keys = str(question.pending.key), "push", [question.request.key]
     else:
-        via, keys = "result", sorted(answers.input_responses or {}) if answers else []
+        via, keys = _via(entry), sorted(answers.input_responses or {}) if answers else []
     return {"event": "answered", **facts, "via": via, "keys": [printable(key) for key in keys]}
 
 
 def asked_event(asker: ReplayEntry) -> Event:
-    """Return that the client was asked something by the response to its call."""
-    keys = {} if asker.ask is None else _kinds(asker.ask.input_requests)
-    return {"event": "asked", **_place(asker, asker.asking_turn), "via": "result", "keys": keys}
+    """Return that the client was asked something by the response to its call, or by its task."""
+    facts = _place(asker, asker.asking_turn)
+    return {"event": "asked", **facts, "via": _via(asker), "keys": _kinds(asker.asked)}
+
+
+def _via(entry: ReplayEntry) -> Via:
+    return "result" if entry.created_by is None else "task"
 
 
 def asked_by_push_event(ask: PushedAsk) -> Event:

@@ -77,6 +77,20 @@ _FIXES_OF_POSTED = (
 )
 """The same for an answer to a pushed request: a call that is played has no other answer."""
 
+_FIXES_OF_TASK = {
+    Reason.ANSWERS_DIFFER: (
+        "answer as recorded",
+        "record the whole call with this answer, into another cassette",
+        _IGNORE,
+    ),
+    Reason.OUT_OF_ORDER: ("make the call, poll its task, and answer what it asks, in this order",),
+    Reason.UNKNOWN_METHOD: (
+        "let the task go on",
+        "record the whole call with the cancellation, into another cassette",
+    ),
+}
+"""The same for a request about the task of a call: the call that is played has no other course."""
+
 _ABOUT_ANSWERS = frozenset({Reason.ANSWERS_DIFFER, Reason.ANSWERS_MISSING})
 
 
@@ -218,6 +232,8 @@ def _fixes(miss: Miss) -> Sequence[str]:
     nearest = miss.nearest
     if nearest is not None and nearest.answers is not None and miss.differences:
         return _FIXES_OF_POSTED
+    if nearest is not None and nearest.created_by is not None:
+        return _FIXES_OF_TASK.get(miss.reason, fixes)
     if miss.reason is Reason.ALREADY_PLAYED and nearest is not None and nearest.session:
         return (*fixes, "open a new session, in which everything is played anew")
     return fixes
@@ -227,11 +243,12 @@ def _questions(miss: Miss) -> list[str]:
     if miss.nearest is not None and miss.nearest.answers is not None:
         pushed = miss.nearest.answers.request
         return [_question(pushed.key, pushed.asks)]
-    parent = miss.nearest.parent if miss.nearest is not None else None
-    if parent is None or parent.ask is None or miss.reason not in _ABOUT_ANSWERS:
+    nearest = miss.nearest
+    if nearest is None or miss.reason not in _ABOUT_ANSWERS:
         return []
+    asker = nearest if nearest.state is not None else nearest.parent
     keys = {pointer_path(difference.pointer)[1] for difference in miss.differences}
-    requests = parent.ask.input_requests
+    requests = {} if asker is None else asker.asked
     return [_question(key, request) for key, request in requests.items() if key in keys]
 
 
@@ -244,7 +261,9 @@ def _nearest(miss: Miss, shown_as: Callable[[str], str]) -> Nearest | None:
     nearest = miss.nearest
     if nearest is None:
         return None
-    key = nearest.key if nearest.answers is None else nearest.answers.pending.key
+    key = (nearest.created_by or nearest).key
+    if nearest.answers is not None:
+        key = nearest.answers.pending.key
     return Nearest(nearest.interaction, nearest.turn, shown_as(str(key)))
 
 

@@ -25,10 +25,11 @@ Ts = TypeVarTuple("Ts")
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A monotonic clock in seconds, and a way to wait."""
+    """A monotonic clock in seconds, a way to wait, and the seconds since 1970."""
 
     now: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
+    wall: Callable[[], float] = time.time
 
 
 CLOCK: Final = Clock(time.monotonic, asyncio.sleep)

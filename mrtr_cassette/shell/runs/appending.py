@@ -38,6 +38,8 @@ _REFUSED = (
     "recorded one is refused"
 )
 
+_FIXED = "it is about the task of a call that is played as recorded"
+
 
 @dataclass(slots=True)
 class Appender:
@@ -61,7 +63,7 @@ class Appender:
             await self.relay.handle(request, downstream, self.sessions.in_live(request))
             return
         player = self.server.player
-        decision = player.request_received(request)
+        decision = player.request_received(request, self.server.clock.wall())
         if isinstance(decision, Play):
             entry = decision.entry
             self.sessions.played(request, entry.key.method, entry.exchange.response)
@@ -74,6 +76,11 @@ class Appender:
         if isinstance(decision, Miss) and decision.is_refused:
             self._unrecorded(Unrecorded(decision.call, _REFUSED))
             await self.server.accept(downstream)
+            return
+        nearest = decision.nearest if isinstance(decision, Miss) else None
+        if nearest is not None and nearest.created_by is not None:
+            body = self._unrecorded(Unrecorded(decision.call, _FIXED, nearest))
+            await downstream.send_whole(200, JSON_HEADERS, body)
             return
         try:
             sent = await self._as_live(request, decision.call)

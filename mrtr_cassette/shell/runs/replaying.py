@@ -126,6 +126,7 @@ def load_server(
             paced=paced,
             stateless=options.stateless,
         )
+        player.poll_interval = options.poll_interval
     asks = pushed_asks(cassette.interactions) if announcer.listeners else None
     return cassette, ReplayServer(player, announcer, paced, clock, asks)
 
@@ -152,7 +153,7 @@ class ReplayServer:
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
-        decision = self.player.request_received(request)
+        decision = self.player.request_received(request, self.clock.wall())
         if isinstance(decision, Play):
             await self.play(decision, downstream)
         elif isinstance(decision, Miss):
@@ -186,7 +187,7 @@ class ReplayServer:
         tell(played_event, play)
         if entry.turn:
             tell(answered_event, entry)
-        if entry.ask is not None:
+        if entry.ask is not None or (entry.asking_turn and entry.state and entry.played == 1):
             tell(asked_event, entry)
 
     def _say_pushed(self, delivery: Delivery, pieces: range) -> None:

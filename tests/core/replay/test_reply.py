@@ -62,7 +62,7 @@ def served(
 def filled(part: Part, caller: bytes | None = None) -> bytes:
     """Return the bytes of a part for a caller."""
     values = caller_values(None if caller is None else message(caller))
-    return part.fill(lambda _request: values)
+    return part.fill(lambda gap: getattr(values, gap.value))
 
 
 OTHER = with_token(with_id(tool("deploy"), "call-7"), "t")

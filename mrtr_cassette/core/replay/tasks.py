@@ -1,0 +1,283 @@
+"""Replay a recorded task: a machine that says which of its states a poll gets now.
+
+The updates and cancellations of the recording cut the recorded states into stretches. A poll gets
+the next state of the present stretch, and its last one again and again; where nothing was polled in
+a stretch, that is the latest state before it. An update may give the recorded answers in other
+portions: the next stretch begins as soon as all answers of the recorded update have come.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from mrtr_cassette.core.cassette.lookup import LookupKey, answers_by_key
+from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, UPDATE_TASK
+from mrtr_cassette.core.protocol.tasks import (
+    CREATED_AT,
+    POLL_INTERVAL,
+    TaskState,
+    created_task,
+    notified_states,
+    read_time,
+)
+from mrtr_cassette.core.replay.diagnosis import NoStep, Reason
+from mrtr_cassette.core.replay.matching import ReplayEntry
+from mrtr_cassette.core.wire.jsonbytes import parse
+
+_METHODS: Final = frozenset({GET_TASK, UPDATE_TASK, CANCEL_TASK})
+_NO_KEY: Final = {"": ""}
+"""Stands for the answers of an update that gives none."""
+
+
+class Step(NamedTuple):
+    """The recorded exchange that a request is played, and the recorded causes that came by it."""
+
+    entry: ReplayEntry
+    came: Sequence[ReplayEntry] = ()
+
+
+class RecordedTask:
+    """A task that a recorded call created, and the steps that were recorded of it.
+
+    Attributes:
+        polls: the steps that are polls.
+        causes: the steps after which the server went on: updates and cancellations.
+        updates: the answers of those causes that are updates.
+        answers: the answers to each key, which may have been answered again in another way.
+        notified_keys: what notifications ask for.
+    """
+
+    def __init__(self, creating: ReplayEntry, created: TaskState, steps: list[ReplayEntry]) -> None:
+        self.creating, self.created, self.steps = creating, created, steps
+        self.notified_keys: set[str] = set()
+        self.polls = [at for at, each in enumerate(steps) if each.key.method == GET_TASK]
+        self.causes = [at for at, each in enumerate(steps) if each.key.method != GET_TASK]
+        self.updates: dict[int, Mapping[str, str]] = {}
+        self.answers: dict[str, list[str]] = {}
+        self._needed: dict[int, dict[str, int]] = {}
+        for at in (at for at in self.causes if steps[at].key.method == UPDATE_TASK):
+            self.updates[at] = answers_by_key(steps[at].lookup) or _NO_KEY
+            for key, value in self.updates[at].items():
+                given = self.answers.setdefault(key, [])
+                given += [value] if given[-1:] != [value] else []
+            self._needed[at] = {key: len(self.answers[key]) for key in self.updates[at]}
+
+    @property
+    def id(self) -> str:
+        """Its id, as the cassette has it."""
+        return self.created.id
+
+    @property
+    def asks(self) -> bool:
+        """Whether a state asks for input."""
+        return bool(self.notified_keys) or any(each.asked for each in self.steps)
+
+    def is_answered(self, update: int, given: Mapping[str, int]) -> bool:
+        """Tell whether the answers of an update have come; `given` counts those to each key."""
+        return all(given[key] >= count for key, count in self._needed[update].items())
+
+    @property
+    def not_begun(self) -> NoStep:
+        """Why nobody gets anything of it yet."""
+        detail = "the call that creates this task has not been played"
+        return NoStep(Reason.OUT_OF_ORDER, detail, self.steps[0])
+
+    def has(self, lookup: LookupKey) -> bool:
+        """Tell whether a request is like a recorded one, but for its answers."""
+        same = (each.lookup for each in self.steps if each.key.method == lookup.call.method)
+        recorded = [(each.call, each.state) for each in same]
+        return not recorded or lookup[:2] in recorded
+
+
+class RecordedTasks:
+    """The tasks of a cassette, by their ids."""
+
+    def __init__(self, interactions: Iterable[Sequence[ReplayEntry]]) -> None:
+        self._by_id: dict[str, RecordedTask] = {}
+        self._by_call: dict[ReplayEntry, RecordedTask] = {}
+        for own in interactions:
+            calls = [each for each in own if each.answers is None and each.created_by is None]
+            response = calls[-1].exchange.response
+            if response is None or b'"taskId"' not in response.body:
+                continue
+            created = created_task(calls[-1].exchange.rpc_response)
+            if created is not None:
+                task = RecordedTask(calls[-1], created, [each for each in own if each.created_by])
+                self._by_id[created.id] = self._by_call[task.creating] = task
+        for each in (each for own in interactions if self._by_id for each in own):
+            for state in notified_states(each.exchange.response) if each.is_listening else ():
+                if state.id in self._by_id:
+                    self._by_id[state.id].notified_keys.update(state.input_requests)
+
+    def __iter__(self) -> Iterator[RecordedTask]:
+        """Yield the tasks."""
+        return iter(self._by_id.values())
+
+    @property
+    def ids(self) -> Collection[str]:
+        """Their ids."""
+        return self._by_id.keys()
+
+    def created_by(self, entry: ReplayEntry) -> RecordedTask | None:
+        """Return the task that a recorded call created, or None."""
+        return self._by_call.get(entry)
+
+    def named_by(self, lookup: LookupKey) -> RecordedTask | None:
+        """Return the task that a request polls, updates or cancels, or None."""
+        if not self._by_id or lookup.call.method not in _METHODS:
+            return None
+        task = self._by_id.get(lookup.call.name)
+        return task if task is not None and task.steps else None
+
+
+class LiveTask:
+    """A play of a recorded task, from the play of the call that created it.
+
+    Args:
+        now: when the call was played, in seconds since 1970; None leaves times as recorded.
+        poll_interval: the milliseconds between polls that the client is told.
+        is_over: its last state is the only one.
+    """
+
+    def __init__(
+        self,
+        recorded: RecordedTask,
+        now: float | None,
+        *,
+        poll_interval: int | None = None,
+        is_over: bool = False,
+    ) -> None:
+        self._recorded = recorded
+        self._poll_interval = poll_interval
+        self._at = recorded.polls[-1] - 1 if is_over and recorded.polls else -1
+        self._asked: set[str] = set()
+        self._given: Counter[str] = Counter()
+        self._cancelled: set[int] = set()
+        created_at = read_time(recorded.created.tree.get(CREATED_AT))
+        self._later_us = None
+        if now is not None and created_at is not None:
+            self._later_us = round(now * 1_000_000) - created_at.since_1970_us
+
+    def request_received(self, lookup: LookupKey) -> Step | NoStep:
+        """Return what a request about the task gets now."""
+        if lookup.call.method == GET_TASK:
+            return self._poll()
+        return self._cancel() if lookup.call.method == CANCEL_TASK else self._update(lookup)
+
+    @property
+    def _stretch(self) -> tuple[int, int]:
+        """The latest cause that has come, after all before it, and the first that has not."""
+        before = -1
+        for cause in self._recorded.causes:
+            if not self._has_come(cause):
+                return before, cause
+            before = cause
+        return before, len(self._recorded.steps)
+
+    def _has_come(self, cause: int) -> bool:
+        if cause in self._recorded.updates:
+            return self._recorded.is_answered(cause, self._given)
+        return cause in self._cancelled
+
+    @property
+    def _present(self) -> list[int]:
+        """The polls of the present stretch, or the latest one before it."""
+        before, following = self._stretch
+        until = [at for at in self._recorded.polls if at < following]
+        return [at for at in until if at > before] or until[-1:]
+
+    def _poll(self) -> Step | NoStep:
+        present, steps = self._present, self._recorded.steps
+        if not present:
+            detail = "the task was not polled before this, while it was recorded"
+            return NoStep(Reason.OUT_OF_ORDER, detail, steps[0])
+        self._at = next((at for at in present if at > self._at), self._at)
+        self._asked.update(steps[self._at].asked)
+        return Step(steps[self._at])
+
+    def saw(self, state: TaskState) -> None:
+        """Take note that the client was notified of a state."""
+        self._asked.update(state.input_requests)
+        for at in self._present:
+            known = self._recorded.steps[at].state
+            if at > self._at and known is not None and known.digest == state.digest:
+                self._at = at
+
+    def _update(self, lookup: LookupKey) -> Step | NoStep:
+        task, steps = self._recorded, self._recorded.steps
+        answers = answers_by_key(lookup) or _NO_KEY
+        refused = self._refused(answers)
+        if refused is not None:
+            return refused
+        earlier = [at for at in task.causes if self._has_come(at)]
+        for key, value in answers.items():
+            given = task.answers[key][self._given[key] :]
+            self._given[key] += given[:1] == [value]
+        came = [at for at in task.causes if at not in earlier and self._has_come(at)]
+        acknowledged = [at for at, each in task.updates.items() if answers.items() & each.items()]
+        return Step(steps[acknowledged[-1]], [steps[at] for at in came])
+
+    def _refused(self, answers: Mapping[str, str]) -> NoStep | None:
+        """Return why answers are none of the recorded ones, or None."""
+        task = self._recorded
+        asking = {key: each for each in task.steps for key in each.asked}
+        unasked = [
+            key
+            for key in answers
+            if key not in self._asked and key in {*asking, *task.notified_keys}
+        ]
+        if unasked:
+            detail = f"nothing that was played has asked for {', '.join(unasked)} yet"
+            nearest = asking.get(unasked[0], task.creating)
+            return NoStep(Reason.OUT_OF_ORDER, detail, nearest)
+        differing = []
+        for key, value in answers.items():
+            recorded, count = task.answers.get(key, []), self._given[key]
+            # The next answer, or the latest one again.
+            if value not in recorded[max(count - 1, 0) : count + 1]:
+                differing.append(key)
+        if not differing:
+            return None
+        answered = [at for at, each in task.updates.items() if differing[0] in each]
+        if answered:
+            detail, nearest = "other answers were recorded", task.steps[answered[-1]]
+        else:
+            detail = "no answer to this was recorded"
+            nearest = asking.get(differing[0], task.creating)
+        return NoStep(Reason.ANSWERS_DIFFER, detail, nearest, differing)
+
+    def _cancel(self) -> Step | NoStep:
+        steps, (_, following) = self._recorded.steps, self._stretch
+        recorded = [at for at in self._recorded.causes if at not in self._recorded.updates]
+        if following in recorded:
+            self._cancelled.add(following)
+            return Step(steps[following], [steps[following]])
+        if self._cancelled:
+            return Step(steps[max(self._cancelled)])
+        if not recorded:
+            detail = "this task was not cancelled while it was recorded"
+            return NoStep(Reason.UNKNOWN_METHOD, detail, steps[-1])
+        detail = "this task was cancelled later while it was recorded, after an answer"
+        return NoStep(Reason.OUT_OF_ORDER, detail, steps[recorded[0]])
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self._recorded.id
+
+    @property
+    def causes(self) -> list[ReplayEntry]:
+        """The recorded updates and cancellations."""
+        return [self._recorded.steps[at] for at in self._recorded.causes]
+
+    def value(self, name: str, recorded: bytes) -> bytes:
+        """Return a member of a state as the client gets it."""
+        if name == POLL_INTERVAL:
+            interval = self._poll_interval
+            return recorded if interval is None or recorded == b"null" else b"%d" % interval
+        time = read_time(parse(recorded))
+        if time is None or self._later_us is None:
+            return recorded
+        return b'"%b"' % time.later(self._later_us).encode()
