@@ -79,10 +79,28 @@ def notified_state(message: Message) -> TaskState | None:
     return _state_in(message.params) if message.method == NOTIFIED_TASK else None
 
 
-from mrtr_cassette.core.protocol.messages import messages_in
-from mrtr_cassette.core.protocol.methods import NOTIFIED_TASK, TASK_ID, TASK_VALUES, method_of
-from mrtr_cassette.core.wire.http import Response
-from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
+def named_task(request: Message | None) -> str | None:
+    """Return the id of the task that a request of the client names, or None."""
+    if request is None or method_of(request.method).named_by != TASK_ID:
+        return None
+    identity = request.params.get(TASK_ID)
+    return identity if isinstance(identity, str) else None
+
+
+def notified_states(response: Response | None) -> list[TaskState]:
+    """Return the states of which a stream notifies a client."""
+    if response is None or NOTIFIED_TASK.encode() not in response.body:
+        return []
+    states = [notified_state(each.message) for each in messages_in(response)]
+    return [state for state in states if state is not None]
+
+
+def clock_spans(message: Message) -> Iterator[tuple[str, Span]]:
+    """Yield the members of a state that depend on the clock: times, and how often to poll."""
+    at = "params" if message.method else "result"
+    spans = find_spans(message.raw, [(at, name) for name in _BY_CLOCK])
+    for (_, name), found in spans.items():
+        yield from ((name, span) for span in found)
 
 
 def _state_in(tree: Any) -> TaskState | None:
