@@ -9,13 +9,20 @@ from typing import Any, NamedTuple
 
 from mrtr_cassette.core.cassette.digests import new_digests, with_digests
 from mrtr_cassette.core.cassette.load import in_time_of
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    RecordedExchange,
+    RecordedInteraction,
+    TaskStep,
+    TurnPlace,
+)
 from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.compare.responses import elicitation_id
 from mrtr_cassette.core.drive.accepting import issued_values, questions_of
 from mrtr_cassette.core.drive.conversation import LiveValues
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import messages_in, splice_pieces
+from mrtr_cassette.core.protocol.tasks import created_id
 from mrtr_cassette.core.record.naming import with_texts
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.sealed import (
@@ -69,20 +76,24 @@ def recorded_over(earlier: Cassette, recorded: Cassette) -> Rerecording:
         for new in apart:
             del kept[new]
     names = _Names()
+    stands_for: dict[RecordedExchange, RecordedExchange] = {}
     exchanges: dict[RecordedExchange, RecordedExchange] = {}
     for new in sorted(kept):
         for old_one, new_one in alike[new].exchanges:
             names.keep(old_one, new_one)
+            stands_for[old_one] = new_one
             exchanges[old_one] = _kept(old_one, new_one)
     changed = [pair for pair in pairs if pair.new.number not in kept]
     partners_of = {new: old for pair in changed for old, new in pair.in_turn}
     for new_one, old_one in partners_of.items():
-        names.issued(old_one, new_one)
+        # The id of a task stands in more places than are changed.
+        if created_id(new_one.rpc_response) is None:
+            names.issued(old_one, new_one)
     for interaction in recorded.interactions:
         if interaction.number not in kept:
             for each in interaction.own:
                 exchanges[each] = names.in_kept(each, partners_of.get(each))
-    _correct_digests(exchanges, {old: new for each in kept for old, new in alike[each].exchanges})
+    _correct_digests(exchanges, stands_for)
     partners = {pair.new.number: pair.old.number for pair in pairs}
     return Rerecording(_merged(earlier, recorded, exchanges, kept, partners), len(kept))
 
@@ -100,9 +111,20 @@ class _Pair(NamedTuple):
     new: RecordedInteraction
 
     @property
-    def exchanges(self) -> list[tuple[RecordedExchange, RecordedExchange]]:
-        """Their own exchanges, where these have the same places."""
-        return list(zip(self.old.own, self.new.own, strict=True))
+    def exchanges(self) -> Iterator[tuple[RecordedExchange, RecordedExchange]]:
+        """Their own exchanges, where these have the same places.
+
+        A step that the new task lacks stands for itself: how many states a client sees depends on
+        when it polls.
+        """
+        old, new = map(_without_steps, (self.old, self.new))
+        yield from ((one, other) for (one, _), (other, _) in zip(old, new, strict=True))
+        steps: dict[tuple[str, str], list[RecordedExchange]] = {}
+        for step in self.new.steps:
+            steps.setdefault(_kind(step), []).append(step.exchange)
+        for step in self.old.steps:
+            same = steps.get(_kind(step))
+            yield step.exchange, same.pop(0) if same else replace(step.exchange, number=None)
 
     @property
     def in_turn(self) -> Iterator[tuple[RecordedExchange, RecordedExchange]]:
@@ -121,10 +143,20 @@ class _Pair(NamedTuple):
     @property
     def is_alike(self) -> bool:
         """Whether one can stand in the place of the other, message by message."""
-        places = [[place for _, place in each.placed] for each in (self.old, self.new)]
-        return places[0] == places[1] and all(
-            _messages(old) == _messages(new) for old, new in self.exchanges
+        old, new = map(_without_steps, (self.old, self.new))
+        return [place for _, place in old] == [place for _, place in new] and all(
+            _messages(old) == _messages(new) for (old, _), (new, _) in zip(old, new, strict=True)
         )
+
+
+def _without_steps(
+    interaction: RecordedInteraction,
+) -> list[tuple[RecordedExchange, TurnPlace]]:
+    return [each for each in interaction.placed if each[1].step is None]
+
+
+def _kind(step: TaskStep) -> tuple[str, str]:
+    return step.exchange.call.method, "" if step.state is None else step.state.status
 
 
 def _messages(exchange: RecordedExchange) -> tuple[int, int]:
@@ -183,14 +215,16 @@ class _Names:
         self._question_ids: dict[bytes, bytes] = {}
 
     def keep(self, old: RecordedExchange, new: RecordedExchange) -> None:
-        """Take an exchange that stays, and the new one that says the same."""
-        before, after = _texts_of(old), _texts_of(new)
+        """Take an exchange that stays, and the new one that says the same, if it has a number."""
+        is_new = new.number is not None
+        before, after = _texts_of(old), _texts_of(new) if is_new else {}
         for part, raw in before.items():
             names, new_names = _names_in(raw), _names_in(after.get(part, b""))
             self._taken.update(names)
             if len(names) == len(new_names):
                 self._kept = dict(zip(new_names, names, strict=True)) | self._kept
-        self.issued(old, new)
+        if is_new:
+            self.issued(old, new)
 
     def issued(self, old: RecordedExchange, new: RecordedExchange) -> None:
         """Take two responses, of which one stands where the other issued cursors and ids."""
@@ -205,8 +239,8 @@ class _Names:
         self, exchange: RecordedExchange, partner: RecordedExchange | None
     ) -> RecordedExchange:
         """Return a new exchange that repeats the kept names and values, and shares no other one."""
-        response = exchange.response
-        if partner is not None and response is not None:
+        response, own = exchange.response, exchange.rpc_response
+        if partner is not None and response is not None and created_id(own) is None:
             pieces = splice_pieces(response.pieces, issued_values(partner, exchange))
             exchange = replace(exchange, response=replace(response, pieces=pieces))
         exchange = with_texts(exchange, self._changed)

@@ -22,6 +22,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecorderFacts,
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
+from mrtr_cassette.core.protocol.tasks import named_task
 from mrtr_cassette.core.record.linking import Moment, facts_of
 from mrtr_cassette.core.record.naming import (
     is_journal_token,
@@ -455,8 +456,9 @@ def _notes_of_causes(recorders: Sequence[_Recorder], givers: _Givers) -> Iterato
     unlinked: dict[tuple[str, str, bool], list[_Cause]] = {}
     for recorder in recorders:
         for happening, cause in recorder.needs():
-            if cause not in givers:
-                source = recorder.seen[happening.number].source
+            source, exchange = recorder.seen[happening.number]
+            # A task may be older than all recordings.
+            if cause not in givers and named_task(exchange.call.message) is None:
                 place = cause[0], source.name, source.is_published
                 unlinked.setdefault(place, []).append(cause)
     for (kind, name, is_published), causes in sorted(unlinked.items()):

@@ -30,6 +30,7 @@ from builders import (
 )
 from messages import YES, Json, asks, text
 from pushing import PushingSession, elicit, posted
+from tasking import created, get, state, update
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
@@ -251,3 +252,25 @@ def test_list_that_grew_is_written() -> None:
     )
 
     assert over(old, new)[1] == "~"
+
+
+def test_pace_of_polls_changes_nothing() -> None:
+    """A task is as it was, whatever its id, and a changed call beside it is the only change."""
+
+    def run(task: str, *polled: Json, note: str = "as ever") -> Cassette:
+        key, call = f"{task}:k", tool("book")
+        polls = [(get(task), each) for each in polled]
+        asked = (get(task), state(task, "input_required", key))
+        end = (get(task), state(task, "completed", at=f"{len(polled)}", result=text("booked")))
+        answered = (update(task, {key: YES}), {})
+        other = tool("note"), text(note)
+        return recorded(other, (call, created(task)), *polls, asked, answered, *polls, end)
+
+    slow = run("an-id-of-the-first-task-1", state("an-id-of-the-first-task-1", words="soon"))
+    fast = run("short")
+    assert recorded_over(slow, fast) == (slow, 2)
+    assert recorded_over(fast, slow) == (fast, 2)
+    for old in (slow, fast):
+        whole, marks = over(old, run("another", state("another"), note="new"))
+        assert marks == "~="
+        assert [each.polls for each in whole.interactions[1].steps][-1] == 1

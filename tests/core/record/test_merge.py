@@ -33,6 +33,8 @@ from builders import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages import Json, asks, text
+from tasking import created, get, update
+from tasking import state as polled
 
 from mrtr_cassette.core.cassette.dump import dump_pieces
 from mrtr_cassette.core.cassette.journal import JournalHeader
@@ -122,6 +124,23 @@ def content(cassette: bytes) -> Json:
     tree = json.loads(cassette)
     del tree["recording"]
     return tree
+
+
+def test_task_is_polled_through_another_recorder() -> None:
+    """It is one interaction, whether the files are journals or cassettes."""
+    task = "a-task-whose-id-is-long-enough"
+    talk = conversation(
+        (tool("book"), created(task)),
+        (get(task), polled(task, "input_required", f"{task}:k")),
+        (update(task, {f"{task}:k": YES}), {}),
+        (get(task), polled(task, "completed", result=text("booked"))),
+        (get("a-task-of-before-the-recordings"), polled("t")),
+    )
+    sources = share(talk.exchanges, {1: 1, 2: 2, 3: 1, 4: 2, 5: 2})
+    whole = merged(sources)
+    assert (content(published(whole)), whole.notes) == (content(alone(talk.exchanges)), ())
+    again = merged([*source_of(published(whole)), sources[1]])
+    assert content(published(again)) == content(published(whole))
 
 
 def is_same(cassette: bytes, other: bytes) -> bool:

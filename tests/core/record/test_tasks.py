@@ -1,64 +1,318 @@
+"""Tasks in a recording: what becomes a step of which call, and where ids are sealed."""
+
 from __future__ import annotations
 
+import json
+from base64 import b64encode
+from urllib.parse import quote
+
 import pytest
-from builders import cassette_of, encode_cassette, loaded, tool
-from messages import YES, text
-from tasking import created, get, state, update
+from builders import (
+    Answer,
+    Conversation,
+    Step,
+    answer,
+    as_request,
+    cassette_of,
+    changed,
+    conversation,
+    encode_cassette,
+    loaded,
+    notification,
+    post,
+    refusal,
+    retry,
+    rpc,
+    stream,
+    tool,
+)
+from messages import YES, asks, text
+from tasking import cancel, created, get, request_of, state, update
+
+from mrtr_cassette.core.cassette.dump import dump
+from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.model import InteractionModel
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.record.assembly import assemble
+from mrtr_cassette.core.record.naming import reopened
+from mrtr_cassette.core.replay.history import united
+from mrtr_cassette.core.wire.http import End
 
 TASK = "786512e2-9e0d-44bd-8f29-789f320fe840"
+OTHER = "0e6f4f3a-4f4a-4a0c-9c39-0fd6f5d3c7aa"
 CALL = tool("book", seats=2)
-DONE = state(TASK, "completed", result=text("booked"))
+WORKS, DONE = state(TASK), state(TASK, "completed", result=text("booked"))
+ONE, TWO = f"{TASK}:a1", f"{TASK}:b2"
+BEGUN = (CALL, created(TASK))
 
 
-def steps(interaction):
-    """Return the steps of a task: what the client asked, and the status that it got."""
+def steps(interaction: InteractionModel) -> list[str]:
+    """Return the steps of a task: the status that a poll got, or what the client asked."""
     said = []
     for step in interaction.task or ():
-        result = step.response.body.get("result", {})
-        said.append((step.request.body["method"], result.get("status")))
+        method = step.request.body["method"].removeprefix("tasks/")
+        body = (step.response and step.response.body) or {}
+        said.append(body.get("result", {}).get("status") or method + (" error" * ("error" in body)))
     return said
 
 
-ASKED = (f"{TASK}:a1", f"{TASK}:b2")
-SCRIPT = (
-    (CALL, created(TASK)),
-    (get(TASK), state(TASK)),
-    (get(TASK), state(TASK, at="2026-11-24T10:00:01Z")),
-    (get(TASK), state(TASK, "input_required", *ASKED)),
-    (update(TASK, {ASKED[0]: YES}), {}),
-    (get(TASK), state(TASK, "input_required", ASKED[1])),
-    (update(TASK, {ASKED[1]: YES}), {}),
-    (get(TASK), state(TASK, "input_required", ASKED[1])),
-    (get(TASK), state(TASK)),
-    (get(TASK), DONE),
-    (get(TASK), DONE),
-)
+def task_of(*script: Step, **options: bool) -> InteractionModel:
+    """Return the one interaction of exchanges, which a file has as they were."""
+    cassette = cassette_of(*script, **options)
+    written = dump(loaded(cassette))
+    assert dump(load(written, "f")) == written
+    (interaction,) = cassette.interactions
+    return interaction
 
 
 @pytest.mark.parametrize("seals", [True, False])
 def test_task_is_one_interaction(*, seals: bool) -> None:
     """It has its distinct states, updates and turns; no raw id is left where ids are sealed."""
-    cassette = cassette_of(*SCRIPT, seals=seals)
-    (interaction,) = cassette.interactions
-    assert steps(interaction) == [
-        ("tasks/get", "working"),
-        ("tasks/get", "input_required"),
-        ("tasks/update", None),
-        ("tasks/get", "input_required"),
-        ("tasks/update", None),
-        ("tasks/get", "working"),
-        ("tasks/get", "completed"),
-    ]
-    assert [each.polls for each in cassette.recording.exchanges] == [
-        None,
-        2,
-        None,
-        None,
-        2,
-        None,
-        None,
-        2,
-    ]
+    script = (
+        BEGUN,
+        (get(TASK), WORKS),
+        (get(TASK), state(TASK, at="2026-11-24T10:00:01Z")),
+        (get(TASK), state(TASK, "input_required", ONE, TWO)),
+        (update(TASK, {ONE: YES}), {}),
+        (get(TASK), state(TASK, "input_required", TWO)),
+        (update(TASK, {TWO: YES}), {}),
+        (get(TASK), state(TASK, "input_required", TWO)),
+        (get(TASK), WORKS),
+        (get(TASK), DONE),
+        (get(TASK), DONE),
+    )
+    interaction = task_of(*script, seals=seals)
+    cassette = cassette_of(*script, seals=seals)
+    asked = ["input_required", "update", "input_required", "update"]
+    assert steps(interaction) == ["working", *asked, "working", "completed"]
+    polls = [each.polls for each in cassette.recording.exchanges]
+    assert polls == [None, 2, None, None, 2, None, None, 2]
     assert [turn.answer.steps for turn in interaction.elicitation_turns] == [[2, 4]]
     assert (TASK.encode() in encode_cassette(cassette)) is not seals
-    assert loaded(cassette).interactions[0].steps[0].polls == 2
+
+
+ASKED = state(TASK, "input_required", ONE)
+REFUSED = {"code": -32603, "message": "no seats"}
+
+
+@pytest.mark.parametrize(
+    ("script", "seen", "turns"),
+    [
+        ((), [], []),
+        (((get(TASK), Answer((), status=0, end=End.OPEN)),), [], []),
+        (((get(TASK), WORKS), (cancel(TASK), {})), ["working", "cancel"], []),
+        (
+            ((cancel(TASK), {}), (get(TASK), state(TASK, "cancelled")), (get(TASK), WORKS)),
+            ["cancel", "cancelled"],
+            [],
+        ),
+        (((get(TASK), state(TASK, "failed", error=REFUSED)),), ["failed"], []),
+        (((get(TASK), refusal), (get(TASK), refusal)), ["get error"], []),
+        (((get(TASK), Answer((b"busy",), (), 503)), (get(TASK), DONE)), ["get", "completed"], []),
+        (((get(TASK), {**ASKED, "resultType": "input_required"}),), ["input_required"], [[]]),
+        (((get(TASK), {**ASKED, "resultType": None}), (update(TASK, {}), refusal)),
+         ["input_required", "update error"], [[]]),
+        (
+            (
+                (get(TASK), ASKED),
+                (update(TASK, {ONE: YES}), {}),
+                (get(TASK), state(TASK, "input_required", TWO)),
+                (update(TASK, {TWO: YES, "unknown": YES}), {}),
+                (get(TASK), DONE),
+            ),
+            ["input_required", "update", "input_required", "update", "completed"],
+            [[1], [3]],
+        ),
+        (((update(TASK, {ONE: YES}), {}), (get(TASK), DONE)), ["update", "completed"], []),
+    ],
+    ids=[
+        "left at once",
+        "left while it polled",
+        "cancelled",
+        "cancelled, and seen",
+        "failed",
+        "error",
+        "HTTP error",
+        "another result type",
+        "update refused",
+        "asks twice",
+        "asked elsewhere",
+    ],
+)  # fmt: skip
+def test_steps_are_what_a_client_did_and_saw(
+    script: tuple[Step, ...], seen: list[str], turns: list[list[int]]
+) -> None:
+    """Whatever a task comes to, it belongs to its call."""
+    script = tuple(
+        (request, request_error(request) if response is refusal else response)
+        for request, response in script
+    )
+    interaction = task_of(BEGUN, *script)
+    assert steps(interaction) == seen
+    answers = [turn.answer for turn in interaction.elicitation_turns]
+    assert [[] if each is None else each.steps for each in answers] == turns
+
+
+def request_error(request: bytes) -> Answer:
+    """Return the error that a request gets, which names the task."""
+    return Answer((refusal(as_request(request).body, words=f"no task {TASK}"),))
+
+
+def test_call_may_ask_before_it_becomes_a_task() -> None:
+    """The retry is a turn, the task asks another one, and both are named by the call."""
+    task = task_of(
+        (CALL, asks("sure", state="a-state-of-the-server-itself")),
+        (retry(CALL, {"sure": YES}, state="a-state-of-the-server-itself"), created(TASK)),
+        (get(TASK), ASKED),
+        (update(TASK, {ONE: YES}), {}),
+        (get(TASK), DONE),
+    )
+    assert [turn.via for turn in task.elicitation_turns] == ["result", "task"]
+    asked = task.elicitation_turns[0].ask.body["result"]["requestState"]
+    name = task.response.body["result"]["taskId"]
+    assert (asked, name) == (
+        name.replace("task", "state") + ":1",
+        asked.replace("state", "task").removesuffix(":1"),
+    )
+
+
+def test_tasks_of_equal_calls_stay_apart() -> None:
+    """Each poll belongs to its task, whichever client makes it, in the order of the responses."""
+    talk = Conversation()
+    for task in (TASK, OTHER):
+        talk.response(talk.request(CALL), created(task))
+    slow, fast = talk.request(get(TASK)), talk.request(get(TASK))
+    talk.response(talk.request(get(OTHER)), state(OTHER, "cancelled"))
+    talk.response(fast, WORKS)
+    talk.response(slow, DONE)
+    talk.response(talk.request(get(TASK)), WORKS)
+    cassette = talk.cassette()
+    assert [steps(each) for each in cassette.interactions] == [
+        ["working", "completed"],
+        ["cancelled"],
+    ]
+    names = [each.response.body["result"]["taskId"] for each in cassette.interactions]
+    assert names[0].removesuffix(":1") == names[1].removesuffix(":2")
+    assert names[0].startswith("mrtr-task:")
+
+
+def test_stream_that_tells_of_a_task_is_an_interaction_of_its_own() -> None:
+    """Its notifications name the task; an answer to what they ask is a step."""
+    talk = Conversation()
+    talk.response(talk.request(CALL), created(TASK))
+    listening = talk.stream(rpc("subscriptions/listen", {"notifications": {"taskIds": [TASK]}}, 5))
+    talk.event(listening, notification("notifications/tasks", **state(TASK, "input_required", ONE)))
+    talk.response(talk.request(update(TASK, {ONE: YES})), {})
+    talk.event(listening, notification("notifications/tasks", **DONE))
+    talk.end(listening)
+    task, listen = talk.cassette().interactions
+    assert (steps(task), task.elicitation_turns) == (["update"], [])
+    assert len(listen.response.events) == 2
+    assert TASK.encode() not in encode_cassette(talk.cassette())
+
+
+def test_id_is_sealed_in_any_spelling() -> None:
+    """Long ones wherever they stand."""
+    spellings = [TASK, quote(TASK), json.dumps(json.dumps({"task": TASK})), f"see {TASK}!"]
+    told = post(tool("tell", of=TASK), ("Mcp-Name", TASK), target=f"/mcp?task={TASK}")
+    encoded = b64encode(f"task {TASK}".encode()).decode()
+    talk = conversation(
+        BEGUN,
+        *((tool("say", at=each), text(each)) for each in [*spellings, encoded]),
+        (told, Answer((answer(CALL, text(TASK)),), (("Mcp-Method", TASK),))),
+        (get(TASK), stream(notification("note", of=TASK), answer(get(TASK).body, DONE))),
+    )
+    written = encode_cassette(talk.cassette())
+    assert TASK.encode() not in written
+    assert encoded[8:40].encode() not in written
+
+
+@pytest.mark.parametrize("task", ["t", "1", "task:1", 'a"b', "é"])
+def test_short_id_is_sealed_where_it_is_one(task: str) -> None:
+    """In its places and at the begin of keys, and nowhere else."""
+    key, name = f"{task}:k", f"=?base64?{b64encode(task.encode()).decode()}?="
+    poll = changed(get("t").body, "params", "taskId", to=task)
+    script = (
+        (tool("t", taskId=task), created(task, note=task)),
+        (post(poll, ("Mcp-Name", name)), state(task, "input_required", key)),
+        (request_of("tasks/update", "t", inputResponses={key: YES}), {}),
+        (rpc("subscriptions/listen", {"taskIds": [task]}, 7), {"_meta": {}}),
+    )
+    update_body = changed(script[2][0].body, "params", "taskId", to=task)
+    script = (*script[:2], (post(update_body, ("Mcp-Name", name)), {}), *script[3:])
+    first, listening = cassette_of(*script).interactions
+    shown = first.response.body["result"]["taskId"]
+    assert first.response.body["result"]["note"] == task
+    assert first.request.body["params"]["arguments"] == {"taskId": task}
+    poll, answered = first.task
+    assert poll.request.http.headers["Mcp-Name"] == shown
+    assert list(poll.response.body["result"]["inputRequests"]) == [f"{shown}:k"]
+    assert list(answered.request.body["params"]["inputResponses"]) == [f"{shown}:k"]
+    assert listening.request.body["params"]["taskIds"] == [shown]
+    assert [turn.answer.steps for turn in first.elicitation_turns] == [[1]]
+
+
+def test_log_names_no_task() -> None:
+    """The name of a call that names a task is its id."""
+    talk = conversation(BEGUN, (get(TASK), WORKS), (get("t"), WORKS))
+    assert [talk.observation(number).label for number in (2, 3)] == ["tasks/get"] * 2
+
+
+def test_task_that_no_recorded_call_created_is_played_as_it_was() -> None:
+    """Each of its requests is an interaction; a long id is sealed all the same."""
+    cassette = cassette_of((get(TASK), WORKS), (cancel(TASK), {}), (get("t"), state("t")))
+    assert [each.task for each in cassette.interactions] == [None] * 3
+    assert TASK.encode() not in encode_cassette(cassette)
+    assert cassette.interactions[2].response.body["result"]["taskId"] == "t"
+
+
+@pytest.mark.parametrize("meta", [False, True])
+def test_id_of_a_task_of_2025_is_sealed(*, meta: bool) -> None:
+    """Its requests are interactions of their own."""
+    related = {"io.modelcontextprotocol/related-task": {"taskId": TASK}}
+    result = {**text("done"), "_meta": related} if meta else text("done")
+    made = {"task": {"taskId": TASK, "status": "working", "createdAt": "now"}}
+    polls = ((get(TASK), WORKS), (request_of("tasks/result", TASK), result))
+    cassette = cassette_of((CALL, made), *polls)
+    assert len(cassette.interactions) == 3
+    names = [each.request.body["params"].get("taskId") for each in cassette.interactions[1:]]
+    assert set(names) == {cassette.interactions[0].response.body["result"]["task"]["taskId"]}
+    assert TASK.encode() not in encode_cassette(cassette)
+
+
+# Several recordings
+
+
+@pytest.mark.parametrize("sent", ["raw", "surrogate"])
+def test_task_of_one_recording_goes_on_in_the_next(sent: str) -> None:
+    """What is added are states that are new, whether a client has the id or its name."""
+    first = conversation(BEGUN, (get(TASK), WORKS)).cassette()
+    name = first.interactions[0].response.body["result"]["taskId"]
+    task = TASK if sent == "raw" else name
+    later = ((get(task), state(task)), (update(task, {ONE: YES}), {}), (get(task), DONE))
+    both = conversation(*later, (CALL, created(OTHER))).cassette(earlier=first)
+    assert [steps(each) for each in both.interactions] == [["working", "update", "completed"], []]
+    assert both.recording.exchanges[1].polls == 2
+    assert both.interactions[1].response.body["result"]["taskId"] == f"{name[:-1]}2"
+    assert {step.request.body["params"]["taskId"] for step in both.interactions[0].task} == {name}
+
+
+def test_cassette_reopens_as_the_journal_was() -> None:
+    """Assembled again, it is the same but for the polls that are no step."""
+    cassette = loaded(cassette_of(BEGUN, (get(TASK), ASKED), (update(TASK, {ONE: YES}), {})))
+    (exchanges,) = reopened(cassette, "digest").values()
+    assert b"mrtr-task" not in b"".join(each.request.body for each in exchanges.values())
+    again = Cassette("f", interactions=tuple(assemble(exchanges)))
+    assert [one.steps[0].exchange.request for one in again.interactions] == [
+        one.steps[0].exchange.request for one in cassette.interactions
+    ]
+
+
+def test_tasks_of_several_cassettes_stay_apart() -> None:
+    """Equal calls of two of them have tasks with two names."""
+    one, other = (loaded(cassette_of(BEGUN, (get(TASK), WORKS))) for _ in range(2))
+    both = united([one, other]).interactions
+    names = [each.exchanges[0].rpc_members["result"]["taskId"] for each in both]
+    assert len(set(names)) == 2
+    assert [each.steps[0].exchange.call.name for each in both] == names
+    assert [each.steps[0].exchange.number for each in both] == [2, 4]
