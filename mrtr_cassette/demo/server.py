@@ -5,13 +5,11 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import base64
-import errno
 import hmac
 import json
 import secrets
-import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -36,10 +34,10 @@ PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600,
 class RpcError(Exception):
     """A JSON-RPC error on its way to the client."""
 
-    def __init__(self, code: int, text: str, data: JsonObject | None = None) -> None:
+    def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.status = 404 if code == METHOD_NOT_FOUND else 400
-        self.error = {"code": code, "message": text} | ({"data": data} if data else {})
+        self.error = {"code": code, "message": text}
 
 
 def _object_of(value: object) -> JsonObject:
@@ -133,6 +131,7 @@ class Completed(NamedTuple):
 STRING: JsonObject = {"type": "string"}
 COUNT: JsonObject = {"type": "integer", "minimum": 0, "maximum": 1000}
 NUMBER: JsonObject = {"type": "number", "minimum": -1e300, "maximum": 1e300}
+TYPES = {"string": str, "integer": int, "number": int | float}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,21 +169,15 @@ class Offer:
             return {"turn": turn, "known": known}
         return Completed(self.done(arguments | known))
 
-    def checked(self, given: JsonObject) -> JsonObject:
-        """Return the arguments of a call, counts as integers; a wrong one is an `RpcError`."""
-        whole: JsonObject = {}
+    def check(self, arguments: JsonObject) -> None:
+        """Raise an `RpcError` where an argument is missing, or of another type than declared."""
         for key, schema in self.parameters.items():
-            value: Any = given.get(key)
-            if schema is STRING:
-                is_valid = isinstance(value, str)
-            else:
-                is_valid = isinstance(value, int | float) and not isinstance(value, bool)
-                is_valid = is_valid and schema["minimum"] <= value <= schema["maximum"]
-            if is_valid and schema is COUNT:
-                is_valid, whole[key] = value % 1 == 0, int(value)
+            value: Any = arguments.get(key)
+            is_valid = isinstance(value, TYPES[schema["type"]])
+            if is_valid and schema is not STRING:
+                is_valid = schema["minimum"] <= value <= schema["maximum"]
             if not is_valid:
-                raise RpcError(INVALID_PARAMS, f"Invalid argument {key!r}", {"schema": schema})
-        return given | whole
+                raise RpcError(INVALID_PARAMS, f"Invalid argument {key!r}")
 
 
 TOOLS = {
@@ -359,7 +352,8 @@ class DemoServer:
         if (name := str(params.get(key))) not in offers:
             raise RpcError(INVALID_PARAMS, f"Unknown {method.partition('s/')[0]}: {name}")
         offer, meta = offers[name], _object_of(params.get("_meta"))
-        arguments = offer.checked(_object_of(params.get("arguments")))
+        arguments = _object_of(params.get("arguments"))
+        offer.check(arguments)
         call = json.dumps([method, name, arguments], sort_keys=True)
         token = params.get("requestState")
         state = None if token is None else self._open(call, token)
@@ -406,31 +400,17 @@ def create_app() -> web.Application:
     return app
 
 
-async def _serve(port: int) -> None:
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    runner = web.AppRunner(create_app(), access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, HOST, port).start()
-        print(f"listening on http://{HOST}:{runner.addresses[0][1]}/mcp", flush=True)
-        await stopped.wait()
-    finally:
-        await runner.cleanup()
-
-
 def main() -> None:
     """Serve on the loopback address until SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(description="A small MCP server that asks back.")
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free port")
     port = parser.parse_args().port
     try:
-        asyncio.run(_serve(port))
+        listening = socket.create_server((HOST, port))
     except OSError as error:
-        in_use = f"port {port} is in use; choose another with --port, or 0 for a free one"
-        reason = f"cannot listen on {HOST}: {error.strerror}"
-        sys.exit(in_use if error.errno == errno.EADDRINUSE else reason)
+        sys.exit(f"cannot listen on port {port}: {error.strerror}; --port 0 takes a free one")
+    print(f"listening on http://{HOST}:{listening.getsockname()[1]}/mcp", flush=True)
+    web.run_app(create_app(), sock=listening, access_log=None, print=None)
 
 
 if __name__ == "__main__":
