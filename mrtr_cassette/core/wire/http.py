@@ -235,20 +235,14 @@ class ContentDecoder:
         """Return what the next bytes decode to, up to one byte more than the limit."""
         if not self.is_known or self.failed:
             return chunk
-        parts = []
-        while chunk and not self.failed:
-            try:
-                part = self._inflate.decompress(chunk, self._limit + 1 - self._decoded)
-            except zlib.error:
-                part, self.failed = chunk, True
-            parts.append(part)
-            self._decoded += len(part)
-            self.failed = self.failed or self._decoded > self._limit
-            # A gzip body may have several members (RFC 1952, section 2.2).
-            chunk = self._inflate.unused_data
-            if chunk:
-                self._inflate = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
-        return b"".join(parts)
+        try:
+            decoded = self._inflate.decompress(chunk, self._limit + 1 - self._decoded)
+        except zlib.error:
+            self.failed = True
+            return chunk
+        self._decoded += len(decoded)
+        self.failed = self._decoded > self._limit or bool(self._inflate.unused_data)
+        return decoded
 
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 
 import orjson
@@ -161,38 +160,23 @@ def canonical(value: Any, *, without_null: bool = False) -> str:
         # For printable ASCII the spelling is the one below.
         if text.isascii() and b"\x7f" not in text and not (without_null and b"null" in text):
             return text.decode()
-    parts: list[str] = []
-    _write_canonical(value, parts.append, without_null=without_null)
-    return "".join(parts)
+    return _exact_canonical(value, without_null=without_null)
 
 
-def _write_canonical(value: Any, write: Callable[[str], None], *, without_null: bool) -> None:
+def _exact_canonical(value: Any, *, without_null: bool) -> str:
     if isinstance(value, Number):
-        write(_canonical_number(value.text))
-    elif type(value) is int:
-        write(str(value))
-    elif isinstance(value, str):
-        write(encode_basestring_ascii(value))
-    elif isinstance(value, dict):
-        separator = "{"
-        for key in sorted(value):
-            if without_null and value[key] is None:
-                continue
-            write(separator)
-            write(encode_basestring_ascii(key))
-            write(":")
-            _write_canonical(value[key], write, without_null=without_null)
-            separator = ","
-        write("{}" if separator == "{" else "}")
-    elif isinstance(value, list):
-        separator = "["
-        for item in value:
-            write(separator)
-            _write_canonical(item, write, without_null=without_null)
-            separator = ","
-        write("[]" if separator == "[" else "]")
-    else:
-        write("null" if value is None else "true" if value else "false")
+        return _canonical_number(value.text)
+    if isinstance(value, dict):
+        members = [
+            f"{json.dumps(key)}:{_exact_canonical(value[key], without_null=without_null)}"
+            for key in sorted(value)
+            if not (without_null and value[key] is None)
+        ]
+        return f"{{{','.join(members)}}}"
+    if isinstance(value, list):
+        items = [_exact_canonical(item, without_null=without_null) for item in value]
+        return f"[{','.join(items)}]"
+    return json.dumps(value)
 
 
 def find_spans(raw: bytes, paths: Collection[MemberPath]) -> dict[MemberPath, list[Span]]:
@@ -206,10 +190,32 @@ def find_spans(raw: bytes, paths: Collection[MemberPath]) -> dict[MemberPath, li
     text = raw.decode("latin-1")
     spans: dict[MemberPath, list[Span]] = {}
     try:
-        _collect_spans(text, _skip_space(text, 0), frozenset(paths), (), spans)
-    except (StopIteration, ValueError, IndexError, TypeError, RecursionError) as error:
+        start = _skip_space(text, 0)
+        if () in paths or text[start] != "{":
+            spans = {(): [Span(start, _scan_value(text, start)[1])]}
+        _collect_spans(text, start, frozenset(paths), (), spans)
+    except (StopIteration, ValueError, IndexError, TypeError, RuntimeError) as error:
         raise NotJsonError(str(error)) from None
-    return spans
+    return {path: found for path, found in spans.items() if path in paths}
+
+
+def _collect_spans(
+    text: str,
+    start: int,
+    paths: frozenset[MemberPath],
+    at: MemberPath,
+    spans: dict[MemberPath, list[Span]],
+) -> None:
+    deeper = {path[len(at)] for path in paths if len(path) > len(at)}
+    if not deeper or text[start] != "{":
+        return
+    for member in _parts_of(text, start):
+        if member.name in deeper:
+            here = (*at, member.name)
+            if here in paths:
+                spans.setdefault(here, []).append(member.value)
+            below = frozenset(path for path in paths if path[: len(here)] == here)
+            _collect_spans(text, member.value.start, below, here, spans)
 
 
 def spelled_at(raw: bytes, path: MemberPath) -> bytes | None:
@@ -227,36 +233,6 @@ def _skip_space(text: str, index: int) -> int:
     return match.end() if match else index
 
 
-def _collect_spans(
-    text: str,
-    index: int,
-    paths: frozenset[MemberPath],
-    at: MemberPath,
-    spans: dict[MemberPath, list[Span]],
-) -> int:
-    depth = len(at)
-    deeper = {path[depth] for path in paths if len(path) > depth}
-    if at in paths or not deeper or text[index] != "{":
-        end = _scan_value(text, index)[1]
-        if at in paths:
-            spans.setdefault(at, []).append(Span(index, end))
-        return end
-    index = _skip_space(text, index + 1)
-    while text[index] != "}":
-        key, index = _scan_value(text, index)
-        index = _skip_space(text, _skip_space(text, index) + 1)
-        if key in deeper:
-            here = (*at, key)
-            below = frozenset(path for path in paths if path[: depth + 1] == here)
-            index = _collect_spans(text, index, below, here, spans)
-        else:
-            index = _scan_value(text, index)[1]
-        index = _skip_space(text, index)
-        if text[index] == ",":
-            index = _skip_space(text, index + 1)
-    return index + 1
-
-
 def splice(raw: bytes, replacements: Sequence[tuple[Span, bytes]]) -> bytes:
     """Replace the bytes of each span, leaving all others."""
     if not replacements:
@@ -271,78 +247,66 @@ def splice(raw: bytes, replacements: Sequence[tuple[Span, bytes]]) -> bytes:
 
 
 def replace_members(raw: bytes, at: MemberPath, members: Mapping[str, bytes | None]) -> bytes:
-    """Give members of an object other values, leaving all other bytes.
+    """Give members of an object other values, or with None take them out; others stay as spelled.
 
-    A member that exists gets its new value in its place, every one of a duplicate key. A new one
-    is added at the end.
+    Every one of a duplicate key changes. A new member is added at the end.
 
     Raises:
         NotJsonError: `raw` is no JSON, or there is something other than an object at the path.
     """
+    text = raw.decode("latin-1")
     replacements: list[tuple[Span, bytes]] = []
     for span in find_spans(raw, [at]).get(at, []):
-        if raw[span.start : span.start + 1] != b"{":
+        if text[span.start] != "{":
             raise NotJsonError("no object")
-        replacements += _replacements_in(list(_parts_of(raw, span)), span, members)
+        existing = list(_parts_of(text, span.start))
+        after = [*(raw[a.value.end : b.start] for a, b in pairwise(existing)), b","]
+        written: list[bytes] = []
+        for part, separator in zip(existing, after, strict=False):
+            value = members.get(part.name, raw[part.value.start : part.value.end])
+            if value is not None:
+                written += (raw[part.start : part.value.start], value, separator)
+        names = {part.name for part in existing}
+        for name, added in members.items():
+            if added is not None and name not in names:
+                written += (json.dumps(name).encode(), b":", added, b",")
+        start = existing[0].start if existing else span.start + 1
+        end = existing[-1].value.end if existing else start
+        replacements.append((Span(start, end), b"".join(written[:-1])))
     return splice(raw, replacements)
 
 
-class _Member(NamedTuple):
-    name: str
-    start: int
-    value: Span
-
-
-def _replacements_in(
-    existing: Sequence[_Member], of: Span, members: Mapping[str, bytes | None]
-) -> Iterator[tuple[Span, bytes]]:
-    kept = [member for member in existing if members.get(member.name, b"") is not None]
-    for member, following in pairwise(existing):
-        new = members.get(member.name, b"")
-        # A member goes with the comma after it, the last ones with the comma before them.
-        if new is None and kept and member.start < kept[-1].start:
-            yield Span(member.start, following.start), b""
-    for member in kept:
-        if new := members.get(member.name):
-            yield member.value, new
-    names = {member.name for member in existing}
-    added = [
-        b"%s:%s" % (encode_basestring_ascii(name).encode(), value)
-        for name, value in members.items()
-        if value is not None and name not in names
-    ]
-    if kept:
-        start, added = kept[-1].value.end, [b"", *added]
-    else:
-        start = existing[0].start if existing else of.start + 1
-    end = existing[-1].value.end if existing else start
-    yield Span(start, end), b",".join(added)
+def item_spans(raw: bytes, of: Span) -> list[Span]:
+    """Return the spans of the items of the array at a span, in order."""
+    return [item.value for item in _parts_of(raw.decode("latin-1"), of.start)]
 
 
 def name_spans(raw: bytes, of: Span) -> list[Span]:
     """Return the spans of the names in the object at a span, in order."""
     text = raw.decode("latin-1")
-    starts = [each.start for each in _parts_of(raw, of)]
+    starts = [part.start for part in _parts_of(text, of.start)]
     return [Span(start, _scan_value(text, start)[1]) for start in starts]
 
 
-def item_spans(raw: bytes, of: Span) -> list[Span]:
-    """Return the spans of the items of the array at a span, in order."""
-    return [item.value for item in _parts_of(raw, of)]
+class _Part(NamedTuple):
+    """A member of an object, or an item of an array, which has no name."""
+
+    name: str
+    start: int
+    value: Span
 
 
-def _parts_of(raw: bytes, of: Span) -> Iterator[_Member]:
-    """Yield the members of the object, or the items of the array, at a span."""
-    text = raw.decode("latin-1")
-    is_object = text[of.start] == "{"
-    index = _skip_space(text, of.start + 1)
+def _parts_of(text: str, start: int) -> Iterator[_Part]:
+    """Yield the members of the object, or the items of the array, that begins at an offset."""
+    is_object = text[start] == "{"
+    index = _skip_space(text, start + 1)
     while text[index] not in "}]":
         start, name = index, ""
         if is_object:
             name, index = _scan_value(text, index)
             index = _skip_space(text, _skip_space(text, index) + 1)
         end = _scan_value(text, index)[1]
-        yield _Member(name, start, Span(index, end))
+        yield _Part(name, start, Span(index, end))
         index = _skip_space(text, end)
         if text[index] == ",":
             index = _skip_space(text, index + 1)
