@@ -342,10 +342,6 @@ class Mark:
     BASE64 = -5
 
 
-_OF_PROTOCOL: Final = b'"progressToken"', b'"progressCount"'
-"""A name in most messages that ends as a secret's does, and as long a one that does not."""
-
-
 class ActiveRules:
     """The rules of one recording: the table without what is disabled, and the user's own."""
 
@@ -361,12 +357,6 @@ class ActiveRules:
         self._has_ascii_keys = all(key.isascii() for key in self.keys)
         self._disabled_names = {fold(name) for name in rules.disabled if name not in RULE_NAMES}
         self._known_name = lru_cache(maxsize=1024)(self._name)
-        self._is_blanked = self.name("progressToken").tells_nothing
-
-    def searched(self, text: str) -> bytes:
-        """Return what is searched for names and shapes: to judge each progress token costs much."""
-        raw = text.encode("latin-1")
-        return raw.replace(*_OF_PROTOCOL) if self._is_blanked else raw
 
     def marks(self, raw: bytes) -> set[int]:
         """Return what a text may contain: rows of the table, and marks."""

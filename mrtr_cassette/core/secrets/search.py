@@ -159,7 +159,7 @@ class _JudgedText:
         self._bare_end = 0
 
     def finds(self, marks: Collection[int]) -> Iterator[Find]:
-        flat = self._rules.searched(self._flat)
+        flat = self._flat.encode("latin-1")
         for rule in self._rules.likely(marks):
             for start, end in rule.spans(flat):
                 self._shapes.setdefault((start, end), rule.name)
@@ -522,7 +522,7 @@ class Search:
         return find
 
     def _in_layer(self, text: str, kind: Kind, depth: int) -> Iterator[Find]:
-        marks = self._rules.marks(self._rules.searched(text))
+        marks = self._rules.marks(text.encode("latin-1"))
         if Mark.ESCAPE in marks:
             decoded = without_ascii_escapes(text)
             if decoded.text != text:
