@@ -75,7 +75,7 @@ class Recorder(Sealer):
     def shown(self, text: str, *, is_target: bool = False) -> str:
         """Return a text, or a request's target, as a log may have it: sealed and redacted."""
         if self.credentials is not None:
-            text = self.credentials.sealed_text(text)
+            text = self.credentials.known.seal_text(text)
         if self.seals:
             text = self.known.seal_text(text)
         if self.redactor is not None:

@@ -317,7 +317,7 @@ def _without_credentials(
     if not credentials.known.may_be_in(_all_text(request, response)):
         return request, response
     headers = credentials.sealed_headers(response.headers)
-    return credentials.sealed_request(request), _changed(response, headers, credentials.sealed)
+    return credentials.sealed_request(request), _changed(response, headers, credentials.known.seal)
 
 
 def _changed(response: Response, headers: Headers, change: Callable[[bytes], bytes]) -> Response:

@@ -8,7 +8,6 @@ from binascii import Error as Base64Error
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from mrtr_cassette.core.secrets.decode import (
@@ -185,9 +184,6 @@ class KnownStates(KnownTexts):
 
 SHORTEST_CREDENTIAL: Final = 8
 
-_REPEATED = 1024
-"""Headers and texts of which it is remembered what they come to."""
-
 _COOKIES = frozenset({"cookie", "set-cookie"})
 _AUTHORIZATIONS = frozenset({"authorization", "proxy-authorization"})
 _OPEN = re.compile(
@@ -226,10 +222,6 @@ class Credentials:
         self._redactor = redactor
         self._seals_sessions = seals_sessions
         self.known = KnownTexts()
-        # Most calls bring the same headers again, and no credential that is new.
-        self._credentials_in = lru_cache(maxsize=_REPEATED)(self._read)
-        self.sealed_text = lru_cache(maxsize=_REPEATED)(self.known.seal_text)
-        self.sealed_headers = lru_cache(maxsize=_REPEATED)(self._sealed_headers)
 
     def was_given(self, given: Given) -> None:
         """Look for the credentials in what the user gives for the server, and never forget them."""
@@ -248,15 +240,10 @@ class Credentials:
     def seen(self, headers: Headers, *, ours: bool = False, is_kept: bool = False) -> None:
         """Look for the credentials in headers from now on; `ours` are those that the user adds."""
         for name, value in headers:
-            for secret, shown in self._credentials_in(name, value, ours=ours):
+            rule = self._rule_of(name, ours=ours)
+            for secret in _secrets_in(name, value) if rule is not None else ():
+                shown = self._redactor.placeholder(rule, secret) if rule else sealed_hash(secret)
                 self._know(secret, shown, is_kept=is_kept)
-
-    def _read(self, name: str, value: str, *, ours: bool) -> list[tuple[str, str]]:
-        rule = self._rule_of(name, ours=ours)
-        return [
-            (secret, self._redactor.placeholder(rule, secret) if rule else sealed_hash(secret))
-            for secret in (_secrets_in(name, value) if rule is not None else ())
-        ]
 
     def _rule_of(self, name: str, *, ours: bool) -> str | None:
         if name.lower() == SESSION_HEADER:
@@ -269,24 +256,19 @@ class Credentials:
     def _know(self, secret: str, shown: str, *, is_kept: bool) -> None:
         if len(secret) >= SHORTEST_CREDENTIAL and secret not in self.known:
             self.known.add(secret, shown, is_kept=is_kept)
-            self.sealed_text.cache_clear()
-            self.sealed_headers.cache_clear()
 
-    def sealed(self, raw: bytes) -> bytes:
-        """Replace the credentials in a body, or in any piece of one."""
-        return self.known.seal(raw)
-
-    def _sealed_headers(self, headers: Headers) -> Headers:
-        return tuple([(name, self.sealed_text(value)) for name, value in headers])
+    def sealed_headers(self, headers: Headers) -> Headers:
+        """Replace the credentials in the values of headers."""
+        return tuple([(name, self.known.seal_text(value)) for name, value in headers])
 
     def sealed_request(self, request: Request) -> Request:
         """Replace the credentials in all parts of a request."""
         if not self.known.texts:
             return request
-        target = self.sealed_text(request.target)
+        target = self.known.seal_text(request.target)
         if target != request.target:
             target = spell_in_url(target)
-        headers, body = self.sealed_headers(request.headers), self.sealed(request.body)
+        headers, body = self.sealed_headers(request.headers), self.known.seal(request.body)
         if (target, headers, body) == (request.target, request.headers, request.body):
             return request
         return replace(request, target=target, headers=headers, body=body)
@@ -295,9 +277,9 @@ class Credentials:
 def shown_by(rules: RedactionRules, given: Given = NOTHING) -> Callable[[str], str]:
     """Return what takes secrets, and what was given, out of texts that are shown in any run."""
     redactor = Redactor(rules, lambda _rule, _secret: "1")
-    known = Credentials(redactor)
-    known.was_given(given)
-    return lambda text: known.sealed_text(redactor.text(text))
+    credentials = Credentials(redactor)
+    credentials.was_given(given)
+    return lambda text: credentials.known.seal_text(redactor.text(text))
 
 
 def _secrets_in(name: str, value: str) -> Iterator[str]:

@@ -21,7 +21,7 @@ _FRAMING = re.compile(rb"(?:\r\n|\r|\n)(?:data: ?)?")
 _CHALLENGE = re.compile(r"(?<=[?&]code_challenge=)[\w.~-]{43,128}(?=&|\Z)")
 """What a client makes for one authorization (RFC 7636), in the request that asks for it."""
 _REPEATED = 1024
-"""Header values, targets and lines of a log whose redacted form is remembered."""
+"""Headers of messages whose redacted form is remembered."""
 
 
 @lru_cache(maxsize=8)
@@ -46,19 +46,16 @@ class Redactor:
         self._token = token
         self._rules = _active(rules)
         self._search = Search(self._rules)
-        # A value that comes again is not searched again.
-        self.placeholder = lru_cache(maxsize=_REPEATED)(self._placeholder)
-        self.header = lru_cache(maxsize=_REPEATED)(self._redacted_header)
+        # Most exchanges bring the same headers again.
         self.headers = lru_cache(maxsize=_REPEATED)(self._redacted_headers)
-        self.text = lru_cache(maxsize=_REPEATED)(self._redacted_text)
-        self.target = lru_cache(maxsize=_REPEATED)(self._redacted_target)
 
     def rule_of(self, name: str) -> str:
         """Return the rule that makes a header of a name a credential, or an empty string."""
         _, rule, ambiguous = self._rules.name(name)
         return rule or (ambiguous.rule if ambiguous is not None and by_ending(name) else "")
 
-    def _placeholder(self, rule: str, secret: str) -> str:
+    def placeholder(self, rule: str, secret: str) -> str:
+        """Return what stands for a secret."""
         return placeholder(rule, self._token(rule, secret))
 
     def secrets_in(self, text: str, *, is_target: bool = False) -> list[tuple[str, str]]:
@@ -92,10 +89,12 @@ class Redactor:
             return request
         return replace(request, target=target, headers=headers)
 
-    def _redacted_text(self, value: str) -> str:
+    def text(self, value: str) -> str:
+        """Redact any text."""
         return self._redacted(value, "text")
 
-    def _redacted_target(self, path_with_query: str) -> str:
+    def target(self, path_with_query: str) -> str:
+        """Redact a request's target."""
         redacted = self._redacted(path_with_query, "url")
         if "token" in self._rules.disabled:
             return redacted
@@ -106,7 +105,7 @@ class Redactor:
     def _redacted_headers(self, headers: Headers) -> Headers:
         return tuple([(name, self.header(name, value)) for name, value in headers])
 
-    def _redacted_header(self, name: str, value: str) -> str:
+    def header(self, name: str, value: str) -> str:
         """Redact a header's value, which the header's name may make a secret.
 
         A value in MCP's base64 spelling that contains a secret comes back as plain text if a header

@@ -30,7 +30,7 @@ def secrets_of(text: str, kind: str = "text") -> list[tuple[str, str]]:
             redactor.body(text.encode(), "text/event-stream")
         case _:
             redactor.body(text.encode(), "application/json")
-    return asked
+    return list(dict.fromkeys(asked))
 
 
 @pytest.mark.parametrize(("kind", "secrets", "text"), JUDGED)
