@@ -8,6 +8,7 @@ from binascii import Error as Base64Error
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from mrtr_cassette.core.secrets.decode import (
@@ -222,6 +223,8 @@ class Credentials:
         self._redactor = redactor
         self._seals_sessions = seals_sessions
         self.known = KnownTexts()
+        # Most exchanges bring the same headers again.
+        self._credentials_in = lru_cache(maxsize=1024)(self._read)
 
     def was_given(self, given: Given) -> None:
         """Look for the credentials in what the user gives for the server, and never forget them."""
@@ -239,11 +242,17 @@ class Credentials:
 
     def seen(self, headers: Headers, *, ours: bool = False, is_kept: bool = False) -> None:
         """Look for the credentials in headers from now on; `ours` are those that the user adds."""
+        for secret, shown in self._credentials_in(headers, ours=ours):
+            self._know(secret, shown, is_kept=is_kept)
+
+    def _read(self, headers: Headers, *, ours: bool) -> list[tuple[str, str]]:
+        found = []
         for name, value in headers:
             rule = self._rule_of(name, ours=ours)
             for secret in _secrets_in(name, value) if rule is not None else ():
                 shown = self._redactor.placeholder(rule, secret) if rule else sealed_hash(secret)
-                self._know(secret, shown, is_kept=is_kept)
+                found.append((secret, shown))
+        return found
 
     def _rule_of(self, name: str, *, ours: bool) -> str | None:
         if name.lower() == SESSION_HEADER:

@@ -21,7 +21,7 @@ _FRAMING = re.compile(rb"(?:\r\n|\r|\n)(?:data: ?)?")
 _CHALLENGE = re.compile(r"(?<=[?&]code_challenge=)[\w.~-]{43,128}(?=&|\Z)")
 """What a client makes for one authorization (RFC 7636), in the request that asks for it."""
 _REPEATED = 1024
-"""Headers of messages whose redacted form is remembered."""
+"""Headers and targets whose redacted form is remembered."""
 
 
 @lru_cache(maxsize=8)
@@ -46,7 +46,8 @@ class Redactor:
         self._token = token
         self._rules = _active(rules)
         self._search = Search(self._rules)
-        # Most exchanges bring the same headers again.
+        # Most exchanges bring the same target and headers again.
+        self.target = lru_cache(maxsize=_REPEATED)(self._redacted_target)
         self.headers = lru_cache(maxsize=_REPEATED)(self._redacted_headers)
 
     def rule_of(self, name: str) -> str:
@@ -93,8 +94,7 @@ class Redactor:
         """Redact any text."""
         return self._redacted(value, "text")
 
-    def target(self, path_with_query: str) -> str:
-        """Redact a request's target."""
+    def _redacted_target(self, path_with_query: str) -> str:
         redacted = self._redacted(path_with_query, "url")
         if "token" in self._rules.disabled:
             return redacted

@@ -252,8 +252,10 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 def readable(request: Request, limit_bytes: int = LARGEST_BODY) -> Request:
     """Return a request with its body decoded; the same one where that is not needed or fails."""
     coding = content_coding(request.headers)
+    if not coding:
+        return request
     decoder = ContentDecoder(coding, limit_bytes)
-    body = decoder.decode(request.body) if coding else b""
+    body = decoder.decode(request.body)
     if not decoder.is_whole:
         return request
     kept = [pair for pair in request.headers if pair[0].lower() != "content-encoding"]
