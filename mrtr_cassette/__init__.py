@@ -13,7 +13,8 @@ if TYPE_CHECKING:
         Stage,
     )
     from mrtr_cassette.core.compare.values import Change
-    from mrtr_cassette.core.drive.verification import TurnChange, VerifiedInteraction
+    from mrtr_cassette.core.drive.recorded_script import TurnChange
+    from mrtr_cassette.core.drive.verification import VerifiedInteraction
     from mrtr_cassette.core.report.comparison import Verification
     from mrtr_cassette.core.report.details import Interaction, Turn
     from mrtr_cassette.core.report.misses import MissesError, MissReport
@@ -65,7 +66,8 @@ __all__ = [
 _MODULES = {
     "core.compare.conversations": ("CassetteComparison", "InteractionComparison", "Stage"),
     "core.compare.values": ("Change",),
-    "core.drive.verification": ("TurnChange", "VerifiedInteraction"),
+    "core.drive.recorded_script": ("TurnChange",),
+    "core.drive.verification": ("VerifiedInteraction",),
     "core.report.comparison": ("Verification",),
     "core.report.details": ("Interaction", "Turn"),
     "core.report.misses": ("MissReport", "MissesError"),

@@ -31,6 +31,8 @@ from mrtr_cassette.core.protocol.dialect import (
 )
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.messages import Via
+from mrtr_cassette.core.protocol.methods import GET_TASK
+from mrtr_cassette.core.protocol.tasks import TaskState, polled_state
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import canonical, find_spans, parse
 from mrtr_cassette.errors import NotJsonError
@@ -244,8 +246,9 @@ class LeavesToSources:
     """The script of a call whose every question is for the sources."""
 
     def answer(self, ask: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
-        """Leave it to them."""
-        return NeedsAnswers(ask)
+        """Leave it to them; a task that is only created asks nothing."""
+        is_created = ask.task is not None and not ask.task_keys
+        return Answered(None) if is_created else NeedsAnswers(ask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +288,7 @@ class Rounds:
         requests = requests_of(ask)
         if not requests:
             yield Pause(PACE_S)
-        asked = asked_in(ask.exchange.call, ask.turn, requests)
+        asked = asked_in(ask.call or ask.exchange.call, ask.turn, requests)
         outcome = yield from fulfilment(asked, self.sources)
         answers = {} if isinstance(outcome, Unanswered) else outcome
         values = {key: answer.value for key, answer in answers.items()}
@@ -293,7 +296,7 @@ class Rounds:
         self.turns.append(
             CallTurn(
                 ask.turn,
-                "result" if ask.push is None else "push",
+                "task" if ask.task is not None else "result" if ask.push is None else "push",
                 requests,
                 values,
                 {key: answer.answered_by for key, answer in answers.items()},
@@ -305,6 +308,8 @@ class Rounds:
             return None
         if ask.push is not None:
             return Answered(canonical(values[ask.key]).encode())
+        if ask.task is not None:
+            return Answered(write_answers(DIALECTS[0].name, values) if values else None)
         live = ask.exchange.ask
         if live is None or not requests:
             return Answered(None)
@@ -315,6 +320,8 @@ def requests_of(ask: LiveAsk) -> Mapping[str, InputRequest]:
     """Return the requests for input of an ask, by key."""
     if ask.push is not None:
         return {ask.key: input_request(ask.push.method, ask.push.params)}
+    if ask.task is not None:
+        return {key: ask.task.input_requests[key] for key in ask.task_keys.values()}
     return {} if ask.exchange.ask is None else ask.exchange.ask.input_requests
 
 
@@ -324,8 +331,22 @@ def refused(push: Message) -> Answered:
     return Answered(canonical(error).encode(), "error")
 
 
+def outcome_of(exchange: RecordedExchange) -> Mapping[str, Any]:
+    """Return what a call came to, by its last response: its `result`, or its `error`."""
+    state = _ended_task(exchange)
+    return exchange.rpc_members if state is None else state.response
+
+
+def _ended_task(exchange: RecordedExchange) -> TaskState | None:
+    return polled_state(exchange.rpc_response) if exchange.call.method == GET_TASK else None
+
+
 def fault_of(exchange: RecordedExchange) -> str | None:
     """Return why the last response of a call is no outcome; None where it is one."""
+    state = _ended_task(exchange)
+    if state is not None and not state.response:
+        why = state.tree.get("statusMessage")
+        return f"its task ended as {state.status}" + (f": {why}" if why else "")
     members = exchange.rpc_members
     if not members:
         status = 0 if exchange.response is None else exchange.response.status

@@ -12,7 +12,7 @@ from mrtr_cassette.core.protocol.dialect import InputRequest, input_request, may
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.messages import Ask, Located, ask_in, completed_by, response_to
 from mrtr_cassette.core.protocol.methods import GET_TASK
-from mrtr_cassette.core.protocol.tasks import TaskState, polled_state
+from mrtr_cassette.core.protocol.tasks import TaskState, created_task, polled_state
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Request, Response
 
@@ -295,10 +295,24 @@ class RecordedInteraction:
         yield from task_turns(self.steps)
 
     @property
+    def task_id(self) -> str:
+        """The id of the task that its last response creates; empty where it creates none."""
+        task = created_task(self.exchanges[-1].rpc_response)
+        return "" if task is None else task.id
+
+    @property
     def ending(self) -> RecordedExchange:
         """The exchange whose response says how the call ended, as far as it was recorded."""
-        polled = [step.exchange for step in self.steps if step.state is not None]
+        polled = [step.exchange for step in self.steps if step.exchange.call.method == GET_TASK]
         return polled[-1] if polled else self.exchanges[-1]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its client left before it ended: a question, or a task at work."""
+        if not self.steps:
+            return self.exchanges[-1].ask is not None or bool(self.task_id)
+        state = polled_state(self.ending.rpc_response)
+        return state is not None and not state.is_over
 
     def asking_turn(self, position: int) -> int:
         """Return the number of the turn that the response of one of `exchanges` asks."""

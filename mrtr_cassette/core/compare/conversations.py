@@ -18,6 +18,7 @@ from mrtr_cassette.core.compare.responses import (
     ASKS,
     TRACE_MEMBERS,
     asked_question,
+    comparable_by_key,
     comparable_text,
     comparable_tree,
     outcome_value,
@@ -26,6 +27,7 @@ from mrtr_cassette.core.compare.responses import (
     question_changes,
     renamed_keys,
     response_changes,
+    task_question,
     with_recorded_keys,
 )
 from mrtr_cassette.core.compare.values import (
@@ -213,6 +215,10 @@ def _turns_of(interaction: RecordedInteraction) -> Iterator[_Turn]:
         elif isinstance(turn, ResultTurn):
             answers = ABSENT if turn.retry is None else _given(turn.retry)
             yield _Turn(asked_question(turn.exchange), answers, turn.exchange)
+        else:
+            task = interaction.task_id
+            given = turn.given and _without_null(comparable_by_key(turn.given, task))
+            yield _Turn(task_question(turn.requests, task), given or ABSENT, None)
 
 
 def _given(retry: RecordedExchange) -> Any:
@@ -353,5 +359,6 @@ def _turn_stages(
 
 
 def _final(side: _Side | None) -> RecordedExchange | None:
-    last = None if side is None else side.interaction.exchanges[-1]
-    return None if last is None or last.ask is not None else last
+    if side is None or side.interaction.is_open:
+        return None
+    return side.interaction.ending

@@ -19,10 +19,17 @@ from mrtr_cassette.core.compare.values import (
     pinned,
     value_changes,
 )
-from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, REQUEST_STATE, RESULT_TYPE
+from mrtr_cassette.core.protocol.dialect import (
+    INPUT_REQUESTS,
+    REQUEST_STATE,
+    RESULT_TYPE,
+    InputRequest,
+    spelled_requests,
+)
 from mrtr_cassette.core.protocol.jsonrpc import SUBSCRIPTION_ID, Kind, Message
 from mrtr_cassette.core.protocol.messages import messages_in
-from mrtr_cassette.core.protocol.methods import TASK_VALUES, method_of
+from mrtr_cassette.core.protocol.methods import CALL_TOOL, GET_TASK, TASK_VALUES, method_of
+from mrtr_cassette.core.protocol.tasks import TASK, created_task, polled_state
 from mrtr_cassette.core.secrets.sealed import reveal_in_json, without_numbers
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
@@ -44,6 +51,7 @@ TRACE_MEMBERS: Final = ("baggage", "traceparent", "tracestate")
 _SURROGATE = re.compile(
     rb"(mrtr-state)(?::|%3A)[0-9a-f]{16}(?::|%3A)[0-9]{1,9}((?::|%3A)[0-9]{1,9})"
     rb"|(mrtr-session|mrtr-event|mrtr-elicitation)(?:(?::|%3A)[0-9]{1,9}){1,2}"
+    rb"|(mrtr-task)(?::|%3A)[0-9a-f]{16}(?::|%3A)[0-9]{1,9}"
     rb"|(sha256)(?::|%3A)[0-9a-f]{64}"
 )
 """A surrogate, or a hash of the id of an event: another one in each recording."""
@@ -77,6 +85,8 @@ _NEGOTIATED: Final = "content-encoding"
 _VALUE_IS_VOLATILE: Final = frozenset({SESSION_HEADER, "retry-after"})
 _OF_THE_HOST: Final = frozenset({"server", "x-powered-by", "x-accel-buffering"})
 """Headers of whatever runs the server; earlier recordings have none of them."""
+_TASK: Final = "#task"
+"""Beside a result: how the task ended that has it."""
 _OWN_ID: Final = "mrtr-elicitation"
 """Stands for an id that a server made up; one that is shorter may be a word, and counts."""
 
@@ -100,11 +110,12 @@ def response_changes(
     if (recorded.ask is None) != (live.ask is None):
         return [round_change(_asked_by(recorded), _asked_by(live))]
     before, after = _read(recorded, old, states), _read(live, new, states)
-    if ("#error" in before) != ("#error" in after):
+    if _ending_of(before) != _ending_of(after):
         # Of what else differs between a result and an error, nothing is to be told.
+        kept = {"#error", "#status", "#headers", "#end", "#messages", "#result", _TASK}
+        kept |= set() if "#error" in {*before, *after} else {RESULT_TYPE}
         before, after = (
-            {name: tree[name] for name in tree if name.startswith("#") and name != "#body"}
-            for tree in (before, after)
+            {name: tree[name] for name in tree if name in kept} for tree in (before, after)
         )
     uncompared = {"#end"} if End.OPEN in (old.end, new.end) else set()
     uncompared |= {"#status", "#headers"} if old.is_lines or new.is_lines else set()
@@ -120,10 +131,7 @@ def response_changes(
     if recorded.ask is not None:
         names = renamed_keys(before[INPUT_REQUESTS], after[INPUT_REQUESTS])
         after[INPUT_REQUESTS] = with_recorded_keys(after[INPUT_REQUESTS], names)
-        renamed = [
-            change_of("key-changed", f"{ASKS}/{escape_pointer(key)}", key, name)
-            for key, name in names.items()
-        ]
+        renamed = _key_changes(names)
     pair_items = _by_name if method_of(recorded.call.method).describes_server else by_place
     judged = [
         _judged(change, is_surface=pair_items is _by_name)
@@ -132,13 +140,27 @@ def response_changes(
     return renamed + judged
 
 
+def _ending_of(said: Mapping[str, Any]) -> tuple[object, ...]:
+    return "#error" in said, said.get(_TASK, {}).get("status"), said.get(RESULT_TYPE) == TASK
+
+
 def question_changes(recorded: Any, received: Any) -> list[Change]:
     """Return where two values of `inputRequests` differ: what is asked under each key.
 
     Of pushed requests, such a value has the `method` and the `params` of each by our key.
     """
-    changes = value_changes(pinned_question(recorded), pinned_question(received), ASKS)
-    return [change._replace(verdict="question-changed") for change in changes]
+    names = renamed_keys(recorded, received)
+    same_keys = with_recorded_keys(pinned_question(received), names)
+    changes = value_changes(pinned_question(recorded), same_keys, ASKS)
+    changed = [change._replace(verdict="question-changed") for change in changes]
+    return _key_changes(names) + changed
+
+
+def _key_changes(names: Mapping[str, str]) -> list[Change]:
+    return [
+        change_of("key-changed", f"{ASKS}/{escape_pointer(key)}", key, name)
+        for key, name in names.items()
+    ]
 
 
 def renamed_keys(recorded: Any, received: Any) -> dict[str, str]:
@@ -204,6 +226,24 @@ def pushed_value(raw: bytes, states: Mapping[str, str] = NO_STATES) -> dict[str,
     return {name: tree[name] for name in ("method", "params") if name in tree}
 
 
+def task_question(requests: Mapping[str, InputRequest], task_id: str) -> dict[str, Any]:
+    """Return what a task asks, as `question_changes` takes it."""
+    spelled: dict[str, Any] = spelled_requests(requests)
+    return comparable_by_key(spelled, task_id)
+
+
+def comparable_by_key(values: Mapping[str, Any], task_id: str) -> dict[str, Any]:
+    """Return what has members by the keys of a task's questions, the same in each recording.
+
+    A server makes such a key of the task's id; only its place tells it from others.
+    """
+    own = [key for key in values if task_id in key]
+    names = {key: f"task:{number}" for number, key in enumerate(own, start=1)}
+    renamed = {names.get(key, key): value for key, value in values.items()}
+    tree: dict[str, Any] = comparable_tree(canonical(renamed).encode())
+    return tree
+
+
 def pinned_question(question: Any) -> Any:
     """Return a value of `inputRequests` that is the same wherever the same is asked."""
     question = question or {}
@@ -249,7 +289,7 @@ def comparable_text(text: str) -> str:
 
 
 def _comparable(raw: bytes, states: Mapping[str, str]) -> bytes:
-    return without_numbers(_SURROGATE.sub(rb"\1\2\3\4", reveal_in_json(raw, states)))
+    return without_numbers(_SURROGATE.sub(rb"\1\2\3\4\5", reveal_in_json(raw, states)))
 
 
 def _read(
@@ -270,6 +310,18 @@ def _read(
         ],
     }
     tree = {} if own is None else comparable_tree(own.raw, states)
+    if created_task(own) is not None:
+        # Of its state nothing counts but the one in which it ends.
+        return {**said, RESULT_TYPE: TASK}
+    method = method_of(exchange.call.method)
+    state = polled_state(own) if method.name == GET_TASK else None
+    if state is not None:
+        method = method_of(CALL_TOOL)
+        told = ("status", "statusMessage") if state.is_over else ("status",)
+        said[_TASK] = {name: state.tree[name] for name in told if name in state.tree}
+        tree = {name: tree["result"][name] for name in state.response}
+        if state.input_requests:
+            said[INPUT_REQUESTS] = task_question(state.input_requests, state.id)
     if "error" in tree:
         return {**said, "#error": _pinned_error(tree["error"])}
     result = tree.get("result", {})
@@ -283,7 +335,7 @@ def _read(
             said["#body"] = comparable_tree(response.body, states)
         except NotJsonError:
             said["#body"] = _comparable(response.body, states).decode("utf-8", "replace")
-    result = pinned(result, _VOLATILE | method_of(exchange.call.method).volatile)
+    result = pinned(result, _VOLATILE | method.volatile)
     if exchange.ask is not None:
         result[INPUT_REQUESTS] = pinned_question(result.get(INPUT_REQUESTS))
     return {**said, **result}
@@ -339,13 +391,13 @@ def _judged(change: Change, *, is_surface: bool) -> Change:
     is_needed = pointer == f"/{REQUEST_STATE}" and change.received is None
     if is_needed or is_below(pointer, ASKS):
         return change._replace(verdict="question-changed")
-    if pointer in ("/#error", "/#error/code", "/isError"):
+    if pointer in ("/#error", "/#error/code", "/isError", f"/{_TASK}/status"):
         return change._replace(verdict="error-changed")
     values = change.recorded or "", change.received or ""
     if pointer == "/#status":
         is_error = any(value >= "400" for value in values)
         return change._replace(verdict="error-changed" if is_error else "shape-changed")
-    if pointer == "/#end" or (
+    if pointer in ("/#end", f"/{RESULT_TYPE}") or (
         pointer == "/#headers/content-type" and any(EVENT_STREAM in value for value in values)
     ):
         return change._replace(verdict="shape-changed")

@@ -10,7 +10,12 @@ from itertools import pairwise, zip_longest
 from typing import Any, Final
 
 from mrtr_cassette.core.cassette.load import with_responses
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    RecordedExchange,
+    RecordedInteraction,
+    task_turns,
+)
 from mrtr_cassette.core.compare.responses import changed_keys, elicitation_id
 from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.conversation import ISSUED, repeats_own_id, with_body
@@ -18,6 +23,8 @@ from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, with_answer_keys
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.protocol.messages import Located, messages_in, splice_pieces
+from mrtr_cassette.core.protocol.methods import TASK_VALUES, method_of
+from mrtr_cassette.core.protocol.tasks import created_task, polled_state
 from mrtr_cassette.core.record.naming import SecretNumbers, is_journal_token
 from mrtr_cassette.core.secrets.sealed import (
     PLACEHOLDER,
@@ -86,29 +93,47 @@ def proposals(cassette: Cassette, verified: Iterable[VerifiedInteraction]) -> li
 
 def _proposals_of(cassette: Cassette, verified: VerifiedInteraction) -> Iterator[Proposal]:
     interaction = cassette.interactions[verified.number - 1]
-    exchanges = interaction.exchanges
-    last = len(exchanges) - 1
     states = {sha256_of(live): recorded for live, recorded in verified.states}
-    positions = {interaction.asking_turn(at): at for at in range(last + 1)} | {0: last}
+    # The conversation was repeated over the transport of the live server.
+    sent, recorded_ones = _responses(verified.planned.interaction), _responses(interaction)
+    places = {each: place for place, each in zip(recorded_ones, sent, strict=False)}
+    lives = {places[pair.recorded]: pair.live for pair in verified.pairs}
+    asking = _asking(interaction)
     for turn in dict.fromkeys(change.turn for change in verified.changes):
         changes = tuple(change for at, change in verified.changes if at == turn)
         proposal = Proposal(interaction.number, verified.call, turn, changes)
-        position = positions.get(turn)
-        if position is None:
+        recorded = asking.get(turn)
+        if recorded is None:
             problem = "the server pushed it, as part of another response"
             yield replace(proposal, problem=problem)
-        elif position >= len(verified.live):
+        elif recorded not in lives:
             yield replace(proposal, problem="the live server gave no response")
         else:
-            recorded, live, is_last = exchanges[position], verified.live[position], position == last
             proposal = replace(
                 proposal,
                 recorded=recorded,
-                live=live,
+                live=lives[recorded],
                 states=states,
-                is_last=is_last,
+                is_last=recorded is asking[0],
             )
-            yield replace(proposal, problem=next(_objections(proposal, cassette), None))
+            problems = [
+                *_objections(proposal, cassette),
+                *_objections_of_task(proposal, interaction),
+            ]
+            yield replace(proposal, problem=next(iter(problems), None))
+
+
+def _responses(interaction: RecordedInteraction) -> list[RecordedExchange]:
+    return [*interaction.exchanges, *(step.exchange for step in interaction.steps)]
+
+
+def _asking(interaction: RecordedInteraction) -> dict[int, RecordedExchange]:
+    """Return the exchanges by the turn that their response asks; the last one has 0."""
+    asking = {interaction.asking_turn(at): each for at, each in enumerate(interaction.exchanges)}
+    first = max(asking)
+    for number, turn in enumerate(task_turns(interaction.steps), start=first):
+        asking[number] = interaction.steps[turn.asked].exchange
+    return asking | {0: interaction.ending}
 
 
 def accepted_by_verdict(proposed: Iterable[Proposal], verdicts: Collection[str]) -> list[Proposal]:
@@ -150,6 +175,23 @@ def _objections(proposal: Proposal, cassette: Cassette) -> Iterator[str]:
     unanswered = {*new.input_requests} - {*old.input_requests, *renamed}
     if unanswered and not proposal.is_last:
         yield f"no answer is recorded for {', '.join(sorted(unanswered))}"
+
+
+def _objections_of_task(proposal: Proposal, interaction: RecordedInteraction) -> Iterator[str]:
+    recorded, live = proposal.recorded, proposal.live
+    if recorded is None or live is None or not interaction.task_id:
+        if live is not None and created_task(live.rpc_response) is not None:
+            yield "the server makes a task of the call now: record it again"
+        return
+    old, new = polled_state(recorded.rpc_response), polled_state(live.rpc_response)
+    if old is None or new is None or len(old.input_requests) != len(new.input_requests):
+        yield "the task asks or ends where it did not: record it again"
+        return
+    others = (step.state for step in interaction.steps if step.exchange is not recorded)
+    if any(each.input_requests.keys() & old.input_requests for each in others if each is not None):
+        yield "other states of the task show the same question: record it again"
+    if changed_keys(proposal.changes):
+        yield "the recorded answer is under another key: record it again"
 
 
 def _pushed_in(exchange: RecordedExchange) -> list[Located]:
@@ -200,6 +242,8 @@ def _as_recorded(
         if was is not None and identity is not None:
             texts = [raw.replace(identity.encode(), was.encode()) for raw in texts]
     texts = [reveal_in_json(raw, names) for raw in texts]
+    for key, name in _task_keys(recorded, live, names):
+        texts = [raw.replace(key, name) for raw in texts]
     texts = _with_numbers(texts, old.body, numbers)
     headers = tuple(
         (name, renumber(reveal_text(value, names.get), numbers.number))
@@ -207,6 +251,16 @@ def _as_recorded(
     )
     pieces = tuple(piece._replace(raw=raw) for piece, raw in zip(pieces, texts, strict=True))
     return replace(response, headers=headers, pieces=pieces)
+
+
+def _task_keys(
+    recorded: RecordedExchange, live: RecordedExchange, names: Mapping[str, str]
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the keys of what a task asks, and the recorded ones in their place."""
+    states = [polled_state(each.rpc_response) for each in (recorded, live)]
+    old, new = (() if each is None else tuple(each.input_requests) for each in states)
+    for name, key in zip(old, new, strict=False):
+        yield canonical(reveal_text(key, names.get)).encode(), canonical(name).encode()
 
 
 def _recorded_ids(recorded: Response, live: Response) -> dict[str, str]:
@@ -238,11 +292,13 @@ def _push_ids(recorded: RecordedExchange, live: RecordedExchange) -> Iterator[tu
 def issued_values(
     recorded: RecordedExchange, live: RecordedExchange
 ) -> Iterator[tuple[Span, bytes]]:
-    """Yield where a live response issues a cursor or a task id, and the recorded one."""
+    """Yield where a live response issues a cursor, or an id and times of a task; and those."""
     before, now = recorded.located_response, live.located_response
     if before is None or now is None:
         return
-    for path, spans in find_spans(now.message.raw, ISSUED).items():
+    volatile = method_of(recorded.call.method).volatile
+    times = [("result", *path) for path in volatile if len(path) == 1 and path[0] in TASK_VALUES]
+    for path, spans in find_spans(now.message.raw, [*ISSUED, *times]).items():
         value, span = value_at(before.message.tree, path), now.in_body(spans[-1])
         if isinstance(value, str) and span is not None:
             yield span, canonical(value).encode()

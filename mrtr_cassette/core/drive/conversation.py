@@ -1,14 +1,15 @@
 """The client side of a live server: sessions, requests, and one call until it stands still."""
-# Source: MCP 2026-07-28, "Multi Round-Trip Requests", "Versioning", "Transports" (`Mcp-Param-*`),
-# "Pagination"; MCP 2025-11-25, "Lifecycle", "Session Management", "Elicitation", "Tasks".
+# Source: MCP 2026-07-28, "Multi Round-Trip Requests", "Pagination"; MCP 2025-11-25, "Session
+# Management", "Elicitation", "Tasks".
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from json.encoder import encode_basestring_ascii
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from mrtr_cassette.core.cassette.lookup import caller_values
@@ -17,13 +18,8 @@ from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import write_retry
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, classify
-from mrtr_cassette.core.protocol.methods import (
-    DISCOVER,
-    INITIALIZE,
-    INITIALIZED,
-    LIST_TOOLS,
-    method_of,
-)
+from mrtr_cassette.core.protocol.methods import INITIALIZE, method_of
+from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.wire.http import (
@@ -32,7 +28,6 @@ from mrtr_cassette.core.wire.http import (
     POST_HEADERS,
     SESSION_HEADER,
     End,
-    Headers,
     Piece,
     Request,
     Response,
@@ -261,7 +256,14 @@ class Requests:
         self.request = first
         self.last: RecordedExchange | None = None
         self.session = session
+        self.task: TaskState | None = None
+        """The latest state of the task that the server has made of them."""
         self._is_over = False
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds to wait before the next request."""
+        return 0.0
 
     @property
     def is_over(self) -> bool:
@@ -280,6 +282,10 @@ class Requests:
     def next(self) -> Observation | None:
         """Return the next request to send, to be shown its response; None where there is none."""
         return None if self.is_over else self.session.request(self.request, self)
+
+    def leave(self) -> Observation | None:
+        """Return the request that tells the server that nobody waits any more, if one does."""
+        return None
 
     def pushed(self, push: OpenPush) -> Observation | None:
         """Take a request that stood in a response; it may belong to other requests."""
@@ -349,18 +355,32 @@ class ToolList(Pages):
         return hints if isinstance(hints, dict) else {}
 
 
-def listing_beside(call: Request) -> Request:
-    """Return the request that lists the tools, with the headers and `_meta` of a call."""
+def request_beside(
+    call: Request, method: str, params: Mapping[str, Any] = MappingProxyType({})
+) -> Request:
+    """Return another request of the client that makes a call, with its headers and `_meta`."""
     meta = parse(call.body).get("params", {}).get("_meta")
-    params = {} if meta is None else {"_meta": meta}
-    listing = {"jsonrpc": "2.0", "id": 0, "method": LIST_TOOLS, "params": params}
+    if isinstance(meta, dict):
+        params = {**params, "_meta": {k: v for k, v in meta.items() if k != "progressToken"}}
+    message = {"jsonrpc": "2.0", "id": 0, "method": method, "params": dict(params)}
     headers = tuple(
-        (name, LIST_TOOLS if name.lower() == "mcp-method" else value)
+        (name, method if name.lower() == "mcp-method" else value)
         for name, value in call.headers
         if not name.lower().startswith(_OF_CALL)
     )
+    name = params.get(method_of(method).named_by)
+    if isinstance(name, str) and call.header("mcp-method"):
+        headers += (("Mcp-Name", header_text(name)),)
     request = Request(call.method, call.target, headers, b"")
-    return with_body(request, canonical(listing).encode())
+    return with_body(request, canonical(message).encode())
+
+
+def header_text(text: str) -> str:
+    """Return a text as a header has it: as it is, or in Base64 where a header can't have it."""
+    is_plain = text.isascii() and text.isprintable() and text == text.strip()
+    if is_plain and not text.startswith("=?"):
+        return text
+    return f"=?base64?{b64encode(text.encode('utf-8', 'surrogatepass')).decode()}?="
 
 
 def has_error(exchange: RecordedExchange) -> bool:
@@ -380,13 +400,22 @@ def outcome(exchange: RecordedExchange) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LiveAsk:
-    """An ask of the live server: a response to the call, or a request pushed meanwhile."""
+    """An ask of the live server: a response to the call, or a request pushed meanwhile.
+
+    Attributes:
+        task: the state of the call's task, in the response that creates it or that asks.
+        task_keys: the keys under which that state asks something new, by how they are recorded.
+        call: the call, where the exchange is a poll of its task.
+    """
 
     turn: int
     exchange: RecordedExchange
     request_state: str | None = None
     push: Message | None = None
     key: str = ""
+    task: TaskState | None = None
+    task_keys: Mapping[str, str] = field(default_factory=dict)
+    call: Call | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,10 +426,12 @@ class Answered:
         value: JSON text of `inputResponses`, which None leaves out; to a pushed request, of the
             member of its response.
         member: of the response to a pushed request.
+        cancels: whether the task that asks is cancelled next.
     """
 
     value: bytes | None
     member: Literal["result", "error"] = "result"
+    cancels: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -534,155 +565,3 @@ class Conversation(Requests):
             body = response % (identity, reply.member.encode(), reply.value or b"{}")
             return self.session.post(self.request, body, self)
         return None
-
-
-Era = Literal["legacy", "modern"]
-
-MODERN_VERSION: Final = "2026-07-28"
-LEGACY_VERSION: Final = "2025-11-25"
-_META: Final = "io.modelcontextprotocol/"
-_VERSION_HEADER: Final = "MCP-Protocol-Version"
-_CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {
-    "form": ("elicitation", "form"),
-    "url": ("elicitation", "url"),
-    "sampling": ("sampling",),
-    "roots": ("roots",),
-}
-
-
-class OwnClient:
-    """The built-in client; its `era`, which revision the server speaks, is None until known."""
-
-    def __init__(self, target: str, kinds: Collection[str], version: str) -> None:
-        self.era: Era | None = None
-        self._target = target
-        self._about = {"name": "mrtr-cassette", "version": version}
-        self._capabilities = _capabilities(kinds)
-        self._version = MODERN_VERSION
-
-    def discover(self) -> Request:
-        """Return the request by which the newer revision is tried."""
-        return self.call(DISCOVER, {})
-
-    def discovered(self, exchange: RecordedExchange) -> None:
-        """Take the response to it."""
-        result = exchange.rpc_members.get("result")
-        versions = result.get("supportedVersions") if isinstance(result, dict) else None
-        is_modern = isinstance(versions, list) and MODERN_VERSION in versions
-        self.era = "modern" if is_modern else "legacy"
-        self._version = MODERN_VERSION if is_modern else LEGACY_VERSION
-
-    def initialize(self) -> Request:
-        """Return the request that opens a session of an earlier revision."""
-        params = {
-            "protocolVersion": self._version,
-            "capabilities": self._capabilities,
-            "clientInfo": self._about,
-        }
-        return self._post(INITIALIZE, params, ())
-
-    def initialized(self, exchange: RecordedExchange) -> Request | None:
-        """Take the response to `initialize`; return the next request, or None if there is none."""
-        result = exchange.rpc_members.get("result")
-        if not isinstance(result, dict):
-            return None
-        version = result.get("protocolVersion")
-        self._version = version if isinstance(version, str) else self._version
-        return self._post(INITIALIZED, None, self._headers("", None, {}))
-
-    def listening(self) -> Request:
-        """Return the request for the stream on which a server of an earlier revision asks too."""
-        headers = (("Accept", EVENT_STREAM), (_VERSION_HEADER, self._version))
-        return Request("GET", self._target, headers, b"")
-
-    def leaving(self) -> Request:
-        """Return the request that ends a session."""
-        return Request("DELETE", self._target, ((_VERSION_HEADER, self._version),), b"")
-
-    def call(
-        self, method: str, params: Mapping[str, Any], input_schema: Mapping[str, Any] | None = None
-    ) -> Request:
-        """Return the first request of a call; the tool's schema may want arguments in headers."""
-        headers = self._headers(method, input_schema, params)
-        if self.era == "legacy":
-            return self._post(method, params, headers)
-        meta = {
-            f"{_META}protocolVersion": self._version,
-            f"{_META}clientInfo": self._about,
-            f"{_META}clientCapabilities": self._capabilities,
-        }
-        return self._post(method, {**params, "_meta": meta}, headers)
-
-    def _headers(
-        self, method: str, input_schema: Mapping[str, Any] | None, params: Mapping[str, Any]
-    ) -> Headers:
-        headers = [(_VERSION_HEADER, self._version)]
-        if self.era == "legacy":
-            return tuple(headers)
-        headers.append(("Mcp-Method", method))
-        name = params.get(method_of(method).named_by)
-        if isinstance(name, str):
-            headers.append(("Mcp-Name", _header_value(name)))
-        return (*headers, *_argument_headers(input_schema or {}, params.get("arguments")))
-
-    def _post(self, method: str, params: Mapping[str, Any] | None, headers: Headers) -> Request:
-        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
-        if not method.startswith("notifications/"):
-            message["id"] = 0
-        if params is not None:
-            message["params"] = params
-        return Request("POST", self._target, (*POST_HEADERS, *headers), canonical(message).encode())
-
-
-def is_modern(call: Call) -> bool:
-    """Tell whether a request says for itself who sends it, as the newer revision has it."""
-    return call.message is not None and f"{_META}protocolVersion" in call.message.meta
-
-
-def declaring(request: Request, kinds: Collection[str]) -> Request:
-    """Return a request of the newer revision that declares these kinds besides its own."""
-    call = read_call(request)
-    own = {} if call.message is None else call.message.meta.get(f"{_META}clientCapabilities")
-    both = dict(own) if isinstance(own, dict) else {}
-    for name, value in _capabilities(kinds).items():
-        inner = both.get(name)
-        both[name] = {**inner, **value} if isinstance(inner, dict) else value
-    member = {f"{_META}clientCapabilities": canonical(both).encode()}
-    return with_body(request, replace_members(request.body, ("params", "_meta"), member))
-
-
-def with_id_of(call: Call, exchange: RecordedExchange) -> bytes:
-    """Return the body of a response with the id of another call in the place of its own."""
-    response, located = exchange.response, exchange.located_response
-    own = None if call.message is None else call.message.spelled(ID_PATH)
-    if response is None or own is None or located is None:
-        return b"" if response is None else response.body
-    spans = find_spans(located.message.raw, [ID_PATH])[ID_PATH]
-    places = [place for span in spans if (place := located.in_body(span)) is not None]
-    return splice(response.body, [(place, own) for place in places])
-
-
-def _capabilities(kinds: Collection[str]) -> dict[str, Any]:
-    capabilities: dict[str, Any] = {}
-    for kind, path in _CAPABILITIES.items():
-        inner = capabilities
-        for step in path if kind in kinds else ():
-            inner = inner.setdefault(step, {})
-    return capabilities
-
-
-def _argument_headers(schema: Mapping[str, Any], arguments: Any) -> Iterator[tuple[str, str]]:
-    fields = schema.get("properties")
-    for name, field in fields.items() if isinstance(fields, dict) else ():
-        header = field.get("x-mcp-header") if isinstance(field, dict) else None
-        value = arguments.get(name) if isinstance(arguments, dict) else None
-        if isinstance(header, str) and value is not None:
-            text = value if isinstance(value, str) else canonical(value)
-            yield f"Mcp-Param-{header}", _header_value(text)
-
-
-def _header_value(text: str) -> str:
-    is_plain = text.isascii() and text.isprintable() and text == text.strip()
-    if is_plain and not text.startswith("=?"):
-        return text
-    return f"=?base64?{b64encode(text.encode('utf-8', 'surrogatepass')).decode()}?="

@@ -10,24 +10,10 @@ from functools import partial
 from json.encoder import encode_basestring
 from typing import Any, Final, Literal, NamedTuple
 
-from mrtr_cassette.core.cassette.digests import differ_in_digests, digests_of_redacted
-from mrtr_cassette.core.cassette.recorded import (
-    Cassette,
-    PushedRequest,
-    PushedTurn,
-    RecordedExchange,
-    RecordedInteraction,
-    asking_turn,
-)
+from mrtr_cassette.core.cassette.digests import digests_of_redacted
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import endpoint_in, listens, opened_session
-from mrtr_cassette.core.compare.responses import (
-    asked_question,
-    changed_keys,
-    pushed_value,
-    question_changes,
-    response_changes,
-    round_change,
-)
+from mrtr_cassette.core.compare.responses import response_changes
 from mrtr_cassette.core.compare.values import (
     ORDER,
     Change,
@@ -37,30 +23,31 @@ from mrtr_cassette.core.compare.values import (
     without_ignored,
 )
 from mrtr_cassette.core.drive.conversation import (
-    Answered,
-    AskedOtherwise,
     Conversation,
     Finished,
-    LiveAsk,
     LiveValues,
-    NeedsAnswers,
     ServerSession,
     ToolList,
     has_error,
-    id_of,
-    listing_beside,
     outcome,
+    request_beside,
     with_body,
-    with_ids,
 )
+from mrtr_cassette.core.drive.recorded_script import (
+    IssuedState,
+    LivePair,
+    RecordedScript,
+    TurnChange,
+)
+from mrtr_cassette.core.drive.tasks import TaskConversation
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
-from mrtr_cassette.core.protocol.dialect import answers_text, with_answer_keys
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
     CANCELLED,
     INITIALIZE,
     INITIALIZED,
+    LIST_TOOLS,
     is_read_only,
 )
 from mrtr_cassette.core.record.recorder import Observation, Recorder
@@ -68,13 +55,7 @@ from mrtr_cassette.core.secrets.credentials import Credentials, Given
 from mrtr_cassette.core.secrets.decode import as_text, undo_percent
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN
-from mrtr_cassette.core.secrets.sealed import (
-    PLACEHOLDER,
-    SEALED_ANSWER,
-    SEALED_HASH,
-    sha256_of,
-    without_numbers,
-)
+from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, SEALED_HASH, without_numbers
 from mrtr_cassette.core.wire.http import (
     CREDENTIAL_HEADERS,
     LARGEST_BODY,
@@ -85,194 +66,6 @@ from mrtr_cassette.core.wire.http import (
 )
 from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.core.wire.lines import opens_channel
-from mrtr_cassette.core.wire.pointers import ABSENT
-
-
-class IssuedState(NamedTuple):
-    """One request state, as the live server issued it and as the cassette has it."""
-
-    live: str
-    recorded: str
-
-
-class TurnChange(NamedTuple):
-    """A change in the turn that asks, from 1, or 0 for the final response."""
-
-    turn: int
-    change: Change
-
-
-class RecordedScript:
-    """The answers of a recorded conversation, as far as it goes."""
-
-    def __init__(
-        self,
-        exchanges: Sequence[RecordedExchange],
-        pushed_turns: Sequence[PushedTurn] = (),
-        ignored: Collection[str] = (),
-        listening: Sequence[RecordedScript] = (),
-        *,
-        renames_keys: bool = False,
-        redacted_digests: Collection[str] = (),
-    ) -> None:
-        """Take a recorded conversation, whose last exchange may ask and have no answer here.
-
-        Requests that were pushed while several calls were pending belong to the scripts of the
-        session's `listening` streams. With `renames_keys`, the recorded question is answered under
-        another key too. Digests of redacted texts differ from those of the server.
-        """
-        self._renames_keys = renames_keys
-        self._redacted_digests = redacted_digests
-        self._listening = listening
-        self._exchanges = exchanges
-        self._ignored = ignored
-        self._unasked = [list(turn.asked) for turn in pushed_turns]
-        self._turns = pushed_turns
-        self._ids: dict[bytes, bytes] = {}
-        self.states: list[IssuedState] = []
-        self.changes: list[TurnChange] = []
-        self.left_out: list[Change] = []
-        self.live: list[RecordedExchange] = []
-
-    @property
-    def problem(self) -> str | None:
-        """Why the conversation can't be repeated, or None."""
-        if self._exchanges[0].call.answers is not None:
-            return "the recorded conversation begins with a retry whose ask was not recorded"
-        for turn, answers in self._answers():
-            if SEALED_ANSWER.search(answers.decode("latin-1")):
-                return f"the recorded answer of turn {turn} is sealed: only its hash is known"
-            if without_numbers(answers) != answers:
-                return f"the recorded answer of turn {turn} has redacted secrets"
-        return None
-
-    def _answers(self) -> Iterator[tuple[int, bytes]]:
-        for position, exchange in enumerate(self._exchanges[1:]):
-            yield asking_turn(position, self._turns), answers_text(exchange.request.body) or b""
-        for at, turn in enumerate(self._turns):
-            for answer in turn.answers:
-                yield turn.position + at + 1, answer.exchange.request.body
-
-    @property
-    def _recorded_by_hash(self) -> dict[str, str]:
-        return {sha256_of(live): recorded for live, recorded in self.states}
-
-    def _recorded_at(self, position: int) -> RecordedExchange:
-        return self._exchanges[min(position, len(self._exchanges) - 1)]
-
-    def _as_recorded(self, position: int, live: RecordedExchange) -> RecordedExchange:
-        self._ids[id_of(live)] = id_of(self._recorded_at(position))
-        return with_ids(live, self._ids)
-
-    def answer(self, ask: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
-        """Give the recorded answers, if the ask is the recorded one."""
-        if ask.push is not None:
-            return self._answer_push(ask)
-        position = len(self.live)
-        turn = asking_turn(position, self._turns)
-        live = self._as_recorded(position, ask.exchange)
-        self.live.append(live)
-        recorded = self._exchanges[position] if position < len(self._exchanges) else None
-        if recorded is None or recorded.ask is None:
-            return self._refused(ask, turn, [round_change(ABSENT, asked_question(live))])
-        if unasked := self._unasked_at(position):
-            return self._refused(ask, turn, [round_change(_asked(unasked[0]), ABSENT)])
-        if ask.request_state is not None and recorded.ask.request_state is not None:
-            self.states.append(IssuedState(ask.request_state, recorded.ask.request_state))
-        changes = response_changes(recorded, live, self._recorded_by_hash)
-        names = changed_keys(changes)
-        changes = self._counting(changes)
-        if heaviest(changes) == "question-changed" or (names and not self._renames_keys):
-            return self._refused(ask, turn, changes)
-        self._take(turn, changes)
-        if position + 1 == len(self._exchanges):
-            return NeedsAnswers(ask)
-        retry = with_answer_keys(self._exchanges[position + 1].request.body, names)
-        return Answered(answers_text(retry))
-
-    def _answer_push(self, push: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
-        position = len(self.live)
-        response = self._as_recorded(position, push.exchange).response
-        raw = b"" if response is None else response.body
-        asked = pushed_value(raw, self._recorded_by_hash)
-        number, changes = asking_turn(position, self._turns), [round_change(ABSENT, asked)]
-        for at, (turn, unasked) in enumerate(zip(self._turns, self._unasked, strict=True)):
-            if unasked and turn.position <= position:
-                # What was pushed together may come in another order.
-                if pushed := self._same_as(asked, unasked):
-                    return _posted(turn, pushed) or NeedsAnswers(push)
-                number, changes = turn.position + at + 1, self._changes_of_push(unasked[0], asked)
-                break
-        for script in self._listening:
-            if posted := script.posted(asked):
-                return posted
-        return self._refused(push, number, changes)
-
-    def posted(self, asked: object) -> Answered | None:
-        """Return the answer to what was pushed on this stream, whatever the turn; or None."""
-        for turn, unasked in zip(self._turns, self._unasked, strict=True):
-            if pushed := self._same_as(asked, unasked):
-                return _posted(turn, pushed)
-        return None
-
-    def _same_as(self, asked: object, unasked: list[PushedRequest]) -> PushedRequest | None:
-        same = (each for each in unasked if not self._changes_of_push(each, asked))
-        pushed = next(same, None)
-        if pushed is not None:
-            unasked.remove(pushed)
-        return pushed
-
-    def _changes_of_push(self, pushed: PushedRequest, asked: object) -> list[Change]:
-        changes = question_changes({pushed.key: _asked(pushed)}, {pushed.key: asked})
-        return self._counting(changes)
-
-    def _counting(self, changes: list[Change]) -> list[Change]:
-        kept = without_ignored(changes, self._ignored)
-        self.left_out += [change for change in changes if change not in kept]
-        return [change for change in kept if not self._is_of_redacted(change)]
-
-    def _is_of_redacted(self, change: Change) -> bool:
-        texts = change.recorded or "", change.received or ""
-        return bool(self._redacted_digests) and differ_in_digests(*texts, self._redacted_digests)
-
-    def finished(self, exchange: RecordedExchange) -> None:
-        """Take the response that asks nothing."""
-        position = len(self.live)
-        exchange = self._as_recorded(position, exchange)
-        self.live.append(exchange)
-        recorded, turn = self._recorded_at(position), asking_turn(position, self._turns)
-        if unasked := self._unasked_at(position):
-            self._take(turn, [round_change(_asked(unasked[0]), ABSENT)])
-        elif recorded.ask is not None:
-            self._take(turn, [round_change(asked_question(recorded), ABSENT)])
-        else:
-            changes = response_changes(recorded, exchange, self._recorded_by_hash)
-            self._take(0, self._counting(changes))
-
-    def _unasked_at(self, position: int) -> list[PushedRequest]:
-        turns = zip(self._turns, self._unasked, strict=True)
-        return [each for turn, unasked in turns if turn.position <= position for each in unasked]
-
-    def _refused(self, ask: LiveAsk, turn: int, changes: Sequence[Change]) -> AskedOtherwise:
-        self._take(turn, changes)
-        return AskedOtherwise(ask, tuple(changes))
-
-    def _take(self, turn: int, changes: Sequence[Change]) -> None:
-        self.changes += [TurnChange(turn, change) for change in changes]
-
-
-def _posted(turn: PushedTurn, pushed: PushedRequest) -> Answered | None:
-    response = next((each for each in turn.answers if each.key == pushed.key), None)
-    message = None if response is None else response.exchange.call.message
-    if message is None:
-        return None
-    result, error = message.spelled(("result",)), message.spelled(("error",))
-    return Answered(result) if result is not None else Answered(error or b"{}", "error")
-
-
-def _asked(pushed: PushedRequest) -> dict[str, Any]:
-    return pushed_value(pushed.message.raw)
-
 
 Part = Literal["call", "opening", "notice", "listening", "other"]
 """What an interaction is: a call that a user makes, what opens and closes sessions, a notification,
@@ -376,8 +169,11 @@ def _objections(
             yield "it listens to what other calls cause"
         if not is_whole and last.rpc_response is None:
             yield "its client left, or the server was lost, before the response was whole"
-        if problem := RecordedScript(interaction.exchanges, interaction.pushed_turns).problem:
-            yield problem
+        script = RecordedScript(
+            interaction.exchanges, interaction.pushed_turns, steps=interaction.steps
+        )
+        if script.problem is not None:
+            yield script.problem
     elif part != "listening" and not is_whole and not call.request.is_line:
         yield "no whole response was recorded"
     # What was sent to the upstream's URL is sent to that of the live server.
@@ -397,7 +193,7 @@ class VerifiedInteraction:
     verdict: Verdict
     changes: tuple[TurnChange, ...] = ()
     reason: str | None = None
-    live: tuple[RecordedExchange, ...] = field(default=(), repr=False)
+    pairs: tuple[LivePair, ...] = field(default=(), repr=False)
     states: tuple[IssuedState, ...] = field(default=(), repr=False)
     left_out: tuple[Change, ...] = ()
 
@@ -426,7 +222,7 @@ class Repeated:
         script, standing = self._script, self.conversation.standing
         if isinstance(standing, Finished):
             script.finished(standing.exchange)
-        live, changes = tuple(script.live), tuple(script.changes)
+        pairs, changes = tuple(script.pairs), tuple(script.changes)
         verdict, reason = heaviest(each.change for each in changes), None
         if self.planned.part == "listening":
             if self._is_unheard:
@@ -435,18 +231,13 @@ class Repeated:
                 verdict, reason = "skipped", "what a listening stream says depends on other calls"
         elif standing is None:
             verdict, reason, changes = "not-reached", "no response came", ()
-        elif live and self._is_no_response(len(live) - 1, live[-1]):
+        elif pairs and _is_no_response(pairs[-1]):
             verdict = "not-reached"
-            reason = f"{outcome(live[-1])}, which is no response of MCP"
+            reason = f"{outcome(pairs[-1].live)}, which is no response of MCP"
         left_out = tuple(script.left_out)
         return VerifiedInteraction(
-            self.planned, verdict, changes, reason, live, tuple(script.states), left_out
+            self.planned, verdict, changes, reason, pairs, tuple(script.states), left_out
         )
-
-    def _is_no_response(self, position: int, live: RecordedExchange) -> bool:
-        exchanges = self.planned.interaction.exchanges
-        recorded = exchanges[min(position, len(exchanges) - 1)]
-        return recorded.rpc_response is not None and live.rpc_response is None
 
     def has_begun(self, observation: Observation | None) -> None:
         """Take the beginning of a listening stream."""
@@ -458,6 +249,10 @@ class Repeated:
             statuses = (str(response.status), str(observation.status))
             change = Change("error-changed", "/#status", *statuses)
             self._script.changes.append(TurnChange(0, change))
+
+
+def _is_no_response(pair: LivePair) -> bool:
+    return pair.recorded.rpc_response is not None and pair.live.rpc_response is None
 
 
 class Verifier:
@@ -512,7 +307,7 @@ class Verifier:
         if not planned.is_tool or planned.skipped is not None or not planned.is_compared:
             return None
         if planned.session not in self._tools:
-            listing = listing_beside(self._sent(planned.call.request))
+            listing = request_beside(self._sent(planned.call.request), LIST_TOOLS)
             self._tools[planned.session] = ToolList(listing, self._session_of(planned))
         tools = self._tools[planned.session]
         return None if tools.is_over else tools
@@ -544,6 +339,7 @@ class Verifier:
             interaction.pushed_turns,
             self._ignored_for(planned.call),
             listening.setdefault(planned.session, []),
+            steps=interaction.steps,
             renames_keys=True,
             redacted_digests=self._redacted_digests,
         )
@@ -553,7 +349,7 @@ class Verifier:
         if session.id and planned.session:
             script.states.append(IssuedState(session.id, planned.session))
         request = self._sent(planned.call.request)
-        return Repeated(planned, Conversation(request, script, session), script)
+        return Repeated(planned, TaskConversation(request, script, session), script)
 
     def _destroys(self, planned: Planned) -> bool:
         tools = self._tools.get(planned.session)
@@ -577,12 +373,12 @@ class Verifier:
         """Return what came of an interaction, and take what others need of it."""
         verified = repeated.verified()
         planned = verified.planned
-        for recorded, live in zip(planned.interaction.exchanges, verified.live, strict=False):
+        for recorded, live in verified.pairs:
             before, now = recorded.rpc_response, live.rpc_response
             if before is not None and now is not None:
                 known = self._session_of(planned).recorder.known
                 self._values.issued(before, now, known.original)
-        last = verified.live[-1] if verified.live else None
+        last = verified.pairs[-1].live if verified.pairs else None
         if planned.opens and (last is None or has_error(last) or verified.verdict == "not-reached"):
             why = verified.reason or "no response" if last is None else outcome(last)
             self._unopened[planned.opens] = f"its session was not opened: {why}"
@@ -678,9 +474,9 @@ def learned(
     first: VerifiedInteraction, second: VerifiedInteraction, known: Collection[str] = ()
 ) -> list[Learned]:
     """Return what differs between two live runs of the same conversation, but at `known`."""
-    if len(first.live) != len(second.live):
+    if len(first.pairs) != len(second.pairs):
         return [Learned("", "the server asks more questions in one run than in the other")]
-    pairs = zip(first.live, second.live, strict=True)
+    pairs = [(one.live, other.live) for one, other in zip(first.pairs, second.pairs, strict=True)]
     places: dict[str, Learned] = {}
     for change in (change for pair in pairs for change in response_changes(*pair)):
         pointer = change.pointer

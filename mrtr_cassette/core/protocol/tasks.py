@@ -19,10 +19,13 @@ from mrtr_cassette.core.protocol.methods import NOTIFIED_TASK, TASK_ID, TASK_VAL
 from mrtr_cassette.core.wire.http import Response
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
 
-_TASK: Final = "task"
 CREATED_AT: Final = "createdAt"
 POLL_INTERVAL: Final = "pollIntervalMs"
 _BY_CLOCK: Final = (CREATED_AT, "lastUpdatedAt", POLL_INTERVAL)
+TASK: Final = "task"
+"""The `resultType` of the response that creates a task."""
+TASKS: Final = "io.modelcontextprotocol/tasks"
+"""The extension, as clients and servers declare it."""
 TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
 _NOT_DISTINCT: Final = frozenset({*TASK_VALUES, "_meta", POLL_INTERVAL, "ttlMs", RESULT_TYPE})
 
@@ -56,7 +59,7 @@ class TaskState:
 def created_task(response: Message | None) -> TaskState | None:
     """Return the task that a response to a call creates, or None where it is an ordinary result."""
     result = None if response is None else response.tree.get("result")
-    is_task = isinstance(result, dict) and result.get(RESULT_TYPE) == _TASK
+    is_task = isinstance(result, dict) and result.get(RESULT_TYPE) == TASK
     return _state_in(result) if is_task else None
 
 
@@ -64,7 +67,7 @@ def created_id(response: Message | None) -> str | None:
     """Return the id of the task that a response creates, as either version of MCP has it."""
     result = None if response is None else response.tree.get("result")
     # MCP 2025-11-25 has the task as a member.
-    inner = result.get(_TASK) if isinstance(result, dict) else None
+    inner = result.get(TASK) if isinstance(result, dict) else None
     task = created_task(response) or _state_in(inner)
     return None if task is None else task.id
 

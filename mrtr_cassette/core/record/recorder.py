@@ -187,6 +187,11 @@ class Observation:
         return [] if self._framer is None else [piece.raw for piece in self._pieces]
 
     @property
+    def response(self) -> Message | None:
+        """The JSON-RPC response to the request, as it came; None where there is none."""
+        return self._due(End.COMPLETE, 0.0).exchange.rpc_response
+
+    @property
     def acknowledges(self) -> bool:
         """Whether the response, which has begun, is none to a JSON-RPC request, and no stream.
 

@@ -10,6 +10,7 @@ from mrtr_cassette.core.cassette.recorded import PushedAsk, RecordedExchange
 from mrtr_cassette.core.drive.appending import Unrecorded
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.messages import Via
+from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.record.sealing import Unread
@@ -296,6 +297,13 @@ def turn_said(turn: CallTurn) -> Said:
         asked.append(f"{key} ({request.kind}){message}, {answered}")
     line = f"turn {turn.number}: {'; '.join(asked) or 'asked for a retry only'}"
     return event, printable(line)
+
+
+def task_said(state: TaskState) -> Said:
+    """Return how the task of a call without a client gets on."""
+    message = state.tree.get("statusMessage")
+    event = {"event": "task", "status": printable(state.status)}
+    return event, f"task {state.status}" + (f": {shorten(str(message))}" if message else "")
 
 
 def call_ended_event(result: CallResult) -> Event:

@@ -18,6 +18,7 @@ from mrtr_cassette.core.answers.fulfilment import (
     Rounds,
     Sources,
     fault_of,
+    outcome_of,
     refused,
 )
 from mrtr_cassette.core.answers.written import Wanted, tool_named
@@ -27,14 +28,16 @@ from mrtr_cassette.core.drive.conversation import (
     Conversation,
     Finished,
     LiveAsk,
-    OwnClient,
     ServerSession,
     ToolList,
     outcome,
 )
+from mrtr_cassette.core.drive.own_client import OwnClient
+from mrtr_cassette.core.drive.tasks import TaskConversation
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS
+from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.recorder import Recorder
-from mrtr_cassette.core.report.events import call_ended_event, recording_said
+from mrtr_cassette.core.report.events import call_ended_event, recording_said, task_said
 from mrtr_cassette.core.report.runs import CallResult
 from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor
@@ -153,7 +156,7 @@ async def call(
 def _result(
     wanted: Wanted, rounds: Rounds, exchange: RecordedExchange | None, problem: str | None
 ) -> CallResult:
-    outcome = {} if exchange is None else exchange.rpc_members
+    outcome = {} if exchange is None else outcome_of(exchange)
     if rounds.overrun:
         problem = f"the server asked more than {MOST_ROUNDS} times"
     return CallResult(
@@ -178,6 +181,7 @@ class _Caller:
     answerers: Answerers
     session: ServerSession
     problem: str | None = None
+    _told: str = ""
 
     async def run(self, wanted: Wanted) -> RecordedExchange | None:
         await self._open()
@@ -190,9 +194,15 @@ class _Caller:
             await self._exchange(self.client.leaving())
         return exchange
 
+    def _tell(self, state: TaskState) -> None:
+        """Say how the task gets on, where that is news."""
+        if state.digest != self._told and not (state.is_over or state.input_requests):
+            self._told = state.digest
+            self.answerers.announcer.say(task_said, state)
+
     async def _exchange(self, request: Request, supply: Any = None) -> RecordedExchange | None:
-        conversation = Conversation(request, LeavesToSources(), self.session)
-        await self.reached.server.follow(conversation, supply)
+        conversation = TaskConversation(request, LeavesToSources(), self.session)
+        await self.reached.server.follow(conversation, supply, self._tell)
         standing = conversation.standing
         if not isinstance(standing, Finished):
             return None

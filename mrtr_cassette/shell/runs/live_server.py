@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Final
 
 from mrtr_cassette.core.drive.conversation import Answered, LiveAsk, Requests, resumption
+from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import Headers, Request, is_event_stream
-from mrtr_cassette.errors import UpstreamError
+from mrtr_cassette.errors import MrtrCassetteError, UpstreamError
 from mrtr_cassette.shell.files.log import CLOCK, Clock
 from mrtr_cassette.shell.http.transport import (
     Upstream,
@@ -21,8 +23,13 @@ from mrtr_cassette.shell.http.transport import (
     sent_headers,
 )
 
+Told = Callable[[TaskState], None]
+"""Gets each state of a task."""
 Supply = Callable[[LiveAsk], Awaitable[Answered | None]]
 """Gives the answer to an ask that a script has none for, however long it takes; None gives up."""
+
+_LEAVING_S: Final = 2.0
+"""Seconds for cancelling a task that nobody waits for any more."""
 
 
 @dataclass(eq=False, slots=True)
@@ -48,22 +55,61 @@ class LiveServer:
     """What reads listening streams, and the responses to posted answers."""
     _answering: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
-    async def follow(self, steps: Requests, supply: Supply | None = None) -> None:
+    async def follow(
+        self, steps: Requests, supply: Supply | None = None, told: Told | None = None
+    ) -> None:
         """Send one request after the other, until there is none.
 
-        `supply` answers what the script of a conversation has no answer to.
+        `supply` answers what the script of a conversation has no answer to, and `told` gets each
+        state of a task. `response_s` is the time for one response, and for a task as a whole.
 
         Raises:
             UpstreamError: there was no whole response in time.
             BodyTooLargeError: a response is larger than what is kept.
         """
-        while (observation := steps.next()) is not None:
+        what = "nothing whole"
+        try:
+            async with asyncio.timeout(None) as limit:
+                try:
+                    await self._follow(steps, supply, told, limit)
+                except asyncio.CancelledError:
+                    what = what if steps.task is None else "its task did not end"
+                    await self._leave(steps)
+                    raise
+        except TimeoutError:
+            reason = ValueError(f"{what} within {self.response_s:g} s")
+            raise UpstreamError(no_response(self.shown_as, reason)) from None
+
+    async def _follow(
+        self,
+        steps: Requests,
+        supply: Supply | None,
+        told: Told | None,
+        limit: asyncio.Timeout,
+    ) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            if self.response_s is not None and steps.task is None:
+                limit.reschedule(clock() + self.response_s)
+            if steps.wait_s:
+                await self.clock.sleep(steps.wait_s)
+            if (observation := steps.next()) is None:
+                return
             await self._exchange(observation, steps, supply)
             steps.responded(observation)
+            if told is not None and steps.task is not None:
+                told(steps.task)
             if supply is not None and (ask := steps.unanswered) is not None:
                 answer = await supply(ask)
                 if answer is not None:
                     steps.answer(answer)
+
+    async def _leave(self, steps: Requests) -> None:
+        """Tell the server that nobody waits for its task any more."""
+        if (observation := steps.leave()) is not None:
+            with suppress(OSError, MrtrCassetteError):
+                async with asyncio.timeout(_LEAVING_S):
+                    await self._read(observation, steps)
 
     async def listen(self, steps: Requests, supply: Supply | None = None) -> Observation | None:
         """Send one request whose response is a listening stream, and read it beside all others.
@@ -94,10 +140,7 @@ class LiveServer:
     ) -> None:
         reading = self._begin(observation, steps, supply)
         try:
-            await asyncio.wait({reading}, timeout=self.response_s)
-            if not reading.done():
-                reason = f"nothing whole within {self.response_s:g} s"
-                raise UpstreamError(no_response(self.shown_as, ValueError(reason)))
+            await asyncio.wait({reading})
         finally:
             reading.cancel()
         # What reads is cancelled where the response is of no interest any more.

@@ -216,7 +216,7 @@ class _Run:
 
     async def _learned(self, server: LiveServer, first: VerifiedInteraction) -> VerifiedInteraction:
         again = self.verifier.begin(first.planned)
-        if not isinstance(again, Repeated) or not first.live:
+        if not isinstance(again, Repeated) or not first.pairs:
             return first
         await server.follow(again.conversation)
         name = call_name(first.planned.call)
@@ -267,7 +267,8 @@ async def update_cassette(
     left: dict[int, list[Proposal]] = {}
     taken: list[Proposal] = []
     # Each time a conversation gets at least one turn further.
-    for _ in range(max((len(each.exchanges) for each in held.cassette.interactions), default=0)):
+    turns = (len([*each.turns]) for each in held.cassette.interactions)
+    for _ in range(max(turns, default=0) + 1):
         proposed = proposals(held.cassette, held.verification.interactions)
         chosen = list(choose(proposed)) if proposed else []
         for each in held.verification.interactions:

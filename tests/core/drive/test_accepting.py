@@ -34,12 +34,8 @@ from mrtr_cassette.core.drive.accepting import (
     proposals,
 )
 from mrtr_cassette.core.drive.conversation import id_of, with_ids
-from mrtr_cassette.core.drive.verification import (
-    IssuedState,
-    TurnChange,
-    VerifiedInteraction,
-    planned,
-)
+from mrtr_cassette.core.drive.recorded_script import IssuedState, LivePair, TurnChange
+from mrtr_cassette.core.drive.verification import Planned, VerifiedInteraction, planned
 from mrtr_cassette.core.secrets.sealed import sealed_hash
 
 CALL = with_token(tool("deploy", env="prod"), 1)
@@ -79,6 +75,11 @@ def live(request: bytes, response: Json, **options: bool) -> RecordedExchange:
     return conversation((request, response), **options).exchanges[0]
 
 
+def paired(plan: Planned, lives: tuple[RecordedExchange, ...]) -> tuple[LivePair, ...]:
+    """Return live responses in the places of the recorded ones."""
+    return tuple(map(LivePair, plan.interaction.exchanges, lives))
+
+
 def taken(cassette: Cassette, number: int, position: int, exchange: RecordedExchange) -> Proposal:
     """Return what is proposed where one live response differs."""
     plan = planned(cassette)[number - 1]
@@ -88,8 +89,9 @@ def taken(cassette: Cassette, number: int, position: int, exchange: RecordedExch
     state = None if recorded.ask is None else recorded.ask.request_state
     states = () if state is None else (IssuedState(LIVE, state),)
     exchanges = (*plan.interaction.exchanges[:position], exchange)
+    pairs = paired(plan, exchanges)
     changes = (TurnChange(turn, Change("text-changed", "/a", "1", "2")),)
-    verified = VerifiedInteraction(plan, "text-changed", changes, None, exchanges, states)
+    verified = VerifiedInteraction(plan, "text-changed", changes, None, pairs, states)
     (proposal,) = proposals(cassette, [verified])
     return proposal
 
@@ -331,7 +333,8 @@ def verified(
 ) -> VerifiedInteraction:
     """Return what came of the interaction that asks, with live exchanges for all that changed."""
     exchanges = live(CALL, question("Now?", LIVE)), live(YES_RETRY, text("b"))
-    return VerifiedInteraction(planned(cassette)[1], verdict, changes, None, exchanges)
+    plan = planned(cassette)[1]
+    return VerifiedInteraction(plan, verdict, changes, None, paired(plan, exchanges))
 
 
 def test_each_response_that_differs_is_proposed() -> None:

@@ -38,8 +38,8 @@ from mrtr_cassette.core.drive.conversation import (
     ServerSession,
     ToolList,
     has_error,
-    listing_beside,
     outcome,
+    request_beside,
 )
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
@@ -227,7 +227,7 @@ def listed(*pages: Json) -> tuple[ToolList, list[Request]]:
     """Have a server list its tools; return what it was sent."""
     call = changed(tool("a"), "params", "_meta", to=CAPABLE)
     request = post(call, ("Mcp-Method", "tools/call"), ("Mcp-Name", "a"), ("Mcp-Param-Env", "b"))
-    tools = ToolList(listing_beside(request), session(SESSION[1]))
+    tools = ToolList(request_beside(request, "tools/list"), session(SESSION[1]))
     return tools, follow(tools, *pages)
 
 

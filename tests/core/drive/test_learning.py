@@ -5,6 +5,7 @@ from builders import converse, post, refusal, rpc, tool
 from messages import Json, asks, text
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
+from mrtr_cassette.core.drive.recorded_script import LivePair
 from mrtr_cassette.core.drive.verification import (
     IgnoredPlaces,
     VerifiedInteraction,
@@ -75,7 +76,9 @@ def run(*results: Json) -> VerifiedInteraction:
     cassette = Cassette(
         "c.json", "http://h/mcp", "sealed", None, False, "now", "tool", (interaction,)
     )
-    return VerifiedInteraction(planned(cassette)[0], "same", live=exchanges)
+    return VerifiedInteraction(
+        planned(cassette)[0], "same", pairs=tuple(LivePair(each, each) for each in exchanges)
+    )
 
 
 @pytest.mark.parametrize(

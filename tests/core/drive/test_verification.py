@@ -161,7 +161,7 @@ def test_recorded_answers_are_sent_with_live_states_to_where_the_server_is() -> 
     assert [request.target for request in sent] == ["/live?x=1"] * 2
     params = json.loads(sent[1].body)["params"]
     assert (params["inputResponses"], params["requestState"]) == ({"a": YES}, LIVE)
-    assert len(verified.live) == 2
+    assert len(verified.pairs) == 2
 
 
 @pytest.mark.parametrize(
