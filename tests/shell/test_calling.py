@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from harness import looped
-from messages import form, message, result
+from messages import CAPABILITIES_KEY, form, message, result
 from standin import PushingServer, Visit, json_response, response, upstream
+from tasking import created, state
 
 from mrtr_cassette.core.answers.fulfilment import Sources
 from mrtr_cassette.core.answers.written import (
@@ -102,6 +103,67 @@ async def called(
             Announcer(None, heard_by(log)),
             cassette=cassette,
         )
+
+
+def tasks(*states: Any, seen: list[Any] | None = None) -> Server:
+    """Return a server that makes a task of a call, in each of these states for one poll."""
+    left = list(states)
+
+    def polled(body: Any) -> Any:
+        (seen if seen is not None else []).append(body)
+        return {} if body["method"] != "tasks/get" else left.pop(0) if left[1:] else left[0]
+
+    extension: Any = {"capabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
+    methods = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), polled)
+    lists = {**MODERN, "server/discover": {**MODERN["server/discover"], **extension}, **methods}
+    return Server(created("the-task"), lists=lists)
+
+
+@looped
+async def test_task_is_answered_from_the_sources_and_ends_as_the_call() -> None:
+    """The client declares the extension, tells how the task gets on, and returns its result."""
+    asked = state("the-task", "input_required", "the-task:1f")
+    asked["inputRequests"]["the-task:1f"] = form()
+    ended = state("the-task", "completed", result=DONE)
+    seen: list[Any] = []
+    events: list[Any] = []
+    server = tasks(state("the-task"), asked, asked, ended, seen=seen)
+    rules = {"rule": [{"tool": "deploy", "message": "Are you sure?", "action": "decline"}]}
+    got = await called(server, rules=rules, log=events.append)
+    assert (got.text, got.exit_code) == ("done", 0)
+    ((turn),) = got.turns
+    assert (turn.via, turn.answered_by) == ("task", {"the-task:1f": "rule 1"})
+    (update,) = (each["params"] for each in seen if each["method"] == "tasks/update")
+    assert update["inputResponses"] == {"the-task:1f": {"action": "decline"}}
+    extensions = server.params[0]["_meta"][CAPABILITIES_KEY]["extensions"]
+    assert extensions == update["_meta"][CAPABILITIES_KEY]["extensions"] != {}
+    assert [each["status"] for each in events if each["event"] == "task"] == ["working"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "problem"),
+    [
+        (state("t", "failed", error={"code": -1, "message": "no"}), 1, None),
+        (state("t", "cancelled", statusMessage="too late"), 4, "its task ended as cancelled: too"),
+    ],
+)
+@looped
+async def test_task_without_a_result_is_no_success(ending: Any, code: int, problem: Any) -> None:
+    """Its error is the call's; where it has none, its status is told."""
+    got = await called(tasks(ending))
+    assert got.exit_code == code
+    assert str(got.problem).startswith(str(problem))
+
+
+@pytest.mark.parametrize("asks", [True, False])
+@looped
+async def test_task_is_cancelled_where_nobody_waits_for_it(*, asks: bool) -> None:
+    """Where time is up, and where nothing answers its question."""
+    seen: list[Any] = []
+    at_work = state("the-task", "input_required" if asks else "working", *["a"] * asks)
+    got = await called(tasks(at_work, seen=seen), timeout=1)
+    assert (got.unanswered is not None, got.problem is None) == (asks, asks)
+    assert [each["method"] for each in seen][-1] == "tasks/cancel"
 
 
 @looped

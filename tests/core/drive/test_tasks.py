@@ -1,0 +1,224 @@
+"""Transcripts of tasks on a live server: what is sent, how long it waits, and what comes of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from builders import (
+    FixedScript,
+    Step,
+    cassette_of,
+    follow,
+    loaded,
+    post,
+    refusal,
+    respond,
+    retry,
+    tool,
+)
+from messages import NO, YES, Json, asks, compact, text
+from tasking import cancel, created, get, state, update
+
+from mrtr_cassette.core.cassette.dump import dump
+from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.compare.conversations import compared
+from mrtr_cassette.core.drive.accepting import accepted, proposals
+from mrtr_cassette.core.drive.conversation import Answered, Finished, NeedsAnswers, ServerSession
+from mrtr_cassette.core.drive.tasks import TaskConversation
+from mrtr_cassette.core.drive.verification import VerifiedInteraction, Verifier, planned
+from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.wire.http import Request
+
+TASK, LIVE = "recorded-task-0123456789-abcdef", "live-task-9876543210-fedcba"
+CALL = tool("build", env="prod")
+DONE = text("built")
+
+
+def script(task: str = TASK, answer: Json = YES, *after: Step) -> list[Step]:
+    """Record a task that asks once."""
+    key = f"{task}:a1"
+    return [
+        (CALL, created(task)),
+        (get(task), state(task)),
+        (get(task), state(task, "input_required", key)),
+        (update(task, {key: answer}), {}),
+        *(after or ((get(task), state(task, "completed", result=DONE)),)),
+    ]
+
+
+def methods(sent: list[Request]) -> list[str]:
+    """Return what was sent, less what all of it begins with."""
+    return [json.loads(request.body)["method"].partition("/")[2] for request in sent]
+
+
+def verified(steps: list[Step], *responses: Json) -> tuple[VerifiedInteraction, list[Request]]:
+    """Repeat a recorded task with a server that gives these responses."""
+    cassette = loaded(cassette_of(*steps), "c.json")
+    (plan,) = planned(cassette)
+    verifier: Any = Verifier(cassette, "/live", lambda _call: ())
+    running = verifier.begin(plan)
+    sent = follow(running.conversation, *responses)
+    return verifier.ended(running), sent
+
+
+# The conversation
+
+
+def conversing(*replies: Any) -> tuple[TaskConversation, FixedScript]:
+    """Return a conversation in which these are the replies to the task and its asks."""
+    call = post(CALL, ("Mcp-Method", "tools/call"), ("Mcp-Name", "build"), ("Mcp-Param-Env", "p"))
+    answers = FixedScript(Answered(None), *replies)
+    return TaskConversation(call, answers, ServerSession(Recorder(seals=True))), answers
+
+
+def test_task_is_polled_at_the_servers_pace_and_answered_under_its_key() -> None:
+    """What has been answered is not asked again while the server still shows it."""
+    conversation, script = conversing(NeedsAnswers)
+    key = f"{LIVE}:x1"
+    sent = [respond(conversation, created(LIVE, pollIntervalMs=2000))]
+    assert conversation.wait_s == 2.0
+    sent.append(respond(conversation, state(LIVE, pollIntervalMs=None)))
+    assert conversation.wait_s == 1.0
+    sent.append(respond(conversation, state(LIVE, "input_required", key)))
+    assert [[*ask.task_keys.values()] for ask in script.asks] == [[], [key]]
+    conversation.answer(Answered(compact({key: YES})))
+    assert conversation.wait_s == 0
+    sent += [respond(conversation, each) for each in ({}, state(LIVE, "input_required", key))]
+    sent += follow(conversation, state(LIVE, "completed", result=DONE))
+    assert methods(sent) == ["call", "get", "get", "update", "get", "get"]
+    assert json.loads(sent[3].body)["params"] == {"taskId": LIVE, "inputResponses": {key: YES}}
+    headers = ("mcp-method", "mcp-name", "mcp-param-env")
+    named = [[each.header(name) for name in headers] for each in sent[2:4]]
+    assert named == [["tasks/get", LIVE, ""], ["tasks/update", LIVE, ""]]
+    assert isinstance(conversation.standing, Finished)
+
+
+def test_task_that_nobody_waits_for_is_cancelled_once() -> None:
+    """Where its question has no answer, or the client goes."""
+    conversation, _ = conversing(NeedsAnswers)
+    sent = follow(conversation, created(LIVE), state(LIVE, "input_required", "a"), {})
+    assert methods(sent) == ["call", "get", "cancel"]
+    conversation, _ = conversing()
+    respond(conversation, created(LIVE))
+    left = conversation.leave()
+    assert left is not None
+    assert (left.call.method, left.call.name) == ("tasks/cancel", LIVE)
+    assert (conversation.leave(), conversation.next()) == (None, None)
+
+
+# Verifying
+
+KEY = f"{LIVE}:z1"
+ASKS = state(LIVE, "input_required", KEY)
+ENDS = state(LIVE, "completed", result=DONE)
+CANCELLED = (cancel(TASK), {}), (get(TASK), state(TASK, "cancelled"))
+OTHER = state(LIVE, "input_required", f"{LIVE}:z2")
+
+
+@pytest.mark.parametrize(
+    ("steps", "responses", "verdict", "turn", "last"),
+    [
+        (script(), (created(LIVE), ASKS, {}, ASKS, ENDS), "same", None, "get"),
+        (script(), (created(LIVE, statusMessage="a"), *[state(LIVE)] * 3, ASKS, {}, ENDS),
+         "same", None, "get"),
+        (script(), (created(LIVE), OTHER, {}), "question-changed", 1, "cancel"),
+        (script(), (created(LIVE), ENDS), "rounds-changed", 1, "get"),
+        (script(), (created(LIVE), ASKS, {}, OTHER, {}), "rounds-changed", 2, "cancel"),
+        (script(), (created(LIVE), ASKS, {}, state(LIVE, "completed", result=text("no"))),
+         "text-changed", 0, "get"),
+        (script(), (created(LIVE), ASKS, {}, state(LIVE, "failed", error={"code": 1})),
+         "error-changed", 0, "get"),
+        (script(), (created(LIVE), ASKS, refusal, {}), "error-changed", 0, "cancel"),
+        (script(), (DONE,), "shape-changed", 0, "call"),
+        ([(CALL, DONE)], (created(LIVE), {}), "shape-changed", 0, "cancel"),
+        (script(TASK, YES, *CANCELLED), (created(LIVE), ASKS, {}, {}, state(LIVE, "cancelled")),
+         "same", None, "get"),
+        (script()[:3], (created(LIVE), ASKS, {}), "same", None, "cancel"),
+        (script()[:2], (created(LIVE), {}, state(LIVE, "cancelled")), "same", None, "get"),
+    ],
+)  # fmt: skip
+def test_live_task_is_held_to_the_recorded_one(
+    steps: list[Step], responses: tuple[Json, ...], verdict: str, turn: int, last: str
+) -> None:
+    """Pace, keys of its id and working states don't count; another question is not answered."""
+    found, sent = verified(steps, *responses)
+    assert found.verdict == verdict
+    assert [change.turn for change in found.changes][:1] == ([] if turn is None else [turn])
+    assert methods(sent)[-1] == last
+
+
+def test_questions_may_come_together_or_one_by_one() -> None:
+    """Each gets its recorded answer, whichever polls showed them."""
+    both = [f"{TASK}:a1", f"{TASK}:b2"]
+    one_by_one = [
+        (CALL, created(TASK)),
+        (get(TASK), state(TASK, "input_required", both[0])),
+        (get(TASK), state(TASK, "input_required", *both)),
+        (update(TASK, {both[0]: YES, both[1]: NO}), {}),
+        (get(TASK), state(TASK, "completed", result=DONE)),
+    ]
+    together = [one_by_one[0], *one_by_one[2:]]
+    live = [f"{LIVE}:x1", f"{LIVE}:y2"]
+    once = (state(LIVE, "input_required", *live), {})
+    twice = (state(LIVE, "input_required", live[0]), {}, state(LIVE, "input_required", live[1]), {})
+    for steps in (one_by_one, together):
+        for asked in (once, twice):
+            found, sent = verified(steps, created(LIVE), *asked, ENDS)
+            assert found.verdict == "same"
+            updates = [json.loads(each.body)["params"] for each in sent if b"update" in each.body]
+            given = {key: it for each in updates for key, it in each["inputResponses"].items()}
+            assert given == dict(zip(live, (YES, NO), strict=True))
+
+
+def test_ask_before_the_task_is_answered_as_any_other() -> None:
+    """The turns of the task are counted on."""
+    asked = [
+        (CALL, asks("a", state="s" * 30)),
+        (retry(CALL, {"a": YES}, state="s" * 30), created(TASK)),
+    ]
+    found, sent = verified(
+        [*asked, *script()[1:]], asks("a", state="t" * 30), created(LIVE), OTHER, {}
+    )
+    assert methods(sent) == ["call", "call", "get", "cancel"]
+    assert (found.verdict, found.changes[0].turn) == ("question-changed", 2)
+
+
+def test_live_ending_and_question_are_taken_into_their_steps() -> None:
+    """They have the recorded id, times and keys, and the answers still fit."""
+    data = dump(loaded(cassette_of(*script()), "c.json"))
+    later = "2027-01-01T00:00:00Z"
+    asked = state(LIVE, "input_required", KEY, at=later)
+    asked["inputRequests"][KEY]["params"]["message"] = "Sure?"
+    ended = state(LIVE, "completed", at=later, result=text("other"))
+    for responses, said in (
+        ((created(LIVE), asked, {}), "Sure?"),
+        ((created(LIVE), ASKS, {}, ended), "other"),
+    ):
+        cassette = load(data, "c.json")
+        found, _ = verified(script(), *responses)
+        (proposal,) = proposals(cassette, [found])
+        assert proposal.problem is None
+        new = accepted(data, cassette, [proposal])
+        assert said in new.decode()
+        assert not any(raw in new.decode() for raw in (LIVE, later, "z1", "live"))
+        assert len([*load(new, "c.json").interactions[0].turns]) == 1
+
+
+# Comparing
+
+
+def test_diff_has_the_questions_and_the_ending_of_a_task() -> None:
+    """Another id, other keys of it and other working states are no difference."""
+
+    def changes(*steps: Step) -> list[tuple[str, str]]:
+        one, two = (loaded(cassette_of(*each), "c.json") for each in (script(), steps))
+        (found,) = compared(one, two).interactions
+        return [(stage.kind, each.verdict) for stage in found.stages for each in stage.changes]
+
+    same = script(LIVE)
+    assert changes(*same) == changes(same[0], *same[2:]) == []
+    ends = ((get(LIVE), state(LIVE, "failed", error={"code": 1, "message": "no"})),)
+    assert changes(*script(LIVE, NO)) == [("answer", "text-changed"), ("answer", "shape-changed")]
+    assert changes(*script(LIVE, YES, *ends)) == [("result", "error-changed")] * 2
