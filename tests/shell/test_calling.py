@@ -132,7 +132,7 @@ async def test_task_is_answered_from_the_sources_and_ends_as_the_call() -> None:
     got = await called(server, rules=rules, log=events.append)
     assert (got.text, got.exit_code) == ("done", 0)
     ((turn),) = got.turns
-    assert (turn.via, turn.answered_by) == ("task", {"the-task:1f": "rule 1"})
+    assert (turn.via, turn.answered_by) == ("task", {"task:1": "rule 1"})
     (update,) = (each["params"] for each in seen if each["method"] == "tasks/update")
     assert update["inputResponses"] == {"the-task:1f": {"action": "decline"}}
     extensions = server.params[0]["_meta"][CAPABILITIES_KEY]["extensions"]

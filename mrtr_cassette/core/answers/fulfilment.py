@@ -32,7 +32,7 @@ from mrtr_cassette.core.protocol.dialect import (
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.messages import Via
 from mrtr_cassette.core.protocol.methods import GET_TASK
-from mrtr_cassette.core.protocol.tasks import TaskState, polled_state
+from mrtr_cassette.core.protocol.tasks import TaskState, key_names, polled_state
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import canonical, find_spans, parse
 from mrtr_cassette.errors import NotJsonError
@@ -309,7 +309,9 @@ class Rounds:
         if ask.push is not None:
             return Answered(canonical(values[ask.key]).encode())
         if ask.task is not None:
-            return Answered(write_answers(DIALECTS[0].name, values) if values else None)
+            names = key_names(ask.task_keys.values(), ask.task.id)
+            given = {key: values[name] for key, name in names.items() if name in values}
+            return Answered(write_answers(DIALECTS[0].name, given) if given else None)
         live = ask.exchange.ask
         if live is None or not requests:
             return Answered(None)
@@ -321,7 +323,9 @@ def requests_of(ask: LiveAsk) -> Mapping[str, InputRequest]:
     if ask.push is not None:
         return {ask.key: input_request(ask.push.method, ask.push.params)}
     if ask.task is not None:
-        return {key: ask.task.input_requests[key] for key in ask.task_keys.values()}
+        # A key may have the task's id, which is nobody's business.
+        names = key_names(ask.task_keys.values(), ask.task.id)
+        return {name: ask.task.input_requests[key] for key, name in names.items()}
     return {} if ask.exchange.ask is None else ask.exchange.ask.input_requests
 
 

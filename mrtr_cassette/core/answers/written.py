@@ -38,6 +38,7 @@ from mrtr_cassette.core.protocol.methods import (
     READ_RESOURCE,
     method_of,
 )
+from mrtr_cassette.core.protocol.tasks import key_names
 from mrtr_cassette.core.secrets.sealed import SEALED_ANSWER, without_numbers
 from mrtr_cassette.core.secrets.shapes import refusal_of, searches
 from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
@@ -257,11 +258,12 @@ def _recorded_rules(cassette: Cassette) -> Iterator[tuple[int, tuple[str, ...], 
         call = interaction.exchanges[0].call
         for turn in interaction.turns:
             given = turn.given or {}
+            names = key_names(turn.requests, interaction.task_id)
             for key, request in turn.requests.items():
                 if given.get(key) is None:
                     continue
                 # The key of a pushed request is ours, and another one if the server asks more.
-                own = None if isinstance(turn, PushedTurn) else key
+                own = None if isinstance(turn, PushedTurn) or names[key] != key else key
                 lines = _answer_lines(request, given[key])
                 yield interaction.number, tuple(_conditions(call, own, request)), "\n".join(lines)
 

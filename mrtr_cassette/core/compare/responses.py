@@ -29,7 +29,7 @@ from mrtr_cassette.core.protocol.dialect import (
 from mrtr_cassette.core.protocol.jsonrpc import SUBSCRIPTION_ID, Kind, Message
 from mrtr_cassette.core.protocol.messages import messages_in
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, GET_TASK, TASK_VALUES, method_of
-from mrtr_cassette.core.protocol.tasks import TASK, created_task, polled_state
+from mrtr_cassette.core.protocol.tasks import TASK, created_task, key_names, polled_state
 from mrtr_cassette.core.secrets.sealed import reveal_in_json, without_numbers
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
@@ -233,13 +233,9 @@ def task_question(requests: Mapping[str, InputRequest], task_id: str) -> dict[st
 
 
 def comparable_by_key(values: Mapping[str, Any], task_id: str) -> dict[str, Any]:
-    """Return what has members by the keys of a task's questions, the same in each recording.
-
-    A server makes such a key of the task's id; only its place tells it from others.
-    """
-    own = [key for key in values if task_id in key]
-    names = {key: f"task:{number}" for number, key in enumerate(own, start=1)}
-    renamed = {names.get(key, key): value for key, value in values.items()}
+    """Return what has members by the keys of a task's questions, the same in each recording."""
+    names = key_names(values, task_id)
+    renamed = {names[key]: value for key, value in values.items()}
     tree: dict[str, Any] = comparable_tree(canonical(renamed).encode())
     return tree
 

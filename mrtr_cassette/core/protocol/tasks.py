@@ -7,7 +7,7 @@ what the task needs answers to, and at last how the call ended.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -70,6 +70,16 @@ def created_id(response: Message | None) -> str | None:
     inner = result.get(TASK) if isinstance(result, dict) else None
     task = created_task(response) or _state_in(inner)
     return None if task is None else task.id
+
+
+def key_names(keys: Iterable[str], task_id: str) -> dict[str, str]:
+    """Return names for the keys under which a task asks, the same whatever its id.
+
+    A server makes such a key of the id and something random; only its place tells it from others.
+    """
+    own = [key for key in keys if task_id and task_id in key]
+    numbered = {key: f"{TASK}:{number}" for number, key in enumerate(own, start=1)}
+    return {key: numbered.get(key, key) for key in keys}
 
 
 def polled_state(response: Message | None) -> TaskState | None:
