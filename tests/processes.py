@@ -15,13 +15,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import IO, Literal
 from urllib.parse import urlsplit
 
+from forked import Process, start
 from patience import HANGS_S
 
 TESTS = Path(__file__).parent
@@ -103,21 +104,37 @@ def _install(directory: Path) -> None:
 
 def run(command: Sequence[str]) -> Run:
     """Run a command to its end."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
-    return Run(done.returncode, done.stdout, done.stderr)
+    (ended,) = run_all([command])
+    return ended
 
 
 def run_all(commands: Sequence[Sequence[str]]) -> list[Run]:
     """Run several commands at once, each to its end."""
-    started = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for command in commands
-    ]
-    outputs = [process.communicate(timeout=HANGS_S) for process in started]
-    return [
-        Run(process.returncode, stdout, stderr)
-        for process, (stdout, stderr) in zip(started, outputs, strict=True)
-    ]
+    with ExitStack() as stack:
+        outputs = [
+            [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)] for _ in commands
+        ]
+        started = [
+            start(command, *files, os.environ)
+            for command, files in zip(commands, outputs, strict=True)
+        ]
+        codes = [_code(process) for process in started]
+        return [Run(code, *map(_text, files)) for code, files in zip(codes, outputs, strict=True)]
+
+
+def _code(process: Process) -> int:
+    """Return the exit code of a process, which is killed if it does not end."""
+    try:
+        return process.wait(timeout=HANGS_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+
+
+def _text(file: IO[str]) -> str:
+    """Return all that was written to a file."""
+    file.seek(0)
+    return file.read()
 
 
 @contextmanager
@@ -134,34 +151,22 @@ def listening(
     Raises:
         ProcessError: it ended before it listened, or its port is open after its end.
     """
-    with (
-        tempfile.TemporaryFile("w+") as stderr,
-        subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            env={**os.environ, **environment},
-        ) as process,
-    ):
-        line = process.stdout.readline() if process.stdout is not None else ""
+    reading, writing = os.pipe()
+    with tempfile.TemporaryFile("w+") as stderr, os.fdopen(reading) as stdout:
+        with os.fdopen(writing, "w") as announced:
+            process = start(command, announced, stderr, {**os.environ, **environment})
+        line = stdout.readline()
         started = Listening(line.removeprefix(_ANNOUNCEMENT).strip(), process.pid)
         try:
             if not line.startswith(_ANNOUNCEMENT):
                 process.kill()
-                process.wait()
-                stderr.seek(0)
-                raise ProcessError(f"{' '.join(command)} does not listen: {line}{stderr.read()}")
+                _code(process)
+                raise ProcessError(f"{' '.join(command)} does not listen: {line}{_text(stderr)}")
             yield started
         finally:
             process.send_signal(stop)
-            try:
-                started.code = process.wait(timeout=HANGS_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
-            stderr.seek(0)
-            started.stderr = stderr.read()
+            started.code = _code(process)
+            started.stderr = _text(stderr)
     if not is_refused(started.url):
         raise ProcessError(f"{' '.join(command)} has ended, and {started.url} is still open")
 

@@ -1,0 +1,104 @@
+"""Python programs forked off a process that has imported the SDK and the program already.
+
+Each is a process like others, with an id, signals, output and an exit code of its own; only its
+imports, which take most of a second, were made before.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from multiprocessing.reduction import DupFd
+from pathlib import Path
+from typing import IO, Any
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(
+    ["mcp.server.mcpserver", "uvicorn", "mrtr_cassette.cli", "mrtr_cassette.shell.runs.recording"]
+)
+_IS_MEASURED = any(name.startswith("COVERAGE_") for name in os.environ)
+
+
+class _Output:
+    """A file that the forked process writes to; it is an open descriptor there."""
+
+    def __init__(self, file: IO[Any]) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _descriptor, (DupFd(self.file.fileno()),)
+
+
+def _descriptor(inherited: Any) -> int:
+    descriptor: int = inherited.detach()
+    return descriptor
+
+
+class _Forked:
+    """A forked process; its methods are those of `Popen`."""
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        stdout: IO[Any],
+        stderr: IO[Any],
+        env: Mapping[str, str],
+        cwd: Path | None,
+    ) -> None:
+        self._words = words
+        outputs = [_Output(stdout), _Output(stderr)]
+        self._process = _FORKS.Process(
+            target=_become, args=([*words], outputs, {**env}, cwd or Path.cwd())
+        )
+        self._process.start()
+        self.pid = self._process.pid or 0
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self._process.exitcode is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self, timeout: float) -> int:
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired(self._words, timeout)
+        return self._process.exitcode
+
+
+Process = subprocess.Popen[str] | _Forked
+
+
+def start(
+    command: Sequence[str],
+    stdout: IO[Any],
+    stderr: IO[Any],
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+) -> Process:
+    """Start a command; a Python program is forked, unless coverage is measured."""
+    if command[0] == sys.executable and not _IS_MEASURED:
+        return _Forked(command[1:], stdout, stderr, env, cwd)
+    return subprocess.Popen(command, stdout=stdout, stderr=stderr, env=env, cwd=cwd, text=True)
+
+
+def _become(words: list[str], outputs: list[int], env: dict[str, str], cwd: Path) -> None:
+    """Run a script, or a module after `-m`, in the process that was forked for it."""
+    for number, descriptor in enumerate(outputs, start=1):
+        os.dup2(descriptor, number)
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(cwd)
+    is_module = words[0] == "-m"
+    sys.argv = words[is_module:]
+    sys.path[0] = str(cwd if is_module else Path(words[0]).parent)
+    if is_module:
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(words[0], run_name="__main__")
