@@ -282,7 +282,7 @@ async def _replay_pipe(
 ) -> int:
     from mrtr_cassette.shell.runs.piped import replay_pipe
 
-    session = await replay_pipe(cassette, options, log.event, server_command=command)
+    session, _ = await replay_pipe(cassette, options, log.event, server_command=command)
     _, fails = _conclude(session, options, log, report)
     return int(fails)
 

@@ -11,114 +11,60 @@ import pickle
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.report.misses import MissReport, Nearest
 from mrtr_cassette.core.wire.pointers import Difference
-from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError
-from mrtr_cassette.options import RecordOptions, ReplayOptions
+from mrtr_cassette.errors import MrtrCassetteError, UsageError
+from mrtr_cassette.options import AnyOptions, RecordOptions, ReplayOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import journal_path, recorded_so_far, recover_journal
 from mrtr_cassette.shell.files.disk import is_locked
-from mrtr_cassette.shell.files.log import OnEvent
 from mrtr_cassette.shell.files.stores import Location, path_of
-from mrtr_cassette.shell.runs.piped import (
-    check_transport,
-    predecessor_ended,
-    record_pipe,
-    replay_pipe,
-)
+from mrtr_cassette.shell.runs.piped import check_transport, record_pipe, replay_pipe
 from mrtr_cassette.shell.runs.record_session import check_output
 from mrtr_cassette.shell.runs.running import run
-from mrtr_cassette.shell.runs.sessions import Session
+from mrtr_cassette.shell.runs.sessions import RunOutcome, Session
 
-_TASK: Final = "task"
+_WORK: Final = "work"
 _OUTCOMES: Final = "outcomes.jsonl"
 _PROGRAM: Final = "from mrtr_cassette.shell.runs.client_starts import main; main()"
 _LAST_S: Final = 5.0
 """Seconds for processes whose clients have closed, which publish what they recorded."""
 _LOOK_S: Final = 0.01
 """Seconds between two looks whether they have ended."""
-_LEFT_OPEN: Final = (
-    "a process that the client started as its server is still running: close the client before "
-    "the test ends"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """What a started process is to do."""
-
-    cassette: Location
-    options: RecordOptions | ReplayOptions
-    server: tuple[str, ...] = ()
-    """The command that is recorded; empty where the cassette is replayed."""
-    cwd: Path | None = None
-    named: Location | None = None
-    """The cassette that is added to, as shown in messages."""
-
-
-@dataclass(frozen=True, slots=True)
-class StartOutcome:
-    """The results of one started process so far: a line in the file of outcomes."""
-
-    misses: Sequence[MissReport] = ()
-    unplayed: Sequence[int] | None = None
-    played: int = 0
-    unreachable: int = 0
-    unrecorded: Sequence[str] = ()
-    problem: str | None = None
-    objection: str | None = None
-
-    @staticmethod
-    def of(session: Session) -> StartOutcome:
-        """Return the outcome of a recording or a replay."""
-        return StartOutcome(
-            **{each.name: getattr(session, each.name) for each in fields(StartOutcome)}
-        )
-
-    @staticmethod
-    def from_data(data: dict[str, Any]) -> StartOutcome:
-        """Return an outcome that was written as JSON."""
-        return StartOutcome(**{**data, "misses": [_miss_from(each) for each in data["misses"]]})
-
-
-def _miss_from(data: dict[str, Any]) -> MissReport:
-    lists = {name: tuple(data[name]) for name in ("questions", "fixes")}
-    nearest = None if data["nearest"] is None else Nearest(*data["nearest"])
-    differences = tuple(Difference(*each) for each in data["differences"])
-    return MissReport(**{**data, **lists, "nearest": nearest, "differences": differences})
+_Work = partial[Any]
+"""The call of `record_pipe` or `replay_pipe` that a started process makes."""
 
 
 class ClientStarts:
     """A recording or a replay whose command a client may start any number of times.
 
-    A task and the outcomes pass in the files of a folder: clients hand on neither their environment
-    nor descriptors.
+    Its work and the outcomes pass in the files of a folder: clients hand on neither their
+    environment nor descriptors.
     """
 
     admin_url = None
 
-    def __init__(self, path: Location, task: _Task, folder: Path, base: Cassette | None) -> None:
-        """Prepare a folder for a task; `base` is the cassette that is played or added to."""
+    def __init__(self, path: Location, work: _Work, folder: Path, base: Cassette | None) -> None:
+        """Prepare a folder for the work; `base` is the cassette that is played or added to."""
         self.path = path
         self.base = base
-        self.is_recording = isinstance(task.options, RecordOptions)
+        self.is_recording = work.func is record_pipe
         self.command = [sys.executable, "-c", _PROGRAM, str(folder)]
         self.is_left_open = False
         """A start was still running at the end."""
         self._outcomes = folder / _OUTCOMES
-        self._last: list[StartOutcome] | None = None
+        self._last: list[RunOutcome] | None = None
         self._whole: Cassette | None = None
         self._outcomes.touch()
-        # A function can't be handed on, and its process has nobody to tell.
-        plain = replace(task, options=replace(task.options, log=None))
-        (folder / _TASK).write_bytes(pickle.dumps(plain))
+        (folder / _WORK).write_bytes(pickle.dumps(work))
 
     @property
     def url(self) -> str:
@@ -130,15 +76,6 @@ class ClientStarts:
         )
 
     @property
-    def starts(self) -> list[StartOutcome]:
-        """The outcomes so far, in the order of the starts."""
-        if self._last is not None:
-            return self._last
-        # The last word of each process counts.
-        told = dict(json.loads(line) for line in self._outcomes.read_bytes().splitlines())
-        return [StartOutcome.from_data(data) for data in told.values()]
-
-    @property
     def exchanges(self) -> int:
         """How many exchanges have been recorded."""
         recorded, before = (
@@ -147,54 +84,45 @@ class ClientStarts:
         return recorded - before
 
     @property
-    def misses(self) -> Sequence[MissReport]:
-        """What was asked so far and had not been recorded."""
-        return tuple(miss for start in self.starts for miss in start.misses)
-
-    @property
-    def played(self) -> int:
-        """How many requests got their response from the cassette."""
-        return sum(start.played for start in self.starts)
-
-    @property
-    def unplayed(self) -> list[int]:
-        """Numbers of the interactions that no start has played whole."""
+    def outcome(self) -> RunOutcome:
+        """What all starts came to so far."""
+        starts = self._starts() if self._last is None else self._last
         numbers = set(range(1, 1 + (0 if self.base is None else len(self.base.interactions))))
-        for start in self.starts:
+        for start in starts:
             if start.unplayed is not None:
                 numbers &= set(start.unplayed)
-        return sorted(numbers)
+        problems = [start.problem for start in starts]
+        if self.is_left_open:
+            problems.append(self._left_open())
+        return RunOutcome(
+            misses=[miss for start in starts for miss in start.misses],
+            played=sum(start.played for start in starts),
+            unplayed=sorted(numbers),
+            unreachable=sum(start.unreachable for start in starts),
+            unrecorded=[text for start in starts for text in start.unrecorded],
+            problem=next(filter(None, problems), None),
+            objection=next(filter(None, (start.objection for start in starts)), None),
+        )
 
-    @property
-    def unreachable(self) -> int:
-        """How many requests the server did not answer."""
-        return sum(start.unreachable for start in self.starts)
+    def _starts(self) -> list[RunOutcome]:
+        # The last word of each process counts.
+        told = dict(json.loads(line) for line in self._outcomes.read_bytes().splitlines())
+        return [
+            RunOutcome(**{**data, "misses": [*map(_miss_from, data["misses"])]})
+            for data in told.values()
+        ]
 
-    @property
-    def unrecorded(self) -> list[str]:
-        """Why requests could not be recorded, in words."""
-        return [text for start in self.starts for text in start.unrecorded]
-
-    @property
-    def problem(self) -> str | None:
-        """Why a start failed or has not ended, or None."""
-        problem = next((start.problem for start in self.starts if start.problem is not None), None)
-        if problem is not None or not self.is_left_open:
+    def _left_open(self) -> str:
+        problem = (
+            "a process that the client started as its server is still running: close the client "
+            "before the test ends"
+        )
+        if not self.is_recording:
             return problem
-        becomes = (
-            f"; what it recorded becomes {self.path} when it ends (if it is killed: "
+        return (
+            f"{problem}; what it recorded becomes {self.path} when it ends (if it is killed: "
             f"mrtr-cassette recover {self.path})"
         )
-        return _LEFT_OPEN + (becomes if self.is_recording else "")
-
-    @property
-    def objection(self) -> str | None:
-        """Why the recording is not published by itself, or None."""
-        return next((start.objection for start in self.starts if start.objection is not None), None)
-
-    def find_objection(self) -> str | None:
-        """Return the objection: each start has looked for its own."""
-        return self.objection
 
     def recorded(self) -> Cassette | None:
         """Return the cassette as it is by now."""
@@ -211,13 +139,20 @@ class ClientStarts:
         while not self.is_left_open and is_locked(self._outcomes):
             self.is_left_open = time.monotonic() > deadline
             time.sleep(_LOOK_S)
-        last = self.starts
+        last = self._starts()
         if self.is_recording:
             journal = journal_path(self.path)
             is_good = all(start.objection is None for start in last)
             if is_good and journal.exists() and not is_locked(journal):
                 recover_journal(self.path)
         self._whole, self._last = self.recorded(), last
+
+
+def _miss_from(data: dict[str, Any]) -> MissReport:
+    lists = {name: tuple(data[name]) for name in ("questions", "fixes")}
+    nearest = None if data["nearest"] is None else Nearest(*data["nearest"])
+    differences = tuple(Difference(*each) for each in data["differences"])
+    return MissReport(**{**data, **lists, "nearest": nearest, "differences": differences})
 
 
 @asynccontextmanager
@@ -244,8 +179,10 @@ async def recorded_by_client(
         check_transport(earlier)
         if copied_from is not None:
             path_of(output).write_bytes(cassettes.read_file(copied_from))
-    task = _Task(output.absolute(), options, tuple(server), cwd, named or copied_from or output)
-    async with _started(output, task, earlier) as starts:
+    shown = named or copied_from or output
+    begin = partial(record_pipe, tuple(server), output.absolute(), _for_a_process(options))
+    work = partial(begin, cwd=cwd, named=shown)
+    async with _started(output, work, earlier) as starts:
         yield starts
 
 
@@ -257,16 +194,22 @@ async def replayed_by_client(path: Location, options: ReplayOptions) -> AsyncIte
         CassetteError: the cassette can't be read.
     """
     cassette = cassettes.load_cassette(path)
-    async with _started(path, _Task(path.absolute(), options), cassette) as starts:
+    work = partial(replay_pipe, path.absolute(), _for_a_process(options))
+    async with _started(path, work, cassette) as starts:
         yield starts
+
+
+def _for_a_process(options: AnyOptions) -> AnyOptions:
+    # A function can't be handed on, and its process has nobody to tell.
+    return replace(options, log=None)
 
 
 @asynccontextmanager
 async def _started(
-    path: Location, task: _Task, base: Cassette | None
+    path: Location, work: _Work, base: Cassette | None
 ) -> AsyncIterator[ClientStarts]:
     with tempfile.TemporaryDirectory(prefix="mrtr-cassette-") as folder:
-        starts = ClientStarts(path, task, Path(folder), base)
+        starts = ClientStarts(path, work, Path(folder), base)
         try:
             yield starts
         finally:
@@ -278,18 +221,19 @@ async def _started(
 
 def main() -> NoReturn:
     """Record or replay in a process that a client has started, and exit."""
-    sys.exit(run(_work(Path(sys.argv[1]))))
+    sys.exit(run(_started_by_client(Path(sys.argv[1]))))
 
 
-async def _work(folder: Path) -> int:
+async def _started_by_client(folder: Path) -> int:
     """Record or replay, write the outcomes to the file as they change; return the code."""
-    task: _Task = pickle.loads((folder / _TASK).read_bytes())  # noqa: S301  ours alone
+    work: _Work = pickle.loads((folder / _WORK).read_bytes())  # noqa: S301  ours alone
     outcomes = os.open(folder / _OUTCOMES, os.O_RDWR | os.O_APPEND)
     # It is let go of when this process ends, whatever ends it.
     fcntl.flock(outcomes, fcntl.LOCK_SH)
     sessions: list[Session] = []
+    code: int
 
-    def tell(outcome: StartOutcome) -> None:
+    def tell(outcome: RunOutcome) -> None:
         line = json.dumps([os.getpid(), asdict(outcome)]) + "\n"
         # Where nobody waits any more, there is nobody to be told.
         with suppress(OSError):
@@ -297,38 +241,20 @@ async def _work(folder: Path) -> int:
 
     def on_event(event: dict[str, object]) -> None:
         if event["event"] in ("unrecorded", "missed"):
-            tell(StartOutcome.of(sessions[0]))
+            tell(sessions[0].outcome)
 
+    # Whoever has the command is the same client, by however many processes it starts it.
+    client = {"client": hashlib.sha256(bytes(folder)).hexdigest()}
     try:
-        # Whoever has the command is the same client, by however many processes it starts it.
-        client = hashlib.sha256(bytes(folder)).hexdigest()
-        code = await _run(task, client, on_event, sessions.append)
+        session, code = await work(
+            on_event=on_event,
+            began=sessions.append,
+            **(client if work.func is record_pipe else {}),
+        )
     except MrtrCassetteError as error:
-        problem = error.in_terms(task.options.terms)
-        tell(StartOutcome(problem=problem))
+        problem = error.in_terms(work.args[-1].terms)
+        tell(RunOutcome(problem=problem))
         sys.stderr.write(f"error: {problem}\n")
         return error.exit_code
-    tell(StartOutcome.of(sessions[0]))
-    return code
-
-
-async def _run(
-    task: _Task, client: str, on_event: OnEvent, began: Callable[[Session], None]
-) -> int:
-    if isinstance(task.options, ReplayOptions):
-        session = await replay_pipe(task.cassette, task.options, on_event, began=began)
-        return int(bool(session.misses))
-    if not await predecessor_ended(task.cassette, client):
-        raise CassetteError(
-            task.named or task.cassette,
-            "a server that the client has started before is still running",
-            hint="end it first: what two servers say at the same time is no one recording",
-        )
-    _, code = await record_pipe(
-        *(task.server, task.cassette, task.options, on_event),
-        cwd=task.cwd,
-        client=client,
-        named=task.named,
-        began=began,
-    )
+    tell(session.outcome)
     return code

@@ -83,9 +83,10 @@ async def record_pipe(
         CommandError: the server can't be started.
     """
     plays = options.existing == "append"
-    is_ready = client is not None and await predecessor_ended(output, client)
-    if is_ready and (_client_of(output) == client or _kept_mark(output, client).exists()):
-        options = replace(options, existing="append")
+    if client is not None:
+        await _predecessor_ended(output, client, named or output)
+        if _client_of(output) == client or _kept_mark(output, client).exists():
+            options = replace(options, existing="append")
     with cassettes.without_collection():
         earlier = check_output(output, options)
     shown = shown_command(command, rules_of_both(earlier, options.redaction))
@@ -95,6 +96,7 @@ async def record_pipe(
         earlier = replace(earlier, path=str(named or output))
         player = player_of(over_pipes(earlier), options, given_to(command))
     session = RecordSession(shown, shown, output, earlier, player, options.terms)
+    session.publishes_anyway = options.publish_anyway
     announcer = Announcer(options.log, heard_by(on_event), options.terms)
     began(session)
     async with told_to_end() as told:
@@ -135,11 +137,11 @@ def check_transport(earlier: Cassette) -> None:
         )
 
 
-async def predecessor_ended(output: Location, client: str) -> bool:
-    """Wait until the client's earlier recording is published; return whether it is, in time.
+async def _predecessor_ended(output: Location, client: str, named: Location) -> None:
+    """Wait until the client's earlier recording is published.
 
     Raises:
-        CassetteError: it was killed, and what it left can't be published.
+        CassetteError: it goes on, or was killed, and what it left can't be published.
     """
     journal = cassettes.journal_path(output)
     looks = round(_PREDECESSOR_S / _LOOK_S)
@@ -148,11 +150,14 @@ async def predecessor_ended(output: Location, client: str) -> bool:
             # Whoever ended it did not wait for its cassette.
             recover_journal(output)
         elif not looks:
-            return False
+            raise CassetteError(
+                named,
+                "a server that the client has started before is still running",
+                hint="end it first: what two servers say at the same time is no one recording",
+            )
         else:
             looks -= 1
             await asyncio.sleep(_LOOK_S)
-    return True
 
 
 def _kept_mark(output: Location, client: str | None) -> Path:
@@ -258,10 +263,11 @@ async def replay_pipe(
     *,
     server_command: Sequence[str] = (),
     began: Callable[[ReplaySession], None] = lambda _session: None,
-) -> ReplaySession:
+) -> tuple[ReplaySession, int]:
     """Serve a cassette on our own pipes until the client ends, a signal comes, or the server ended.
 
-    `server_command` starts the server in whose place it stands, where that is known.
+    `server_command` starts the server in whose place it stands, where that is known. Returns what
+    it came to, and an exit code.
 
     Raises:
         CassetteError: the cassette can't be read, or not be played over pipes.
@@ -273,4 +279,4 @@ async def replay_pipe(
     began(session)
     async with told_to_end() as told:
         await _answer(PipedClient(server.handle, options.max_body), cassette, told)
-    return session
+    return session, int(bool(server.player.misses))

@@ -35,7 +35,7 @@ from mrtr_cassette.shell.runs.record_session import check_output
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import in_thread
-from mrtr_cassette.shell.runs.sessions import RecordSession
+from mrtr_cassette.shell.runs.sessions import RecordSession, RunOutcome
 from mrtr_cassette.shell.runs.shared_plays import Share
 from mrtr_cassette.shell.runs.upstreams import (
     Applications,
@@ -111,7 +111,7 @@ class _NoCassette:
     """Stands for the replay of a cassette that is missing: a test may skip before it needs it."""
 
     is_recording = False
-    misses = unrecorded = ()
+    outcome = RunOutcome()
 
     def __init__(self, error: CassetteError, fail: Callable[[MrtrCassetteError], NoReturn]) -> None:
         self.error = error
@@ -357,9 +357,10 @@ class CassetteUse:
             return None
         if session.exchanges and self.given_up is not None:
             return f"discarded (test {self.given_up})"
+        played = session.outcome.played
         if session.exchanges:
-            return "added to" if session.played else self._recorded_as
-        if session.played:
+            return "added to" if played else self._recorded_as
+        if played:
             return "replayed"
         return "left empty" if session.base is None else "not used"
 
@@ -367,16 +368,17 @@ class CassetteUse:
         self, session: RecordSession | ClientStarts, unplayed: Sequence[str], *, passed: bool
     ) -> list[str]:
         problems = []
-        if session.problem is not None:
-            problems.append(f"the recording is not whole: {session.problem}")
-        if session.unreachable:
-            count = counted(session.unreachable, "request")
+        outcome = session.outcome
+        if outcome.problem is not None:
+            problems.append(f"the recording is not whole: {outcome.problem}")
+        if outcome.unreachable:
+            count = counted(outcome.unreachable, "request")
             problems.append(f"the upstream did not answer {count}")
         problems += unplayed
-        if not self._settings.record.publish_anyway:
-            objection = session.find_objection()
-            if objection is not None:
-                problems.append(f"{objection}\nif that is meant: publish_anyway=True in the marker")
+        if outcome.objection is not None:
+            problems.append(
+                f"{outcome.objection}\nif that is meant: publish_anyway=True in the marker"
+            )
         is_kept = passed and not problems and (self._share is not None or self.given_up is None)
         try:
             if is_kept:
@@ -402,7 +404,7 @@ class CassetteUse:
         if published is not None and published.is_same:
             self._recorded_as = "same, kept"
         if self._share is not None:
-            earlier, unplayed = session.base, set(session.unplayed)
+            earlier, unplayed = session.base, session.outcome.unplayed or ()
             played = () if earlier is None else earlier.interactions
             recorded = path_of(session.path)
             self._share.keep(recorded, (each for each in played if each.number not in unplayed))

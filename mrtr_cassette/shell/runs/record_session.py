@@ -282,6 +282,6 @@ def journaling(
             except CassetteError as error:
                 session.problem = session.problem or error.in_terms(session.terms)
                 publishes = False
-            if publishes and (options.publish_anyway or session.find_objection() is None):
+            if publishes and session.objection is None:
                 session.published, lost = publish_journal(session.path)
                 session.problem = lost or session.problem

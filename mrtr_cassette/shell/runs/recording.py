@@ -85,6 +85,7 @@ async def recording(
             raise UsageError(f"the upstream {shown(target.name)} is this proxy itself")
         own_url = listener.url(target.path)
         session = RecordSession(own_url, shown(own_url), output, earlier, player, options.terms)
+        session.publishes_anyway = options.publish_anyway
         announcer = Announcer(options.log, admin.listeners(on_event), options.terms)
         with journaling(
             *(session, options, announcer, clock),

@@ -16,6 +16,26 @@ from mrtr_cassette.shell.files.cassettes import Publication, recorded_so_far
 from mrtr_cassette.shell.files.stores import Location
 
 
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """What a recording or a replay came to so far."""
+
+    misses: Sequence[MissReport] = ()
+    """What was asked and had not been recorded."""
+    played: int = 0
+    """How many requests got a recorded reply."""
+    unplayed: Sequence[int] | None = None
+    """Numbers of the interactions of which something was not played; None where nothing plays."""
+    unreachable: int = 0
+    """How many requests the upstream did not answer."""
+    unrecorded: Sequence[str] = ()
+    """Why requests could not be recorded, in words."""
+    problem: str | None = None
+    """Why the recording is not whole, or a process that the client started came to nothing."""
+    objection: str | None = None
+    """Why the recording is not published as a cassette."""
+
+
 @dataclass(slots=True, eq=False)
 class Session:
     """What a recording and a replay have in common."""
@@ -35,30 +55,29 @@ class Session:
     authorities_elsewhere: Mapping[str, None] = field(default_factory=dict)
     """Origins of authorization servers that clients were led to, and that are not recorded."""
     unreachable: int = 0
-    """How many requests the upstream did not answer."""
     unrecorded: list[str] = field(default_factory=list)
-    """Why requests could not be recorded, in words."""
     problem: str | None = None
-    """Why the recording is not whole."""
-    objection: str | None = None
-    """Why it is not published as a cassette."""
 
     is_recording = False
 
     @property
-    def misses(self) -> Sequence[MissReport]:
-        """What was asked so far and had not been recorded."""
-        return () if self.player is None else reports_of_misses(self.player, self.terms)
+    def objection(self) -> str | None:
+        """Why a recording is not published as a cassette."""
+        return None
 
     @property
-    def played(self) -> int:
-        """How many requests got a recorded reply so far."""
-        return 0 if self.player is None else self.player.plays
-
-    @property
-    def unplayed(self) -> list[int]:
-        """Numbers of the interactions of which something was not played so far."""
-        return [] if self.player is None else self.player.unplayed
+    def outcome(self) -> RunOutcome:
+        """What it came to so far."""
+        player = self.player
+        return RunOutcome(
+            misses=() if player is None else reports_of_misses(player, self.terms),
+            played=0 if player is None else player.plays,
+            unplayed=None if player is None else player.unplayed,
+            unreachable=self.unreachable,
+            unrecorded=tuple(self.unrecorded),
+            problem=self.problem,
+            objection=self.objection,
+        )
 
     @property
     def command(self) -> list[str]:
@@ -86,6 +105,8 @@ class ReplaySession(Session):
 class RecordSession(Session):
     """A recording under way, and what it came to."""
 
+    publishes_anyway: bool = False
+    """Nothing speaks against publishing it."""
     exchanges: int = 0
     """How many exchanges are in the journal."""
     outcomes: Outcomes = field(default_factory=Outcomes)
@@ -106,7 +127,7 @@ class RecordSession(Session):
             kept=published.kept,
             is_same=published.is_same,
             exchanges=self.exchanges,
-            played=None if self.player is None else self.played,
+            played=None if self.player is None else self.player.plays,
             unrecorded=len(self.unrecorded),
             objection=self.objection,
             authorities_elsewhere=tuple(self.authorities_elsewhere),
@@ -116,13 +137,15 @@ class RecordSession(Session):
     @property
     def is_unused(self) -> bool:
         """Whether no client has sent a request."""
-        return not (self.exchanges or self.unreachable or self.unrecorded or self.played)
+        played = self.player is not None and self.player.plays
+        return not (self.exchanges or self.unreachable or self.unrecorded or played)
 
-    def find_objection(self) -> str | None:
-        """Set and return the reason not to publish the recording by itself."""
-        if self.exchanges:
-            self.objection = self.outcomes.why_not_publish(self.failure, self.terms)
-        return self.objection
+    @property
+    def objection(self) -> str | None:
+        """Why it is not published as a cassette."""
+        if self.publishes_anyway or not self.exchanges:
+            return None
+        return self.outcomes.why_not_publish(self.failure, self.terms)
 
     def recorded(self) -> Cassette | None:
         """Return the cassette as it is by now."""

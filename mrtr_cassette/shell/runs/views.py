@@ -95,24 +95,24 @@ class MrtrCassette:
     @property
     def unplayed(self) -> tuple[Interaction, ...]:
         """What is on the cassette, or on one that is added to, and was not wholly played so far."""
-        base, unplayed = self._session.base, set(self._session.unplayed)
+        base, unplayed = self._session.base, self._session.outcome.unplayed or ()
         details = () if base is None else details_of(base).interactions
         return tuple(each for each in details if each.number in unplayed)
 
     @property
     def misses(self) -> tuple[MissReport, ...]:
         """What was asked so far and had not been recorded; a test fails if there is any."""
-        return tuple(self._session.misses)
+        return tuple(self._session.outcome.misses)
 
     @property
     def unrecorded(self) -> tuple[str, ...]:
         """Why retries were not recorded: the live server no longer asks what was recorded."""
-        return tuple(self._session.unrecorded)
+        return tuple(self._session.outcome.unrecorded)
 
     @property
     def problem(self) -> str | None:
         """Why the recording is not whole, or a process that the client started came to nothing."""
-        return self._session.problem
+        return self._session.outcome.problem
 
     @property
     def unused_answers(self) -> list[str]:
@@ -154,12 +154,12 @@ class Recording(MrtrCassette):
     @property
     def objection(self) -> str | None:
         """Why what was recorded is not published as a cassette, or None."""
-        return self._session.objection
+        return self._session.outcome.objection
 
     @property
     def unreachable(self) -> int:
         """How many requests the upstream did not answer."""
-        return self._session.unreachable
+        return self._session.outcome.unreachable
 
 
 class Replay(MrtrCassette):
@@ -168,7 +168,7 @@ class Replay(MrtrCassette):
     @property
     def played(self) -> int:
         """How many requests got a recorded reply so far."""
-        return self._session.played
+        return self._session.outcome.played
 
 
 def answered_call(
