@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from mrtr_cassette.core.compare.conversations import CassetteComparison, compared
 from mrtr_cassette.core.compare.values import check_pointers
@@ -34,9 +33,6 @@ from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import Proxy, result_in_thread
 from mrtr_cassette.shell.runs.verifying import verify_cassette
 from mrtr_cassette.shell.runs.views import Answers, Recording, Replay, answered_call
-
-S = TypeVar("S")
-T = TypeVar("T")
 
 
 def record(
@@ -66,7 +62,7 @@ def record(
     checked = options_from(RecordOptions, options, "record")
     if isinstance(upstream, str) and not stdio:
         opened = partial(recording, upstream, location(path), checked)
-        return Proxy(partial(_shown_as, Recording, opened), _check_recording)
+        return Proxy(opened, Recording, _check_recording)
     if isinstance(upstream, str) or not stdio:
         raise UsageError(
             f"the upstream {upstream!r} is {'no' if stdio else 'a'} command",
@@ -74,7 +70,7 @@ def record(
         )
     _refuse_with_pipes(checked, "admin_port", "answers")
     started = partial(recorded_by_client, upstream, location(path), checked)
-    return Proxy(partial(_shown_as, Recording, started), _check_recording)
+    return Proxy(started, Recording, _check_recording)
 
 
 def replay(path: FilePath, *beside: FilePath, stdio: bool = False, **options: Any) -> Proxy[Replay]:
@@ -103,7 +99,7 @@ def replay(path: FilePath, *beside: FilePath, stdio: bool = False, **options: An
             raise UsageError("stdio and stateless don't go together: a pipe has one process")
         _refuse_with_pipes(checked, "admin_port")
         opened = partial(replayed_by_client, location(path), checked)
-    return Proxy(partial(_shown_as, Replay, opened), partial(_check_replay, checked))
+    return Proxy(opened, Replay, partial(_check_replay, checked))
 
 
 def _refuse_with_pipes(options: ProxyOptions, *names: str) -> None:
@@ -144,14 +140,6 @@ def _check_replay(options: ReplayOptions, replay: Replay) -> None:
         raise MissesError(replay.place, replay.misses)
     if options.fail_on_unplayed and replay.unplayed:
         raise UnplayedError(replay.place, replay.unplayed)
-
-
-@asynccontextmanager
-async def _shown_as(
-    view: Callable[[S], T], opened: Callable[[], AbstractAsyncContextManager[S]]
-) -> AsyncIterator[T]:
-    async with opened() as session:
-        yield view(session)
 
 
 def diff(

@@ -14,7 +14,7 @@ import pytest
 from mrtr_cassette.core.report.comparison import Verification
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell.files.cassettes import OPENED_VARIABLE, is_cassette
-from mrtr_cassette.shell.runs.plays import Run, Settings, check_spelling, upstream_of
+from mrtr_cassette.shell.runs.plays import Run, Settings, upstream_of
 from mrtr_cassette.shell.runs.running import result_in_thread
 from mrtr_cassette.shell.runs.shared_plays import Published, TestOutcome, publish_shared
 from mrtr_cassette.shell.runs.upstreams import is_on_pipes, start_upstream
@@ -102,7 +102,6 @@ def verify_use(
     run: Run, path: Path, settings: Settings, ask_upstream: Callable[[], Any]
 ) -> Verification:
     """Hold an upstream to the cassette of a test."""
-    check_spelling(path)
     if not path.exists():
         raise CassetteError(
             path, "there is no such cassette to verify", hint="record it with --mrtr-mode=once"

@@ -92,7 +92,7 @@ async def test_what_is_recorded_is_played_and_the_file_stays(tmp_path: Path) -> 
         responses = await accept_both(tape.url)
         assert tape.server.received == []
     assert outcome_of(responses[-1]) == ("accept", "first")
-    assert (tape.session.played, tape.session.exchanges) == (3, 0)
+    assert (tape.session.outcome.played, tape.session.exchanges) == (3, 0)
     assert tape.session.published is None
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
@@ -115,7 +115,7 @@ async def test_unrecorded_answer_leads_the_server_and_becomes_a_branch(tmp_path:
     assert retried.json == sent | {
         "params": sent["params"] | {"requestState": state_of("second", 1)}
     }
-    assert (tape.session.played, tape.session.exchanges) == (1, 1)
+    assert (tape.session.outcome.played, tape.session.exchanges) == (1, 1)
     after = read(path)
     assert after["interactions"][:-1] == before["interactions"]
     assert after["interactions"][-1]["branch"] == {"of": 1, "turn": 1}
@@ -388,7 +388,7 @@ async def test_page_after_a_recorded_one_is_the_live_servers(
         await listed(tape.url, recorded_pages)
     async with taping(path, pager("second"), existing="append") as tape:
         assert await listed(tape.url) == ["a", "b", "c"]
-        assert (tape.session.played, tape.session.exchanges) == (recorded_pages, 3 - recorded_pages)
+        assert (tape.session.outcome.played, tape.session.exchanges) == (recorded_pages, 3 - recorded_pages)
     async with playing(path) as replay:
         assert await listed(replay.url) == ["a", "b", "c"]
         assert replay.player.misses == []

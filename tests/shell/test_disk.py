@@ -23,8 +23,6 @@ from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import Journal, journal_path
 from mrtr_cassette.shell.files.disk import locked
 from mrtr_cassette.shell.files.reports import REPORT, write_own, write_page
-from mrtr_cassette.shell.runs.plays import CassetteUse, Run
-from mrtr_cassette.testing.settings import settings_of
 
 NEW = [b"ne", b"w"]
 
@@ -254,18 +252,6 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     ):
         pass
     assert (tmp_path / "precious").read_text() == "precious"
-
-
-def test_who_records_a_cassette_waits_less_for_another(tmp_path: Path) -> None:
-    """Two processes may wait for each other's, so the error says how tests avoid that."""
-    run = Run(
-        "once", tmp_path, print, lambda: tmp_path, recorded={tmp_path / "a"}, patience_s=(9, 0)
-    )
-    with (
-        locked(tmp_path / "b", 0),
-        pytest.raises(CassetteError, match="open them in the same order"),
-    ):
-        CassetteUse(run, tmp_path / "b", settings_of([]), lambda: None, pytest.fail)
 
 
 def test_a_lock_whose_file_went_meanwhile_is_asked_for_again(

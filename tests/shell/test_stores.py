@@ -13,7 +13,6 @@ import pytest
 from builders import JOURNAL_HEADER
 from click.testing import CliRunner, Result
 from commands import recorded
-from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 from harness import looped, playing, post, taping
 from messages import message, result
@@ -217,25 +216,6 @@ def test_a_store_that_knows_no_condition_is_asked_before(
         stored.write([b"new"], replace=False)
     StoreFile("memory://other.json").write([b"new"], replace=False)
     assert (stored.read_bytes(), StoreFile("memory://other.json").read_bytes()) == (DEMO, b"new")
-
-
-@pytest.mark.parametrize("failing", ["pipe_file", "mv"])
-def test_a_store_of_files_never_has_half_a_cassette(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
-) -> None:
-    """Where files are written piece by piece, a cassette gets its name when it is whole."""
-    place = location(f"local://{tmp_path}/c.json")
-    place.write([b"old"], replace=True)
-    begun = LocalFileSystem.pipe_file
-
-    def cut_off(self: Any, path: str, *_: object) -> None:
-        begun(self, path, b"ne")
-        raise OSError("connection lost")
-
-    monkeypatch.setattr(LocalFileSystem, failing, cut_off)
-    with pytest.raises(CassetteError, match="connection lost"):
-        cassettes.publish(place, [b"new"], replace=True)
-    assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"old"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,10 +13,6 @@ from typing import Any, Final, NamedTuple
 from mrtr_cassette.errors import UsageError, shorten
 from mrtr_cassette.options import FilePath
 
-_PUTS_WHOLE: Final = frozenset(
-    {"abfs", "abfss", "az", "gcs", "gs", "memory", "oci", "oss", "s3", "s3a", "tos"}
-)
-"""Schemes of stores in which one put makes an object, and no reader sees a part of it."""
 _WITH_CONTAINERS: Final = ("abfs", "az", "wasb")
 """What the schemes begin with whose URLs have a container where others have a user."""
 _HIDDEN: Final = "***"
@@ -79,7 +74,7 @@ class StoreFile(NamedTuple):
             return data
 
     def write(self, pieces: Iterable[bytes], *, replace: bool) -> None:
-        """Put it whole: by one put, or under another name and then moved.
+        """Put it by one put, of which an object store shows no part.
 
         Raises:
             FileExistsError: there is one, and it is not to be replaced.
@@ -87,20 +82,8 @@ class StoreFile(NamedTuple):
         """
         data = b"".join(pieces)
         with self._opened() as (store, path):
-            if self._scheme in _PUTS_WHOLE:
-                if replace or not _created(store, path, data):
-                    store.pipe_file(path, data)
-                return
-            if not replace and _kind_of(store, path) is not None:
-                raise FileExistsError
-            temporary = f"{path.removesuffix(self.name)}.mrtr-cassette-{os.urandom(4).hex()}"
-            try:
-                store.pipe_file(temporary, data)
-                store.mv(temporary, path)
-            except BaseException:
-                with suppress(Exception):
-                    store.rm_file(temporary)
-                raise
+            if replace or not _created(store, path, data):
+                store.pipe_file(path, data)
 
     @property
     def _scheme(self) -> str:

@@ -18,9 +18,7 @@ from mrtr_cassette.core.drive.appending import (
 )
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.replay.diagnosis import Miss
-from mrtr_cassette.core.replay.history import History
 from mrtr_cassette.core.replay.matching import redactor_of
-from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.events import caught_up_said, unrecorded_event
 from mrtr_cassette.core.report.misses import error_body, report_of_unrecorded
@@ -31,7 +29,7 @@ from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.http.transport import Downstream
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.relay import Relay
-from mrtr_cassette.shell.runs.replaying import ReplayServer
+from mrtr_cassette.shell.runs.replaying import ReplayServer, player_of
 
 _REFUSED = (
     "it answers what was asked during a call that is played as recorded, and any answer but the "
@@ -154,16 +152,9 @@ def appender_of(relay: Relay, earlier: Cassette, player: Player) -> Appender:
     )
 
 
-def player_of(earlier: Cassette, options: RecordOptions, given: Given) -> Player:
+def appending_player(earlier: Cassette, options: RecordOptions, given: Given) -> Player:
     """Return the player of a cassette that is added to; the live server has these credentials."""
     # What it lacks is for the upstream to answer, harmless or not.
-    player = Player(
-        earlier,
-        ignored=options.ignored,
-        repeat=Repeat(options.repeat),
-        history=History(options.history),
-        reads=options.reads,
-        strict=True,
-    )
+    player = player_of(earlier, options, strict=True)
     player.was_given(given)
     return player

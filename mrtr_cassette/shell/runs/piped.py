@@ -32,7 +32,7 @@ from mrtr_cassette.shell.pipes.processes import (
     shown_command,
 )
 from mrtr_cassette.shell.pipes.transport import LAST_S, PipedClient, pipe_upstream
-from mrtr_cassette.shell.runs.appending import appender_of, player_of
+from mrtr_cassette.shell.runs.appending import appender_of, appending_player
 from mrtr_cassette.shell.runs.record_session import (
     ExchangeRecording,
     Watcher,
@@ -94,7 +94,7 @@ async def record_pipe(
     if plays and earlier is not None:
         check_transport(earlier)
         earlier = replace(earlier, path=str(named or output))
-        player = player_of(over_pipes(earlier), options, given_to(command))
+        player = appending_player(over_pipes(earlier), options, given_to(command))
     session = RecordSession(shown, shown, output, earlier, player, options.terms)
     session.publishes_anyway = options.publish_anyway
     announcer = Announcer(options.log, heard_by(on_event), options.terms)

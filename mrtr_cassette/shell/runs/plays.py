@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any, Literal, NoReturn, cast
+from typing import Any, Final, Literal, NoReturn, cast
 
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
@@ -45,6 +45,9 @@ from mrtr_cassette.shell.runs.upstreams import (
 )
 from mrtr_cassette.shell.runs.views import Mode, MrtrCassette, Recording, Replay
 
+_PATIENCE_S: Final = 300.0
+"""Seconds to wait for a cassette that another process records."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -78,8 +81,6 @@ class Run:
     applications: Applications = field(default_factory=Applications)
     recorded: set[Path] = field(default_factory=set)
     """The cassettes that this process is recording."""
-    patience_s: tuple[float, float] = 300.0, 60.0
-    """Seconds to wait for a cassette that another process records; with one that it may want."""
 
 
 def upstream_of(settings: Settings, ask_upstream: Callable[[], Any], purpose: str) -> Any:
@@ -92,19 +93,6 @@ def upstream_of(settings: Settings, ask_upstream: Callable[[], Any], purpose: st
             "override the fixture mrtr_upstream; it may be a URL, a command or an application",
         )
     return upstream
-
-
-def check_spelling(path: Path) -> None:
-    """Refuse a name that differs from a neighbour's only in its case."""
-    if not path.parent.is_dir():
-        return
-    for other in (beside.name for beside in path.parent.iterdir()):
-        if other != path.name and other.casefold() == path.name.casefold():
-            raise CassetteError(
-                path,
-                f"{other!r} stands beside it, and not every file system tells the two apart",
-                hint="name one of them in the marker: @pytest.mark.mrtr_cassette(NAME)",
-            )
 
 
 class _NoCassette:
@@ -178,7 +166,6 @@ class CassetteUse:
         with ExitStack() as undone:
             undone.callback(self._claimed.close)
             undone.callback(self._running.close)
-            check_spelling(self.path)
             self.shown: MrtrCassette = self._record() if self._records() else self._replay()
             undone.pop_all()
 
@@ -197,8 +184,7 @@ class CassetteUse:
             reason = (error.strerror or str(error)).lower()
             raise CassetteError(self.path, f"its folder can't be made: {reason}") from None
         if self._test is not None or self._sharers is None:
-            patience_s = self._run.patience_s[bool(self._run.recorded)]
-            self._claimed.enter_context(disk.locked(self.path, patience_s, self._run.tell))
+            self._claimed.enter_context(disk.locked(self.path, _PATIENCE_S, self._run.tell))
         # Meanwhile another process may have recorded it.
         if not self._is_missing():
             self._claimed.close()

@@ -36,7 +36,7 @@ from mrtr_cassette.shell.http.access import OwnOrigin, is_own_name, listening
 from mrtr_cassette.shell.http.transport import Downstream, Handler
 from mrtr_cassette.shell.runs.admin import Admin
 from mrtr_cassette.shell.runs.answerers import Answerers, answerers, load_answers
-from mrtr_cassette.shell.runs.appending import appender_of, player_of
+from mrtr_cassette.shell.runs.appending import appender_of, appending_player
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.record_session import check_output, journaling, rules_of_both
 from mrtr_cassette.shell.runs.relay import Relay, RelayedResponse
@@ -77,7 +77,7 @@ async def recording(
     with cassettes.without_collection():
         earlier = check_output(output, options)
         earlier = None if earlier is None else replace(earlier, path=str(kept_for or output))
-        player = None if earlier is None else player_of(earlier, options, target.given)
+        player = None if earlier is None else appending_player(earlier, options, target.given)
     rules = rules_of_both(earlier, options.redaction)
     shown = shown_by(rules)
     with listening(options) as listener:

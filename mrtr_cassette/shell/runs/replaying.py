@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from string import punctuation
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from mrtr_cassette.core.cassette.load import damaged
@@ -32,7 +32,7 @@ from mrtr_cassette.core.report.events import (
 )
 from mrtr_cassette.core.report.misses import MissReport, error_body, report_of_miss
 from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Request
-from mrtr_cassette.options import ReplayOptions
+from mrtr_cassette.options import ProxyOptions, ReplayOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent
 from mrtr_cassette.shell.files.stores import Location, location
@@ -117,18 +117,22 @@ def load_server(
     with cassettes.without_collection():
         paths = [path, *map(location, options.beside)]
         cassette = over(united([*map(cassettes.load_cassette, paths)]))
-        player = Player(
-            cassette,
-            ignored=options.ignored,
-            repeat=Repeat(options.repeat),
-            history=History(options.history),
-            reads=options.reads,
-            paced=paced,
-            stateless=options.stateless,
-        )
+        player = player_of(cassette, options, paced=paced, stateless=options.stateless)
         player.poll_interval = options.poll_interval
     asks = pushed_asks(cassette.interactions) if announcer.listeners else None
     return cassette, ReplayServer(player, announcer, paced, clock, asks)
+
+
+def player_of(cassette: Cassette, options: ProxyOptions, **facts: Any) -> Player:
+    """Return a player that matches as the options say."""
+    return Player(
+        cassette,
+        ignored=options.ignored,
+        repeat=Repeat(options.repeat),
+        history=History(options.history),
+        reads=options.reads,
+        **facts,
+    )
 
 
 @dataclass(slots=True)

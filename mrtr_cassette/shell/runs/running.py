@@ -253,11 +253,18 @@ class Proxy(Generic[T]):
 
     def __init__(
         self,
-        opened: Callable[[], AbstractAsyncContextManager[T]],
-        check: Callable[[T], None] = lambda _value: None,
+        opened: Callable[[], AbstractAsyncContextManager[Any]],
+        shown_as: Callable[[Any], T],
+        check: Callable[[T], None],
     ) -> None:
-        """Prepare the proxy; `check` raises what is wrong with a run whose block ended well."""
+        """Prepare the proxy.
+
+        Args:
+            shown_as: makes what the block gets of what is opened.
+            check: raises what is wrong with a run whose block ended well.
+        """
         self._opened = opened
+        self._shown_as = shown_as
         self._check = check
         self._owner = 0
         self._value: T | None = None
@@ -301,9 +308,9 @@ class Proxy(Generic[T]):
         await self._running.__aexit__(kind, error, traceback)
         self._checked(error)
 
-    def _entered(self, value: T) -> T:
-        self._owner, self._value = os.getpid(), value
-        return value
+    def _entered(self, opened: Any) -> T:
+        self._owner, self._value = os.getpid(), self._shown_as(opened)
+        return self._value
 
     def _checked(self, error: BaseException | None) -> None:
         """Check a run that has ended; an exception of its block has the first word.

@@ -267,12 +267,8 @@ async def _serving_asgi(
 
 
 def _check_asgi(application: Any) -> None:
-    try:
-        inspect.signature(application).bind("scope", "receive", "send")
-        own = getattr(application, "__call__", None)  # noqa: B004  what an instance has of it
-        is_awaited = any(map(inspect.iscoroutinefunction, (application, own)))
-    except (TypeError, ValueError):
-        is_awaited = False
+    own = getattr(application, "__call__", None)  # noqa: B004  what an instance has of it
+    is_awaited = any(map(inspect.iscoroutinefunction, (application, own)))
     if not is_awaited:
         raise UsageError(
             f"the upstream {application!r} is no URL, no command and no application",
