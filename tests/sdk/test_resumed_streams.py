@@ -78,7 +78,7 @@ async def test_each_call_gets_its_own_result(recorded: Path) -> None:
     for rounds in (["ab"], ["ba"], ["a", "b"], ["b", "a"], ["a"], ["b"]):
         async with playing(recorded) as session:
             assert await worked(session.url, *rounds) == expected("".join(rounds))
-            assert not session.misses
+            assert not session.player.misses
 
 
 @looped
@@ -93,7 +93,7 @@ async def test_appended_call_is_followed(tmp_path: Path) -> None:
             assert session.problem is None
     async with playing(path) as session:
         assert await worked(session.url, "ba") == expected("ab")
-        assert not session.misses
+        assert not session.player.misses
 
 
 @looped

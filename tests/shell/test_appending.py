@@ -388,7 +388,10 @@ async def test_page_after_a_recorded_one_is_the_live_servers(
         await listed(tape.url, recorded_pages)
     async with taping(path, pager("second"), existing="append") as tape:
         assert await listed(tape.url) == ["a", "b", "c"]
-        assert (tape.session.outcome.played, tape.session.exchanges) == (recorded_pages, 3 - recorded_pages)
+        assert (tape.session.outcome.played, tape.session.exchanges) == (
+            recorded_pages,
+            3 - recorded_pages,
+        )
     async with playing(path) as replay:
         assert await listed(replay.url) == ["a", "b", "c"]
         assert replay.player.misses == []
