@@ -12,7 +12,7 @@ from mrtr_cassette.core.wire.jsonbytes import Span
 _BOM = b"\xef\xbb\xbf"
 # A CR at the very end may be half of a line's end.
 _LINE_END = re.compile(rb"\r\n|\r(?!\Z)|\n")
-_BLANK_LINE = re.compile(rb"\n(?:\r\n|\r(?!\Z)|\n)|\r(?:\r\n|\r(?!\Z))")
+_BLANK_LINE = re.compile(rb"(?:\n|\r(?!\n))(?:\r\n|\r(?!\Z)|\n)")
 """The end of a line, or its LF, and another end of a line behind it."""
 _ID_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))id: ?([^\r\n]+)")
 _RETRY_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))retry: ?([0-9]{1,9})(?=[\r\n])")
@@ -101,40 +101,27 @@ class SseFramer:
         self._searched = 0
         self._first = True
 
-    @property
-    def held(self) -> int:
-        """How many bytes wait for the end of their event."""
-        return len(self._pending)
-
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes, and return the bytes of each event that they complete."""
-        self._pending += chunk
+        pending, searched = self._pending, self._searched
+        pending += chunk
         events = []
-        while end := self._event_end():
-            events.append(self._cut(end))
-        return events
-
-    def _event_end(self) -> int:
-        pending, start = self._pending, _line_start(self._pending, first=self._first)
-        end = _LINE_END.match(pending, start) or _BLANK_LINE.search(pending, self._searched)
+        start, content = 0, _line_start(pending, first=self._first)
+        while end := _LINE_END.match(pending, content) or _BLANK_LINE.search(pending, searched):
+            content = searched = end.end()
+            events.append(bytes(pending[start:content]))
+            start = content
+            self._first = False
+        del pending[:start]
         # Of an end that comes in several chunks, three bytes at most are there before the last.
         self._searched = max(len(pending) - 3, 0)
-        return 0 if end is None else end.end()
+        return events
 
     def finish(self) -> tuple[bytes, bytes]:
         """End the stream; return an event that only waited for an LF, and the remaining bytes.
 
         Either may be empty.
         """
-        pending, start = self._pending, _line_start(self._pending, first=self._first)
+        pending, start = bytes(self._pending), _line_start(self._pending, first=self._first)
         is_blank = len(pending) == start + 1 or pending[-2:].startswith((b"\r", b"\n"))
-        if pending.endswith(b"\r") and is_blank:
-            return self._cut(len(pending)), b""
-        return b"", bytes(pending)
-
-    def _cut(self, end: int) -> bytes:
-        event = bytes(self._pending[:end])
-        del self._pending[:end]
-        self._searched = 0
-        self._first = False
-        return event
+        return (pending, b"") if pending.endswith(b"\r") and is_blank else (b"", pending)
