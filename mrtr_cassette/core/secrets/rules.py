@@ -397,9 +397,9 @@ class ActiveRules:
 
     @property
     def _stems(self) -> str:
-        names = {*NAMES, *AMBIGUOUS, "pw", *self.keys}
-        ends = [name for name in names if not any(n != name and name.endswith(n) for n in names)]
-        return "|".join("[_-]?".join(map(_spelled, name)) for name in sorted(ends))
+        # A longer name that ends as one of the others does tells nothing: `progressToken`.
+        ends, whole = {*ENDINGS, *self.keys}, {*NAMES, *AMBIGUOUS, "pw"}.difference(ENDINGS)
+        return rf"{_any_of(ends)}|(?:\b|[_-]|\\[nrt])(?:{_any_of(whole)})"
 
     @cached_property
     def _markers(self) -> tuple[list[int], Any, Any]:
@@ -439,6 +439,10 @@ class ActiveRules:
         if ambiguous is not None and ambiguous.rule in self.disabled:
             ambiguous = None
         return Name(folded, "" if rule in self.disabled else rule, ambiguous)
+
+
+def _any_of(names: Collection[str]) -> str:
+    return "|".join("[_-]?".join(map(_spelled, name)) for name in sorted(names))
 
 
 def _spelled(char: str) -> str:

@@ -389,7 +389,8 @@ class _JudgedText:
                 continue
             quote = flat[slice(*match.span(1))]
             is_member = match.start(3) >= 0
-            value = self._scalar(end, len(quote) - 1) if is_member else self._value_after(end)
+            depth = max(len(quote) - 1, 0)
+            value = self._scalar(end, depth) if is_member else self._value_after(end)
             if value is not None:
                 yield from self._decided(name, value, start)
 

@@ -101,27 +101,27 @@ def _named(name: str, names: str) -> tuple[Rule, ...]:
     tag = r"<(?:input|meta|add|property|param|entry|setting)\s(?:[^<>]*\s)?"
     value = r"(?:value|content)=\\*[\"']([^\"'<>\\]+)"
     prefix = r"(?:[\w.-]{1,64}:)?"
+    end = rf"</{prefix}{names}"
     element = (
         rf"<{prefix}{names}(?:\s[^<>]{{0,256}})?>(?:<!\[CDATA\[)?([^<>]{{1,512}}?)(?:\]\]>)?"
-        rf"</{prefix}{names}\s*>"
+        rf"{end}\s*>"
     )
     lines = r"(?:[ \r]*\n[^\r\n]{1,200}){0,3}[ \r]*\n[ \r]*\n {0,4}((?:[^\r\n\\]|\\[^\r\n]){1,512})"
     patterns = (
-        element,
-        rf"(?:^|[\s;]){field}{lines}",
-        rf"{tag}{field}\s(?:[^<>]*\s)?{value}",
-        rf"{tag}{value}\\*[\"']\s(?:[^<>]*\s)?{field}[\s/>]",
+        (element, end),
+        (rf"(?:^|[\s;]){field}{lines}", field),
+        (rf"{tag}{field}\s(?:[^<>]*\s)?{value}", tag),
+        (rf"{tag}{value}\\*[\"']\s(?:[^<>]*\s)?{field}[\s/>]", tag),
     )
-    return tuple(Rule(name, pattern, rb"\s*+(?![$%]?\{)\S") for pattern in patterns)
+    return tuple(
+        Rule(name, pattern, rb"\s*+(?![$%]?\{)\S", marker) for pattern, marker in patterns
+    )
 
 
 def _option(name: str, names: str, needs: bytes) -> Rule:
-    return Rule(
-        name,
-        rf"(?:^|[\s\"'])--(?:\w{{1,32}}-)?(?:{names})[ \t]{{1,4}}"
-        r"(?:\\{0,8}[\"'])?([^\s\"'<>$\\,:}\]-][^\s\"'<>\\]{2,255})",
-        needs,
-    )
+    option = rf"--(?:\w{{1,32}}-)?(?:{names})[ \t]"
+    value = r"{1,4}(?:\\{0,8}[\"'])?([^\s\"'<>$\\,:}\]-][^\s\"'<>\\]{2,255})"
+    return Rule(name, rf"(?:^|[\s\"']){option}{value}", needs, option)
 
 
 _NO_TEMPLATE = rb"(?![$%]?\{|\$|<|[?:%*]|\W*$)"
