@@ -9,15 +9,18 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from string import ascii_letters, digits
 from typing import Final, NamedTuple, Protocol
 
 from mrtr_cassette.core.secrets.decode import (
     Decoded,
     as_text,
     decoded_base64,
+    long_words,
     spell_in_url,
     without_json_escapes,
     without_percent,
+    words_of,
 )
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules, builtin_rule_of, fold
@@ -25,9 +28,18 @@ from mrtr_cassette.core.secrets.sealed import is_searched, sealed_hash
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
 
+_GRAM = 8
+_LONG_RUN = 2 * _GRAM - 1
+"""A run of so many characters contains, wherever it begins, a gram at a multiple of its length.
+
+So long is hardly a word of a message but states, hashes and the like.
+"""
+_SHORT = b""
+"""Stands for the grams of a text that has a shorter run, which is looked for in all other text."""
 _PLAIN_RUN = re.compile(rb"[0-9A-Za-z._-]+")
 _LONGEST_IN_BASE64 = 4096
 """Bytes of a text up to which it is also looked for within base64."""
+_PROBED = words_of(f"{ascii_letters}{digits}._-")
 _URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
 
 
@@ -46,6 +58,16 @@ class _Known(NamedTuple):
 
     def spellings_in(self, raw: bytes) -> list[_Spelling]:
         return [each for each in self.spellings if each.probe in raw]
+
+    def grams(self) -> set[bytes]:
+        """Return parts of the ends of its spellings, as many texts begin with the same characters.
+
+        Wherever a spelling stands in a word, one of them is at a multiple of their length.
+        """
+        probes = [probe for _, probe in self.spellings]
+        ends = [probe[-_LONG_RUN:] for probe in probes if len(probe) >= _LONG_RUN]
+        grams = {end[at : at + _GRAM] for end in ends for at in range(_GRAM)}
+        return grams if len(ends) == len(probes) else grams | {_SHORT}
 
 
 def _spelling(raw: bytes) -> _Spelling:
@@ -136,6 +158,7 @@ class KnownTexts:
         self._most = most
         self.texts: dict[str, _Known] = {}
         """The texts, the oldest first, and what takes their places."""
+        self._by_gram: dict[bytes, dict[str, None]] = {}
 
     def __contains__(self, text: object) -> bool:
         """Tell whether a text is known."""
@@ -148,18 +171,34 @@ class KnownTexts:
         if text in self.texts:
             return
         if len(self.texts) >= self._most:
-            oldest = (each for each, known in self.texts.items() if not known.is_kept)
-            self.texts.pop(next(oldest, text), None)
+            oldest = next((each for each, known in self.texts.items() if not known.is_kept), None)
+            if oldest is not None:
+                self._forget(oldest)
         spellings = tuple(_spellings_of(text)) if is_searched else ()
-        self.texts[text] = _Known(shown, is_kept, spellings)
+        self.texts[text] = known = _Known(shown, is_kept, spellings)
+        for gram in known.grams():
+            self._by_gram.setdefault(gram, {})[text] = None
+
+    def _forget(self, text: str) -> None:
+        for gram in self.texts.pop(text).grams():
+            del self._by_gram[gram][text]
+            if not self._by_gram[gram]:
+                del self._by_gram[gram]
 
     def may_be_in(self, raw: bytes) -> bool:
         """Tell, quickly, whether a text may contain one of those that are replaced."""
-        return any(known.spellings_in(raw) for known in self.texts.values())
+        return any(known.spellings_in(raw) for known in self._likely(raw))
 
     def seal(self, raw: bytes) -> bytes:
         """Replace the texts wherever they stand."""
-        return _replaced(raw, self.texts.values())
+        return _replaced(raw, self._likely(raw))
+
+    def _likely(self, raw: bytes) -> list[_Known]:
+        words = long_words(raw, _PROBED, _LONG_RUN) if self._by_gram else ()
+        places = (at for start, end in words for at in range(start, end - _GRAM + 1, _GRAM))
+        grams = [_SHORT, *{raw[at : at + _GRAM]: None for at in places}]
+        likely = {text: None for gram in grams for text in self._by_gram.get(gram, ())}
+        return [self.texts[text] for text in likely]
 
     def seal_text(self, text: str) -> str:
         """Replace the texts in a text as `seal` does in bytes."""

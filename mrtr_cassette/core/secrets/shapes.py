@@ -113,9 +113,7 @@ def _named(name: str, names: str) -> tuple[Rule, ...]:
         (rf"{tag}{field}\s(?:[^<>]*\s)?{value}", tag),
         (rf"{tag}{value}\\*[\"']\s(?:[^<>]*\s)?{field}[\s/>]", tag),
     )
-    return tuple(
-        Rule(name, pattern, rb"\s*+(?![$%]?\{)\S", marker) for pattern, marker in patterns
-    )
+    return tuple(Rule(name, pattern, rb"\s*+(?![$%]?\{)\S", marker) for pattern, marker in patterns)
 
 
 def _option(name: str, names: str, needs: bytes) -> Rule:
