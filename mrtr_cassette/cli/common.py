@@ -201,9 +201,10 @@ def tell(text: str) -> None:
 def say(text: str) -> None:
     """Write a line to stderr, or several; what is wrong has its colour there."""
     text = printable_lines(text)
-    if has_colour(sys.stderr):
+    mark = text.partition(":")[0]
+    if mark in _COLOURS and has_colour(sys.stderr):
         first, end, rest = text.partition("\n")
-        text = f"{painted(first.partition(':')[0], first)}{end}{rest}"
+        text = f"{painted(mark, first)}{end}{rest}"
     _show(f"{text}\n")
 
 

@@ -11,19 +11,26 @@ from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.messages import messages_in
+from mrtr_cassette.core.secrets.decode import long_words, words_of
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, sha256_of
 from mrtr_cassette.core.secrets.shapes import compiled
 from mrtr_cassette.core.wire.http import Response
 
-DIGEST: Final = compiled(r"\b[0-9a-f]{64}\b")
-"""What may be a SHA-256."""
+_DIGITS: Final = 64
+_DIGEST: Final = compiled(rf"\b[0-9a-f]{{{_DIGITS}}}\b")
+_HEX: Final = words_of("0123456789abcdef")
 _MOST = 10_000
 """Digests that a recorder keeps in memory, of announcements and of texts."""
 
 
+def may_announce(raw: bytes) -> bool:
+    """Tell, quickly, whether a text may have a SHA-256."""
+    return bool(long_words(raw, _HEX, _DIGITS))
+
+
 def announced_in(raw: bytes) -> set[str]:
     """Return what may be a SHA-256 in a text."""
-    return set(map(bytes.decode, DIGEST.findall(raw)))
+    return set(map(bytes.decode, _DIGEST.findall(raw)))
 
 
 class Announced:
@@ -95,7 +102,7 @@ def new_digests(
 def with_digests(raw: bytes, new: Mapping[str, str]) -> bytes:
     """Replace announced digests in a text."""
     return bytes(
-        DIGEST.sub(lambda match: new.get(match[0].decode(), match[0].decode()).encode(), raw)
+        _DIGEST.sub(lambda match: new.get(match[0].decode(), match[0].decode()).encode(), raw)
     )
 
 
@@ -115,9 +122,9 @@ def digests_of_redacted(responses: Iterable[Response]) -> set[str]:
 
 def differ_in_digests(recorded: str, received: str, redacted: Collection[str]) -> bool:
     """Tell whether two texts differ only in digests, of which the recorded ones are `redacted`."""
-    pairs = zip(DIGEST.findall(_raw(recorded)), DIGEST.findall(_raw(received)), strict=False)
+    pairs = zip(_DIGEST.findall(_raw(recorded)), _DIGEST.findall(_raw(received)), strict=False)
     is_each_redacted = all(old == new or old.decode() in redacted for old, new in pairs)
-    without = (DIGEST.sub(b"#", _raw(each)) for each in (recorded, received))
+    without = (_DIGEST.sub(b"#", _raw(each)) for each in (recorded, received))
     return is_each_redacted and len(set(without)) == 1
 
 

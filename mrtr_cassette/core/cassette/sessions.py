@@ -16,7 +16,7 @@ from mrtr_cassette.core.protocol.calls import (
     session_of,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.messages import completed_by
+from mrtr_cassette.core.protocol.messages import last_response
 from mrtr_cassette.core.protocol.methods import LISTEN
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Request, Response, header_value
@@ -68,12 +68,7 @@ def event_ids(response: Response | None) -> Iterator[tuple[int, str]]:
 
 def is_answered(response: Response) -> bool:
     """Tell whether a stream has the JSON-RPC response that ends it."""
-    return any(
-        (b'"result"' in piece.raw or b'"error"' in piece.raw)
-        and (message := completed_by(response, index)) is not None
-        and message.kind is Kind.RESPONSE
-        for index, piece in reversed([*enumerate(response.pieces)])
-    )
+    return last_response(response) is not None
 
 
 def ends_session(request: Request, response: Response | None) -> bool:

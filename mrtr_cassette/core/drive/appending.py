@@ -57,10 +57,10 @@ class LiveAsks:
     def __init__(self) -> None:
         self._open: dict[CallKey, list[frozenset[str]]] = {}
 
-    def asked(self, key: CallKey, ask: InputRequired) -> None:
-        """Take what a live server asked during a call with this key."""
+    def asked(self, call: Call, ask: InputRequired) -> None:
+        """Take what a live server asked during a call."""
         if ask.request_state is None:
-            self._open.setdefault(key, []).append(frozenset(ask.input_requests))
+            self._open.setdefault(call.key(), []).append(frozenset(ask.input_requests))
 
     def answered_by(self, call: Call) -> bool:
         """Tell whether a request may answer one of them, which is answered then."""

@@ -80,6 +80,22 @@ def response_to(request: Message | None, response: Response) -> Located | None:
     return None
 
 
+def last_response(response: Response) -> Message | None:
+    """Return the last JSON-RPC response in the body of a response, or None."""
+    pieces = response.pieces
+    messages: Iterable[Message | None] = ()
+    if response.is_framed:
+        messages = (
+            completed_by(response, index)
+            for index in reversed(range(len(pieces)))
+            if b'"result"' in pieces[index].raw or b'"error"' in pieces[index].raw
+        )
+    elif pieces:
+        whole = classify(response.body)
+        messages = [whole] if whole else [each.message for each in reversed(messages_in(response))]
+    return next((each for each in messages if each and each.kind is Kind.RESPONSE), None)
+
+
 def completed_by(response: Response, piece: int) -> Message | None:
     """Return the message that a piece of a response completes, or None."""
     raw = response.pieces[piece].raw

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Literal, NamedTuple
 
-from mrtr_cassette.core.cassette.digests import DIGEST, Announced
+from mrtr_cassette.core.cassette.digests import Announced, may_announce
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.cassette.sessions import endpoint_in
 from mrtr_cassette.core.protocol.calls import Call
@@ -105,7 +105,7 @@ class Sealer:
         raw = request.body + body
         unread = _unread_bodies(request, response)
         request = replace(request, headers=_kept_of_request(request.headers, self.kept_headers))
-        if b"id:" in body and response.is_event_stream and self._is_in_session(seen):
+        if response.is_event_stream and b"id:" in body and self._is_in_session(seen):
             pieces = tuple(map(_with_sealed_event_id, response.pieces))
             response = replace(response, pieces=pieces)
         echoed = named_task(call.message) or _echoed_by(call)
@@ -129,7 +129,7 @@ class Sealer:
         ask = None if result is None else recognise(result)
         digests: tuple[tuple[str, str], ...] = ()
         # Most responses announce nothing, and have no secret.
-        if ask is None and (response.pieces != sent.pieces or DIGEST.search(body)):
+        if ask is None and (response.pieces != sent.pieces or may_announce(body)):
             digests = self.announced.add(sent, response)
         exchange = replace(
             seen,

@@ -21,7 +21,7 @@ from mrtr_cassette.core.cassette.sessions import listens, opened_session
 from mrtr_cassette.core.protocol.calls import Call, session_of
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
-from mrtr_cassette.core.protocol.messages import Via, messages_in
+from mrtr_cassette.core.protocol.messages import Via, last_response, messages_in
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
@@ -379,17 +379,12 @@ def _streamed_response_to(
 def _own_response(exchange: RecordedExchange) -> Message | None:
     if exchange.response is None or exchange.call.message is None:
         return None
-    return _last_response(exchange.response)
-
-
-def _last_response(response: Response) -> Message | None:
-    messages = (located.message for located in reversed(messages_in(response)))
-    return next((message for message in messages if message.kind is Kind.RESPONSE), None)
+    return last_response(exchange.response)
 
 
 def final_response(response: Response | None) -> FinalResponse:
     """Return what a response to a call says."""
-    message = None if response is None else _last_response(response)
+    message = None if response is None else last_response(response)
     return FinalResponse("nothing", None) if message is None else _outcome(message)[1]
 
 

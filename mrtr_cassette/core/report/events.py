@@ -77,15 +77,18 @@ def response_said(
     Args:
         exchange: it as it is recorded, by which the line says what was answered and came of it.
     """
-    ask, shown = observation.ask, observation.recorder.shown
+    ask, shown, label = observation.ask, observation.recorder.shown, observation.label
     took_ms = at_ms - observation.started_ms
-    facts: Event = {
+    event: Event = {
+        "event": "ended" if ask is None else "asked",
+        "exchange": observation.number,
+        "call": label,
         "status": observation.status,
         "end": end.value,
         "bytes": observation.size,
         "duration_ms": round(took_ms, 1),
     }
-    line = f"{observation.number:>4}  {observation.label}"
+    line = f"{observation.number:>4}  {label}"
     is_answer = observation.call.answers is not None or observation.answered is not None
     if exchange is not None and is_answer:
         line += _answers_of(exchange, observation.answered)
@@ -97,13 +100,12 @@ def response_said(
         line += " -> no response"
     if ask is not None:
         kinds, state = _kinds(ask.input_requests, shown), _hash(ask.request_state)
-        facts |= {"via": "result", "keys": kinds, "request_state_sha256": state}
+        event |= {"via": "result", "keys": kinds, "request_state_sha256": state}
         line += f", asks: {_questions(ask.input_requests, shown)}"
         line += "" if state is None else ", with request state"
     elif exchange is not None and observation.size <= _LONGEST_SHOWN:
         words = final_words(final_response(exchange.response))
         line += f": {words}" if words else ""
-    event = _event("ended" if ask is None else "asked", observation, **facts)
     return event, f"{line} ({took_ms:.0f} ms)"
 
 

@@ -229,7 +229,7 @@ def final_words(final: FinalResponse) -> str:
     if final.kind == "error":
         error = final.value if isinstance(final.value, Mapping) else {}
         return f"error: {_one_line(str(error.get('message', canonical(final.value))))}"
-    if not isinstance(final.value, Mapping) or _TEXTS.isdisjoint(final.value):
+    if not isinstance(final.value, dict) or _TEXTS.isdisjoint(final.value):
         return ""
     text = _one_line(" ".join(result_texts(final.value)))
     return f"failed: {text}" if final.kind == "failed result" else text
@@ -245,14 +245,16 @@ _TEXTS: Final = frozenset({"content", "contents", "messages", "structuredContent
 
 def result_texts(result: Mapping[str, Any]) -> Iterator[str]:
     """Yield the texts of a result as a person reads them; where it has none, its JSON."""
-    parts = [result.get(name) for name in ("content", "contents", "messages")]
-    listed = [part for part in parts if isinstance(part, list)]
-    for each in (each for part in listed for each in part):
-        if isinstance(each, Mapping):
+    listed: list[Any] = []
+    for name in ("content", "contents", "messages"):
+        part = result.get(name)
+        listed += part if isinstance(part, list) else ()
+    for each in listed:
+        if isinstance(each, dict):
             inner = each.get("content")
-            shown = _content_text(inner if isinstance(inner, Mapping) else each)
+            shown = _content_text(inner if isinstance(inner, dict) else each)
             yield f"{each.get('role')}: {shown}" if "role" in each else shown
-    if not any(listed):
+    if not listed:
         structured = result.get("structuredContent")
         yield json_text(result if structured is None else structured)
 
@@ -271,7 +273,7 @@ def _content_text(content: Mapping[str, Any]) -> str:
 
 def short_digests(text: str) -> str:
     """Cut the digests that stand for states, sessions and sealed answers to eight digits."""
-    return _DIGEST.sub(r"\1…", text)
+    return _DIGEST.sub(lambda match: f"{match[1]}…", text)
 
 
 # Data

@@ -314,7 +314,8 @@ def is_searched(state: str) -> bool:
 _MEMBER = REQUEST_STATE.encode()
 _ESCAPED_LETTER = re.compile(rb"\\u00(?:53|6[15]|7[1-5])")
 """An escape, which JSON doesn't need, of a letter of the member's name."""
-_PLACE = re.compile(rf'(\\{{0,63}})"{REQUEST_STATE}\1"\s*:\s*\1"', re.ASCII)
+_PLACE = re.compile(rf'{REQUEST_STATE}(\\{{0,63}})"\s*:\s*\1"', re.ASCII)
+"""The end of the member's name, and the beginning of its value."""
 
 
 class StatePlace(NamedTuple):
@@ -340,7 +341,10 @@ def find_states(raw: bytes) -> list[StatePlace]:
     if decoded is not None:
         text = decoded.text
     places = []
-    for match in _PLACE.finditer(flattened(text)):
+    flat = flattened(text)
+    for match in _PLACE.finditer(flat):
+        if not flat.endswith(f'{match[1]}"', 0, match.start()):
+            continue
         start, backslashes = match.end(), len(match[1])
         end = string_end(text, start, backslashes)
         times = (backslashes + 1).bit_length()

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from mrtr_cassette.core.cassette.journal import JournalHeader, encode_line
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
@@ -35,9 +35,6 @@ from mrtr_cassette.shell.files.log import Announcer, Clock
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.runs.sessions import RecordSession
 
-_MOST_READ: Final = 8
-"""Requests under way up to which a line says what was answered and came of a call."""
-
 
 @dataclass(slots=True, eq=False)
 class Watcher:
@@ -60,11 +57,6 @@ class Watcher:
     def __post_init__(self) -> None:
         """Look once who wants to know: exchanges are many."""
         self.is_told = self.announcer.log is not None or bool(self.announcer.listeners)
-
-    @property
-    def under_way(self) -> int:
-        """How many requests have no whole response yet."""
-        return self.recorder.arrived - self.session.exchanges - self.session.unreachable
 
     def go_on(self, work: Coroutine[Any, Any, None]) -> None:
         """Do some work that must be done before the recording ends, and not before."""
@@ -164,9 +156,7 @@ class ExchangeRecording:
             if end is not None:
                 watcher.session.exchanges += 1
                 if watcher.is_told:
-                    # Nobody reads the words of lines that come by the thousand.
-                    shown = self._sealed if watcher.under_way <= _MOST_READ else None
-                    watcher.announcer.say(response_said, observation, shown, end, now_ms)
+                    watcher.announcer.say(response_said, observation, self._sealed, end, now_ms)
         except Exception as error:  # noqa: BLE001
             self._failed(error)
 
@@ -178,7 +168,7 @@ class ExchangeRecording:
         watcher = self.watcher
         exchange, ask, unread = watcher.recorder.seal(due.exchange, due.call)
         if ask is not None and observation.ask is None:
-            watcher.live_asks.asked(observation.call.key(), ask)
+            watcher.live_asks.asked(observation.call, ask)
         observation.ask = ask
         if watcher.announcer.log is not None:
             self._sealed = exchange

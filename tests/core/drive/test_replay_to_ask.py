@@ -184,9 +184,9 @@ def test_verbatim_states_are_replaced_and_short_ones_only_as_a_whole() -> None:
 def test_live_ask_without_state_is_answered_once() -> None:
     """Answers whose keys fit may be to what was asked live; a state tells that they are not."""
     live = LiveAsks()
-    key = read_call(post(CALL)).key()
-    live.asked(key, InputRequired("2026-07-28", {"a": InputRequest("form", "?")}, None))
-    live.asked(key, InputRequired("2026-07-28", {}, "state"))
+    call = read_call(post(CALL))
+    live.asked(call, InputRequired("2026-07-28", {"a": InputRequest("form", "?")}, None))
+    live.asked(call, InputRequired("2026-07-28", {}, "state"))
     for body, is_answered in (
         (CALL, False),
         (retry(CALL, {"z": YES}), False),
