@@ -364,6 +364,13 @@ def test_pattern_leaves_the_lines_of_an_event() -> None:
     assert redactor.body(raw, STREAM) == b"data: a<custom-1:T>\ndata\ndata:\ndata: c\n\n"
 
 
+def test_name_without_a_quote_may_stand_before_a_member() -> None:
+    """A name that is told by `name=` counts for a member `value`, too."""
+    raw = b'name=apitoken","value":"eyJhbGciOi"'
+    new = placeholder("token", "eyJhbGciOi").encode()
+    assert REDACTOR.body(raw, JSON) == raw.replace(b"eyJhbGciOi", new)
+
+
 def test_text_in_quotes_may_be_prose() -> None:
     """A string whose text begins and ends with a quote is JSON only if it is one string."""
     assert body(['"api_key=x" "y"', '"{\\"api_key\\":1}"']) == [
