@@ -542,7 +542,9 @@ class VerifyOptions(UpstreamOptions):
         in_suites=False,
     )
     allow_destructive: bool = option_field(
-        "switch", "Also call tools of which the server says that they may destroy something"
+        "switch",
+        "Also call tools of which the server says that they may destroy something",
+        in_suites=False,
     )
     fail_on: Collection[str] = option_field(
         "list",
@@ -550,7 +552,12 @@ class VerifyOptions(UpstreamOptions):
         metavar="VERDICT",
     )
     timeout: int = option_field(
-        "number", "Seconds that one response may take", metavar="SECONDS", smallest=1, default=60
+        "number",
+        "Seconds that one response may take",
+        metavar="SECONDS",
+        smallest=1,
+        in_suites=False,
+        default=60,
     )
 
     def __post_init__(self) -> None:

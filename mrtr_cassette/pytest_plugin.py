@@ -37,8 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--mrtr-mode",
         choices=_MODES,
         help="none: replay only; once: replay what has a cassette, record what has none; append: "
-        "replay, and record what is missing; all: record anew; verify: run no test, and hold the "
-        "upstreams of the selected ones to their cassettes. Default: none under CI, else once.",
+        "replay, and record what is missing; all: record anew; verify: run the tests against their "
+        "upstreams, and fail where anything differs from the cassette. Default: the marker's mode, "
+        "else none under CI, else once.",
     )
     group.addoption(
         "--mrtr-fail-on-unplayed",
@@ -75,13 +76,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "mrtr_cassette(name, upstream=..., ignore=[...], redact=[...], ...): the cassette of a "
         "test; every argument is optional, and every option of recording and replaying is one.",
     )
-    config.stash[_RUN] = run = SuiteRun(config, _mode(config))
+    config.stash[_RUN] = run = SuiteRun(config, *_mode(config))
     config.pluginmanager.register(run, "mrtr-cassette-run")
     orphans = config.getoption("mrtr_orphans")
-    if run.mode == "verify":
-        from mrtr_cassette.testing.suite import Verifying
-
-        config.pluginmanager.register(Verifying(), "mrtr-cassette-verifying")
     if orphans:
         from mrtr_cassette.testing.suite import Orphans
 
@@ -89,27 +86,30 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(found, "mrtr-cassette-orphans")
 
 
-def _mode(config: pytest.Config) -> Mode:
+def _mode(config: pytest.Config) -> tuple[Mode, bool]:
+    """Return the mode, and whether it holds whatever markers say."""
+    ini = "the ini value mrtr_cassette_mode"
     sources: tuple[tuple[str, Any], ...] = (
         ("--mrtr-mode", config.getoption("mrtr_mode")),
         (f"the environment variable {MODE_VARIABLE}", os.environ.get(MODE_VARIABLE)),
-        ("the ini value mrtr_cassette_mode", config.getini("mrtr_cassette_mode")),
+        (ini, config.getini("mrtr_cassette_mode")),
     )
     for source, mode in sources:
         if mode and mode not in _MODES:
             raise pytest.UsageError(f"{source} is {mode!r}, and not one of {', '.join(_MODES)}")
         if mode:
-            return cast("Mode", mode)
+            return cast("Mode", mode), source != ini
     is_ci = os.environ.get("CI", "").lower() not in {"", "0", "false"}
-    return "none" if is_ci else "once"
+    return "none" if is_ci else "once", False
 
 
 class SuiteRun:
     """What one run of pytest keeps, also where workers of pytest-xdist run its tests."""
 
-    def __init__(self, config: pytest.Config, mode: Mode) -> None:
+    def __init__(self, config: pytest.Config, mode: Mode, is_mode_given: bool) -> None:  # noqa: FBT001
         self.config = config
         self.mode = mode
+        self.is_mode_given = is_mode_given
         self.counts: Counter[str] = Counter()
         self.outcomes: dict[str, TestOutcome] = {}
         self._problems: list[str] = []
@@ -126,6 +126,7 @@ class SuiteRun:
             self._uses = Uses(
                 self.config,
                 self.mode,
+                is_mode_given=self.is_mode_given,
                 folder=self.folder,
                 counts=self.counts,
                 collected=self._collected,
@@ -226,19 +227,9 @@ def _cassette_fixture(scope: Literal["function", "class", "module"], users: str)
     return pytest.fixture(opened, scope=scope)
 
 
-def _verified_fixture(scope: Literal["function", "class", "module"]) -> Any:
-    def verified(request: pytest.FixtureRequest) -> None:
-        _uses(request).verify(request)
-
-    return pytest.fixture(verified, scope=scope)
-
-
 mrtr_cassette = _cassette_fixture("function", "this test")
 mrtr_cassette_class = _cassette_fixture("class", "all tests of the class")
 mrtr_cassette_module = _cassette_fixture("module", "all tests of the module")
-_mrtr_cassette_verified = _verified_fixture("function")
-_mrtr_cassette_class_verified = _verified_fixture("class")
-_mrtr_cassette_module_verified = _verified_fixture("module")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from glob import glob, has_magic
 from pathlib import Path
@@ -307,9 +307,18 @@ class _Cassette(click.Path):
 CASSETTE: Final = _Cassette()
 
 
-def cassettes_in(words: Sequence[str]) -> list[Location]:
-    """Return the cassettes that words name: files, objects in stores, folders and globs."""
+def cassettes_in(words: Sequence[str], suffixes: Collection[str] = (".json",)) -> list[Location]:
+    """Return the cassettes that words name: files, objects in stores, folders and globs.
+
+    Args:
+        suffixes: those of the files of a folder: `.json`, and `.journal` where journals are taken.
+    """
     from mrtr_cassette.shell.files.cassettes import is_cassette
+
+    def is_wanted(file: Path) -> bool:
+        if file.suffix == ".journal":
+            return ".journal" in suffixes
+        return ".json" in suffixes and is_cassette(file)
 
     found: list[Location] = []
     for word in words:
@@ -317,10 +326,14 @@ def cassettes_in(words: Sequence[str]) -> list[Location]:
         if not isinstance(path, Path) or not (path.is_dir() or _is_glob(path)):
             found.append(path)
             continue
-        files = path.rglob("*.json") if path.is_dir() else map(Path, glob(word, recursive=True))  # noqa: PTH207  Path takes no absolute one
-        within = sorted(each for each in files if each.is_file() and is_cassette(each))
+        if path.is_dir():
+            files = [file for suffix in suffixes for file in path.rglob(f"*{suffix}")]
+        else:
+            files = [*map(Path, glob(word, recursive=True))]  # noqa: PTH207  Path takes no absolute one
+        within = sorted(each for each in files if each.is_file() and is_wanted(each))
         if not within:
-            raise UsageError(f"there is no cassette in {path}")
+            kind = "cassette" if ".json" in suffixes else "journal"
+            raise UsageError(f"there is no {kind} in {path}")
         found += within
     return found
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -96,11 +98,10 @@ def diff(
 ) -> None:
     """Show what differs between two cassettes.
 
-    RECORDED and RECEIVED are compared call by call and turn by turn. The exit code is 1 where
-    something differs that counts, else 0.
+    RECORDED and RECEIVED are compared call by call and turn by turn; of two folders, the cassettes
+    with the same name. The exit code is 1 where something differs that counts, else 0.
     """
     from mrtr_cassette.api import diff as compared
-    from mrtr_cassette.core.compare.values import unused_pointers
     from mrtr_cassette.core.report.comparison import (
         comparison_data,
         comparison_markdown,
@@ -112,9 +113,12 @@ def diff(
         raise UsageError("--json and --markdown don't go together")
     if len(words) != 2 and not for_git:
         raise click.UsageError("diff needs two cassettes: RECORDED RECEIVED")
-    recorded, received = _given_by_git(words) if for_git else words
+    are_folders = not for_git and any(Path(word).is_dir() for word in words)
+    pairs = {words[0]: _given_by_git(words) if for_git else words}
+    if are_folders:
+        pairs = _same_names(words)
     try:
-        comparison = compared(recorded, received, ignore=ignored)
+        comparisons = {name: compared(*pair, ignore=ignored) for name, pair in pairs.items()}
     except CassetteError as error:
         if not for_git:
             raise
@@ -122,21 +126,52 @@ def diff(
         click.echo(f"{words[0]}: {error.in_terms(TERMS)}")
         return
     if for_git:
-        comparison = replace(comparison, recorded=f"a/{words[0]}", received=f"b/{words[0]}")
+        comparisons = {
+            name: replace(each, recorded=f"a/{name}", received=f"b/{name}")
+            for name, each in comparisons.items()
+        }
+    differing = {name: each for name, each in comparisons.items() if not each.is_same}
     if as_json:
-        shown = json_report(comparison_data(comparison))
-    elif markdown:
-        shown = comparison_markdown(comparison)
-        shown = f"### {words[0]}\n\n{shown}\n" if for_git else shown
-    else:
-        shown = comparison_text(comparison, painted if has_colour(sys.stdout) else plain)
-    click.echo(shown)
-    if ignored:
-        tell_unused(unused_pointers(ignored, compared(recorded, received).changes), Log())
-    context.exit(0 if comparison.is_same or for_git else 1)
+        data = [comparison_data(each) for each in comparisons.values()]
+        click.echo(json_report(data if are_folders else data[0]))
+    for name, comparison in (differing if are_folders else comparisons).items():
+        if markdown:
+            title = f"### {name}\n\n" if for_git or are_folders else ""
+            click.echo(title + comparison_markdown(comparison) + "\n" * bool(title))
+        elif not as_json:
+            paint = painted if has_colour(sys.stdout) else plain
+            click.echo(comparison_text(comparison, paint) + "\n" * are_folders)
+    if are_folders and not as_json:
+        verb = "differs" if len(differing) == 1 else "differ"
+        click.echo(f"{len(differing)} of {counted(len(comparisons), 'cassette')} {verb}")
+    unused = (
+        pointer
+        for pointer in ignored
+        if all(compared(*pair, ignore=[pointer]) == compared(*pair) for pair in pairs.values())
+    )
+    tell_unused(unused, Log())
+    context.exit(1 if differing and not for_git else 0)
 
 
-def _given_by_git(words: tuple[str, ...]) -> tuple[str, str]:
+def _same_names(folders: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Return the cassettes of two folders by name; the null device stands for a missing one."""
+    for folder in folders:
+        if not Path(folder).is_dir():
+            raise UsageError(f"{folder} is no folder, and the other one is")
+    found = [
+        {str(path.relative_to(folder)) for path in cassettes_in([folder]) if isinstance(path, Path)}
+        for folder in folders
+    ]
+    return {
+        name: tuple(
+            str(Path(folder, name)) if name in names else os.devnull
+            for folder, names in zip(folders, found, strict=True)
+        )
+        for name in sorted(found[0] | found[1])
+    }
+
+
+def _given_by_git(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return both files of `path old-file old-hex old-mode new-file new-hex new-mode`.
 
     Source: git, "GIT_EXTERNAL_DIFF"; of an unmerged file there is the path alone.
@@ -152,13 +187,27 @@ _FROM_GIT: Final = 7
 
 
 @click.command()
-@click.argument("cassette", type=CASSETTE)
-def recover(cassette: Location) -> None:
-    """Publish what a killed recording left.
+@click.argument("cassettes", nargs=-1, required=True, type=click.Path())
+def recover(cassettes: tuple[str, ...]) -> None:
+    """Publish what killed recordings left.
 
-    CASSETTE is written from the journal beside it, which goes; that of a cassette in a store is in
-    this directory.
+    Each cassette is written from the journal beside it, which goes; that of a cassette in a store
+    is in this directory. A folder or a glob stands for all journals in it.
     """
+    code = 0
+    for found in cassettes_in(cassettes, (".journal",)):
+        cassette = found
+        if isinstance(found, Path) and found.suffix == ".journal":
+            cassette = found.with_suffix("")
+        try:
+            _recover(cassette)
+        except CassetteError as error:
+            say(f"error: {error.in_terms(TERMS)}")
+            code = error.exit_code
+    sys.exit(code)
+
+
+def _recover(cassette: Location) -> None:
     from mrtr_cassette.core.report.runs import replaced_digests
     from mrtr_cassette.shell.files.cassettes import journal_path, recover_journal, stands
     from mrtr_cassette.shell.files.disk import is_locked
@@ -186,7 +235,7 @@ def recover(cassette: Location) -> None:
 
 @click.command()
 @click.argument(
-    "recordings", nargs=-1, required=True, metavar="JOURNAL-OR-CASSETTE...", type=CASSETTE
+    "recordings", nargs=-1, required=True, metavar="JOURNAL-OR-CASSETTE...", type=click.Path()
 )
 @click.option(
     "-o",
@@ -197,16 +246,17 @@ def recover(cassette: Location) -> None:
     help="The cassette to write.",
 )
 @click.option("--force", is_flag=True, help="Replace the cassette if it exists.")
-def merge(recordings: tuple[Location, ...], output: Location, *, force: bool) -> None:
+def merge(recordings: tuple[str, ...], output: Location, *, force: bool) -> None:
     """Make one cassette of what several recorders recorded.
 
     It is what one recorder would have made of all that passed: a call whose rounds went through
     several recorders is one call. The files may be cassettes and journals, also of killed runs, in
-    any order; they are only read. What is in several of them counts once.
+    any order, or folders and globs of them; they are only read. What is in several counts once.
     """
     from mrtr_cassette.shell.files.cassettes import merge_files
 
-    merge = merge_files(recordings, output, replaces=force)
+    found = cassettes_in(recordings, (".json", ".journal"))
+    merge = merge_files(found, output, replaces=force)
     for note in merge.notes:
         say(f"note: {note}")
     interactions = counted(merge.interactions, "interaction")
@@ -264,14 +314,14 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
 
 
 @click.command()
-@click.argument("cassette", type=CASSETTE)
-@click.argument("other", type=CASSETTE, required=False)
+@click.argument("cassettes", nargs=-1, required=True, type=click.Path())
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The page; the cassette's name with .html in this directory where it isn't given.",
+    metavar="PLACE",
+    help="The page; the cassette's name with .html in this directory where it isn't given. Of "
+    "several pages, their folder.",
 )
 @click.option(
     "--report",
@@ -279,36 +329,46 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
     metavar="FILE",
     help="A JSON report of a replay: misses stand beside the nearest recorded requests.",
 )
-def view(
-    cassette: Location,
-    other: Location | None,
-    output: Path | None,
-    report: Path | None,
-) -> None:
-    """Write CASSETTE as a page for a browser.
+def view(cassettes: tuple[str, ...], output: Path | None, report: Path | None) -> None:
+    """Write cassettes as pages for a browser.
 
     One HTML file that needs no network: when each call waited for the server and when for a person,
-    each question as a form with its answer in it, results, branches side by side. With OTHER it
-    is the page of that one, and shows what differs: changed questions stand side by side.
+    each question as a form with its answer in it, results, branches side by side. Two cassettes
+    are the page of the second one, and show what differs: changed questions stand side by side. A
+    folder or a glob stands for all cassettes in it, each with a page of its own.
     """
+    found = cassettes_in(cassettes)
+    is_pair = len(found) == 2 == len(cassettes) and not any(Path(it).is_dir() for it in cassettes)
+    if report is not None and len(found) > 1:
+        raise UsageError("--report is about one cassette; don't name a second one with it")
+    if is_pair or len(found) == 1:
+        shown = found[-1]
+        _write_page(shown, output or Path(f"{shown.stem}.html"), found[:-1], report)
+        return
+    base = os.path.commonpath([Path(str(each)).parent for each in found])
+    for each in found:
+        page = (output or Path()) / Path(str(each)).relative_to(base).with_suffix(".html")
+        page.parent.mkdir(parents=True, exist_ok=True)
+        _write_page(each, page)
+
+
+def _write_page(
+    cassette: Location, page: Path, before: Sequence[Location] = (), report: Path | None = None
+) -> None:
     from mrtr_cassette.core.compare.conversations import compared
     from mrtr_cassette.core.report.details import details_of
     from mrtr_cassette.core.report.page import Earlier, View
     from mrtr_cassette.shell.files.cassettes import load_cassette, without_collection
     from mrtr_cassette.shell.files.reports import PAGE, check_place, write_page
 
-    if other is not None and report is not None:
-        raise UsageError("--report is about one cassette; don't name a second one with it")
-    shown = cassette if other is None else other
-    page = output if output is not None else Path(f"{shown.stem}.html")
     check_place(page, PAGE)
-    tell_of_journal(shown, Log())
+    tell_of_journal(cassette, Log())
     with without_collection():
-        recording = load_cassette(shown)
+        recording = load_cassette(cassette)
         details = details_of(recording)
         earlier = None
-        if other is not None:
-            first = load_cassette(cassette)
+        for each in before:
+            first = load_cassette(each)
             earlier = Earlier(details_of(first), compared(first, recording))
         replay = None if report is None else _replay_report(report, len(details.interactions))
         write_page(page, View(details, replay, earlier))

@@ -48,7 +48,13 @@ OPTIONS: Final[Mapping[str, Option]] = {
         "number",
         "Days after which a cassette is old: mode once records it anew, the other modes that "
         "replay it warn; 0: never",
-    )
+    ),
+    "mode": Option(
+        "choice",
+        "verify: the test runs against its upstream, and fails where anything differs from the "
+        "cassette, unless --mrtr-mode says otherwise",
+        choices=("verify",),
+    ),
 }
 """The options that a test suite can set; of two with one name, `ignore` is about requests."""
 
@@ -103,9 +109,10 @@ def settings_of(places: Sequence[Place]) -> Settings:
         merged.get("upstream"),
         RecordOptions(**by_kind[RecordOptions], existing="append", terms=TERMS),
         ReplayOptions(**by_kind[ReplayOptions], terms=TERMS),
-        VerifyOptions(**by_kind[VerifyOptions] | {"ignore": ()}, terms=TERMS),
+        VerifyOptions(**by_kind[VerifyOptions], terms=TERMS),
         merged.get("max_age", 0),
         answers,
+        merged.get("mode"),
     )
 
 

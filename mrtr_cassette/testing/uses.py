@@ -14,7 +14,6 @@ from typing import Any, Final, Literal, NoReturn
 import pytest
 from _pytest._code.code import ExceptionChainRepr, ReprEntryNative
 
-from mrtr_cassette.core.report.comparison import verification_text
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.page import View
 from mrtr_cassette.core.report.runs import InteractionOutcome, Outcome, ReplayReport, unused_text
@@ -32,7 +31,6 @@ from mrtr_cassette.testing.settings import (
     settings_of,
     sharers_of,
 )
-from mrtr_cassette.testing.suite import verify_use
 
 _NO_FAILURES: Final = (pytest.skip.Exception, pytest.xfail.Exception, unittest.SkipTest)
 _PAGES: Final = "mrtr-view"
@@ -72,6 +70,7 @@ class Uses:
         config: pytest.Config,
         mode: Mode,
         *,
+        is_mode_given: bool,
         folder: Callable[[], Path],
         counts: Counter[str],
         collected: Sequence[pytest.Item],
@@ -80,13 +79,15 @@ class Uses:
         """Begin with none.
 
         Args:
+            is_mode_given: the mode is that of the command line or of the environment.
             folder: makes the folder in which the run keeps what is recorded for shared cassettes.
             counts: takes what became of each cassette.
             collected: all tests, also those that are deselected.
             ini: the options that the ini file sets.
         """
         self._config = config
-        self._run = Run(mode, config.rootpath, partial(_tell, config), folder)
+        tell = partial(_tell, config)
+        self._run = Run(mode, config.rootpath, tell, folder, is_mode_given=is_mode_given)
         self._uses: dict[CassetteUse, tuple[Any, str | None]] = {}
         self._counts = counts
         self._collected = collected
@@ -129,16 +130,6 @@ class Uses:
         yield opened
         for use in reversed(uses):
             use.stop()
-
-    def verify(self, request: pytest.FixtureRequest) -> None:
-        """Hold the upstream of a test to its cassette; the test fails where it differs."""
-        with _failing():
-            settings = self._settings(request, marked(request.node))
-            path = cassette_path(request.node, settings.name)
-            verification = verify_use(self._run, path, settings, _upstream_asked(request))
-        self._counts["the same" if verification.is_good else "different"] += 1
-        if not verification.is_good:
-            pytest.fail(verification_text(verification), pytrace=False)
 
     def _settings(self, request: pytest.FixtureRequest, places: list[Place]) -> Settings:
         """Return what the ini file, the suite's own fixture and nearer places say together."""
@@ -200,6 +191,9 @@ class Uses:
             misses = use.unreported_misses()
             if misses is not None:
                 _with_misses_first(report, misses)
+            differences = use.differences()
+            if differences is not None:
+                report.sections.append(("mrtr-cassette: differences", differences))
         return report
 
     def _used_by(self, item: pytest.Item) -> list[CassetteUse]:

@@ -1,172 +1,252 @@
-"""Facts about pytest's mode verify: the outcome of a test is that of its cassette."""
+"""Facts about mode verify: a test's own code runs against its server, and is held to its cassette."""
 
 from __future__ import annotations
 
-import json
+import pytest
 
 pytest_plugins = ["pytester"]
 
-TESTS = """
+SERVER = """
+    import sys
+    import time
+    from pathlib import Path
+
+    from mcp.server.mcpserver import Context, MCPServer
+    from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
+
+    server = MCPServer("talk", log_level="WARNING")
+    SAID = Path(__file__).with_name("said.txt")
+    SCHEMA = {"type": "object", "properties": {"confirm": {"type": "boolean"}}}
+
+    @server.tool("say", structured_output=False)
+    async def say(ctx: Context, to: str) -> str | InputRequiredResult:
+        if ctx.input_responses is None:
+            form = ElicitRequestFormParams(message=SAID.read_text(), requested_schema=SCHEMA)
+            return InputRequiredResult(input_requests={"confirm": ElicitRequest(params=form)})
+        return f"said to {to}"
+
+    @server.tool("clock", structured_output=False)
+    async def clock(at: str) -> str:
+        return str(time.time_ns())
+
+    if __name__ == "__main__":
+        if sys.argv[1:]:
+            server.run("streamable-http", port=int(sys.argv[1]))
+        else:
+            server.run("stdio")
+"""
+CLIENT = """
     import asyncio
-    import json
-    import pathlib
-    import urllib.request
+    import sys
+    from pathlib import Path
 
     import pytest
-    from aiohttp import web
+    from mcp import Client, StdioServerParameters, stdio_client
+    from mcp_types import ElicitResult
 
-    SAID = pathlib.Path(__file__).with_name("said.txt")
+    SERVER = str(Path(__file__).with_name("server.py"))
+    OVER_HTTP, ON_PIPES = [sys.executable, SERVER, "{port}"], [sys.executable, SERVER]
 
-    async def say(request):
-        body = await request.json()
-        text = SAID.read_text() if body["params"]["name"] == "say" else "Hi"
-        result = {"content": [{"type": "text", "text": text}]}
-        return web.json_response({"jsonrpc": "2.0", "id": body["id"], "result": result})
+    class Application:
+        # Made when it is served: an application of the SDK serves once.
 
-    APPLICATION = web.Application()
-    APPLICATION.router.add_post("/mcp", say)
+        served = None
 
-    def call(url, name):
-        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name}}
-        headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(url, json.dumps(body).encode(), headers)
-        return urllib.request.urlopen(request).read()
+        async def __call__(self, scope, receive, send):
+            if self.served is None:
+                from server import server
+                self.served = server.streamable_http_app()
+            await self.served(scope, receive, send)
 
-    @pytest.fixture
-    def client(mrtr_cassette):
-        call(mrtr_cassette.url, "say")
+    APPLICATION = Application()
 
-    @pytest.fixture(scope="session")
-    def mrtr_upstream():
-        return APPLICATION
+    async def confirm(context, params):
+        return ElicitResult(action="accept", content={"confirm": True})
 
-    def test_say(client):
-        pass
+    async def said(client, tool, arguments):
+        return (await client.call_tool(tool, arguments)).content[0].text
 
-    @pytest.mark.parametrize("name", ["greet", "wave"])
-    def test_other(mrtr_cassette, name):
-        call(mrtr_cassette.url, name)
+    def call(place, tool="say", **arguments):
+        if isinstance(place, list):
+            place = stdio_client(StdioServerParameters(command=place[0], args=place[1:]))
+
+        async def main():
+            async with Client(place, elicitation_callback=confirm) as client:
+                return await said(client, tool, arguments)
+
+        return asyncio.run(main())
+"""
+ONE = """
+    import pytest
+    from client import ON_PIPES, OVER_HTTP, call
+
+    @pytest.mark.mrtr_cassette(upstream=OVER_HTTP, mode="verify")
+    def test_http(mrtr_cassette):
+        assert call(mrtr_cassette.url, to="Ada") == "said to Ada"
+
+    @pytest.mark.mrtr_cassette(upstream=ON_PIPES, mode="verify")
+    def test_pipes(mrtr_cassette):
+        assert call(mrtr_cassette.command, to="Ada") == "said to Ada"
+"""
+SEVERAL = """
+    import pytest
+    from client import APPLICATION, call
+
+    pytestmark = pytest.mark.mrtr_cassette(upstream=APPLICATION)
+
+    @pytest.mark.parametrize("to", ["Ada", "Bob"])
+    @pytest.mark.mrtr_cassette("named")
+    def test_named(mrtr_cassette, to):
+        call(mrtr_cassette.url, to=to)
 
     class TestShared:
         def test_first(self, mrtr_cassette_class):
-            call(mrtr_cassette_class.url, "greet")
+            call(mrtr_cassette_class.url, to="Ada")
 
         def test_second(self, mrtr_cassette_class):
-            call(mrtr_cassette_class.url, "wave")
+            call(mrtr_cassette_class.url, to="Bob")
 
-    def test_without():
-        assert SAID.read_text() == "one"
+    def test_opens(mrtr_cassettes):
+        call(mrtr_cassettes("opened", upstream=APPLICATION).url, to="Ada")
 """
 
 
-def test_selected_cassettes_are_held_to_their_upstreams(suite):
-    """No test runs: unchanged ones pass, a changed one fails with its place, others are deselected."""
-    suite.write("test_talk.py", TESTS)
-    (suite.path / "said.txt").write_text("one")
-    suite.run(passed=6)
-    before = {name: (suite.path / name).read_bytes() for name in suite.cassettes()}
-    assert len(before) == 4
+@pytest.fixture
+def talk(suite):
+    """A project with a server of the SDK, whose question stands in a file."""
+    suite.write("server.py", SERVER)
+    suite.write("client.py", CLIENT)
+    (suite.path / "said.txt").write_text("Say it?")
+    return suite
 
-    same = suite.run("--mrtr-mode=verify", passed=5, deselected=1)
-    assert "mrtr-cassette: mode verify" in same.stdout.str()
-    assert "4 the same" in same.stdout.str()
-    (suite.path / "said.txt").write_text("two")
-    changed = suite.run("--mrtr-mode=verify", passed=4, errors=1, deselected=1).stdout.str()
-    assert "response /content/0/text: text-changed" in changed
-    assert '- "one"' in changed
-    assert "1 different, 3 the same" in changed
-    suite.run("--mrtr-mode=verify", "-k", "other", passed=2, deselected=4)
-    (suite.path / "ignore.toml").write_text(
-        '[[ignore]]\ncall = "say"\npointers = ["/content/0/text"]\n'
-    )
-    suite.write(
-        "conftest.py",
-        """
+
+def shown(suite, *options, **outcomes):
+    """Return what a run shows that leaves all cassettes alone."""
+    paths = [suite.path / name for name in suite.cassettes()]
+    before = [(path.read_bytes(), path.stat().st_mtime_ns) for path in paths]
+    text = suite.run(*options, **outcomes).stdout.str()
+    assert [(path.read_bytes(), path.stat().st_mtime_ns) for path in paths] == before
+    assert len(suite.cassettes()) == len(paths)
+    return text
+
+
+def test_a_marked_test_is_held_to_its_cassette(talk):
+    """It runs against its server, passes where all is the same, and fails with what differs."""
+    talk.write("test_say.py", ONE)
+    missing = shown(talk, failed=2)
+    assert "test_http.json: there is no such cassette, and in mode verify no new one" in missing
+    assert "record it with --mrtr-mode=once" in missing
+    talk.run("--mrtr-mode=once", passed=2)
+    assert "2 the same" in shown(talk, passed=2)
+    (talk.path / "said.txt").write_text("Really?")
+    changed = shown(talk, passed=2, errors=2)
+    assert changed.count("turn 1 /inputRequests/confirm/params/message: question-changed") == 2
+    assert '- "Say it?"' in changed
+    assert '+ "Really?"' in changed
+    assert "record what happens now with --mrtr-mode=all" in changed
+    assert "2 different" in changed
+    shown(talk, "--mrtr-mode=none", passed=2)
+    talk.run("--mrtr-mode=all", passed=2)
+    assert "2 the same" in shown(talk, passed=2)
+
+
+def test_the_whole_suite_is_held_to_its_cassettes(talk):
+    """The option verifies all tests, by however many processes, and a part of those that share."""
+    talk.write("test_several.py", SEVERAL)
+    talk.run(passed=5)
+    verify = "--mrtr-mode=verify"
+    assert "4 the same" in shown(talk, verify, passed=5)
+    shown(talk, verify, "-n", "2", passed=5)
+    shown(talk, verify, "-k", "Bob or second", passed=2)
+    (talk.path / "said.txt").write_text("Really?")
+    assert "4 different" in shown(talk, verify, passed=5, errors=4)
+    shown(talk, verify, "-k", "Bob or second", passed=2, errors=2)
+
+
+def test_calls_that_are_missing_or_new_are_differences(talk):
+    """A call that the test no longer makes, and one that it makes now, are told."""
+    test = """
         import pytest
+        from client import APPLICATION, call
 
-        @pytest.fixture(scope="session")
-        def mrtr_cassette_config():
-            return {"ignore_from": "ignore.toml"}
-        """,
+        @pytest.mark.mrtr_cassette({name}upstream=APPLICATION)
+        def test_say(mrtr_cassette):
+            {calls}
+    """
+    ada, bob = ('call(mrtr_cassette.url, to="Ada")', 'call(mrtr_cassette.url, to="Bob")')
+    talk.write("test_say.py", test.format(name="", calls=f"{ada}; {bob}"))
+    talk.run()
+    talk.write("test_say.py", test.format(name="", calls=ada))
+    missing = shown(talk, "--mrtr-mode=verify", passed=1, errors=1)
+    assert "- #" in missing
+    assert "only in the first" in missing
+    talk.write("test_say.py", test.format(name="", calls=f"{ada}; {bob}; {bob}"))
+    shown(talk, "--mrtr-mode=verify", passed=1)
+    talk.write(
+        "test_say.py", test.format(name="", calls=f"{ada}; {bob}; {bob.replace('Bob', 'Eve')}")
     )
-    suite.run("--mrtr-mode=verify", passed=5, deselected=1)
-    assert {name: (suite.path / name).read_bytes() for name in suite.cassettes()} == before
+    assert "+ #" in shown(talk, "--mrtr-mode=verify", passed=1, errors=1)
+    talk.write("test_say.py", test.format(name="", calls="pass"))
+    none = shown(talk, "--mrtr-mode=verify", passed=1, errors=1)
+    assert none.count("\n- #") >= 2
 
 
-def test_no_test_runs_and_each_cassette_that_is_left_out_is_listed(suite):
-    """Nothing runs of a unittest or of a fixture that wraps ours; what is opened later is named."""
-    suite.write("test_talk.py", TESTS)
-    (suite.path / "said.txt").write_text("one")
-    suite.write(
-        "conftest.py",
-        """
+def test_what_is_ignored_makes_no_difference(talk):
+    """In calls and in results, by the marker and by the file that `verify --learn` writes."""
+    test = """
+        import time
         import pytest
+        from client import APPLICATION, call
 
-        @pytest.fixture
-        def mrtr_cassette(mrtr_cassette):
-            assert mrtr_cassette.mode == "once"
-            return mrtr_cassette
-        """,
-    )
-    suite.write(
-        "test_later.py",
-        """
-        import unittest
+        @pytest.mark.mrtr_cassette(upstream=APPLICATION, {options})
+        def test_clock(mrtr_cassette):
+            call(mrtr_cassette.url, "clock", at=str(time.time_ns()))
+    """
+    at, text = "/arguments/at", "/content/0/text"
+    talk.write("test_clock.py", test.format(options=f"ignore=['{at}']"))
+    talk.run()
+    changed = shown(talk, "--mrtr-mode=verify", passed=1, errors=1)
+    assert f"response {text}: text-changed" in changed
+    assert f"leave out what differs in every run with ignore=['{text}']" in changed
+    for options in (
+        f"ignore=['{at}', '{text}']",
+        f"ignore=['{at}'], ignore_from='ignored.toml'",
+        f"ignore=['{at}'], fail_on=['question-changed']",
+    ):
+        (talk.path / "ignored.toml").write_text(f"[[ignore]]\ncall='clock'\npointers=['{text}']\n")
+        talk.write("test_clock.py", test.format(options=options))
+        shown(talk, "--mrtr-mode=verify")
+
+
+def test_a_test_that_fails_or_is_skipped_is_not_compared(talk):
+    """A failure comes with what differs so far; a missing server is told with the way out."""
+    talk.write("test_say.py", ONE.replace(' == "said to Ada"', ""))
+    talk.run("--mrtr-mode=once", passed=2)
+    (talk.path / "said.txt").write_text("Really?")
+    talk.write("test_say.py", ONE.replace(' == "said to Ada"', ' == "heard"'))
+    failed = shown(talk, failed=2)
+    assert failed.count("question-changed") >= 2
+    assert "2 not compared (test failed)" in failed
+    skipped = ONE.replace("assert call", "pytest.skip(); assert call")
+    talk.write("test_say.py", skipped)
+    assert "2 not compared (test skipped)" in shown(talk, skipped=2)
+    talk.write("test_say.py", ONE.replace("upstream=OVER_HTTP, ", ""))
+    assert "there is nothing to hold to" in shown(talk, "-k", "http", errors=1, deselected=1)
+
+
+def test_a_recording_hides_what_the_cassette_hides(talk):
+    """Secrets of a cassette that was recorded with other rules are not shown, and no difference."""
+    test = """
         import pytest
-        from test_talk import call, mrtr_upstream
+        from client import APPLICATION, call
 
-        def called(cassette):
-            assert cassette.mode == "once"
-            call(cassette.url, "say")
-
-        class TestUnit(unittest.TestCase):
-            @pytest.fixture(autouse=True)
-            def handed(self, mrtr_cassette_class):
-                self.cassette = mrtr_cassette_class
-
-            def test_unit(self):
-                called(self.cassette)
-
-        def test_opens(mrtr_cassettes):
-            called(mrtr_cassettes("opened.json"))
-
-        def test_asks(request):
-            called(request.getfixturevalue("mrtr_cassette"))
-        """,
-    )
-    suite.write(
-        "read.txt",
-        """
-        >>> import test_talk
-        >>> from test_later import called
-        >>> getfixture("request").node.add_marker(test_talk.MARK)
-        >>> called(getfixture("mrtr_cassette"))
-        """,
-    )
-    marked = TESTS + "    MARK = pytest.mark.mrtr_cassette(upstream=APPLICATION)\n"
-    suite.write("test_talk.py", marked)
-    suite.run("--doctest-glob=*.txt", passed=10)
-    for options in ((), ("-n", "2")):
-        result = suite.run("--mrtr-mode=verify", "--doctest-glob=*.txt", *options, passed=6)
-        result.stdout.fnmatch_lines(
-            [
-                "cassettes/opened.json: no test has it by a fixture: one opens it by name *",
-                "cassettes/read/read.txt.json: read.txt::read.txt asks for it while it runs",
-                "cassettes/test_later/test_asks.json: test_later.py::test_asks asks for it *",
-                "*verify these with: mrtr-cassette verify CASSETTE UPSTREAM",
-                "mrtr-cassette: * the same",
-            ]
-        )
-
-
-def test_what_cannot_be_verified_fails(suite):
-    """A cassette that is missing, and one without an upstream, are told with the way out."""
-    suite.write("test_talk.py", TESTS)
-    (suite.path / "said.txt").write_text("one")
-    missing = suite.run("--mrtr-mode=verify", "-k", "say", errors=1, deselected=5)
-    assert "there is no such cassette to verify" in missing.stdout.str()
-    suite.run("-k", "say", passed=1, deselected=5)
-    suite.write("test_talk.py", TESTS.replace("return APPLICATION", "return None"))
-    nothing = suite.run("--mrtr-mode=verify", "-k", "say", errors=1, deselected=5)
-    assert "there is nothing to hold to" in nothing.stdout.str()
-    assert json.loads((suite.path / "cassettes/test_talk/test_say.json").read_bytes())
+        @pytest.mark.mrtr_cassette(upstream=APPLICATION, {options})
+        def test_say(mrtr_cassette):
+            call(mrtr_cassette.url, to="Ada")
+    """
+    talk.write("test_say.py", test.format(options="redact=['Ada'], seal_answers=True"))
+    talk.run()
+    talk.write("test_say.py", test.format(options=""))
+    shown(talk, "--mrtr-mode=verify")
+    (talk.path / "said.txt").write_text("Really, Ada?")
+    assert "Ada" not in shown(talk, "--mrtr-mode=verify", passed=1, errors=1).partition("- /")[2]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -53,11 +53,13 @@ from mrtr_cassette.core.wire.http import (
     SESSION_HEADER,
 )
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
-from mrtr_cassette.core.wire.pointers import ABSENT
+from mrtr_cassette.core.wire.pointers import ABSENT, pointer_path, without_paths
 
 Mark = Literal["=", "~", "-", "+"]
 """Both have it and it is the same, both have it and it differs, only the first, only the second."""
 StageKind = Literal["request", "ask", "answer", "result"]
+IgnoredFor = Callable[[Call], Collection[str]]
+"""Returns the JSON Pointers that don't count in a call: in what it says, and in what it gets."""
 
 _ANSWERS = f"/{INPUT_RESPONSES}"
 _VOLATILE_OF_REQUESTS: frozenset[MemberPath] = frozenset(
@@ -139,14 +141,18 @@ class CassetteComparison:
         return Counter(each.mark for each in self.interactions)
 
 
+def _nothing(_call: Call) -> tuple[str, ...]:
+    return ()
+
+
 def compared(
-    recorded: Cassette, received: Cassette, ignored: Collection[str] = ()
+    recorded: Cassette, received: Cassette, ignored_for: IgnoredFor = _nothing
 ) -> CassetteComparison:
     """Compare two cassettes; at the ignored pointers, and below them, nothing counts.
 
     Interactions belong together by call and occurrence, those with the same answers first.
     """
-    old, new = (list(_sides_of(cassette)) for cassette in (recorded, received))
+    old, new = (list(_sides_of(cassette, ignored_for)) for cassette in (recorded, received))
     partners = _partners(old, new)
     kept = in_order(partners)
     moved = set(partners).difference(kept)
@@ -160,10 +166,38 @@ def compared(
             None if after is None else after.interaction.number,
             str(call),
             pair in moved,
-            tuple(_stages_of(before, after, ignored)),
+            tuple(_stages_of(before, after, ignored_for)),
         )
         interactions.append(comparison)
     return CassetteComparison(recorded.path, received.path, tuple(interactions))
+
+
+def held_to(
+    recorded: Cassette, repeated: Cassette, ignored_for: IgnoredFor, *, is_part: bool
+) -> CassetteComparison:
+    """Compare a cassette with what happened when its calls, or a part of them, were made again.
+
+    A call that was made once more than recorded may be the same as any recorded one, and a call of
+    a part as any that is not the same as another: which of several it was can't be told.
+    """
+    comparison = compared(recorded, repeated, ignored_for)
+    same = {each.recorded for each in comparison.interactions if each.mark == "="}
+
+    def nearest(each: InteractionComparison) -> InteractionComparison:
+        if each.received is None or each.mark == "=" or (each.mark == "~" and not is_part):
+            return each
+        made = replace(repeated, interactions=(repeated.interactions[each.received - 1],))
+        for other in recorded.interactions:
+            if each.mark == "+" or other.number not in same:
+                pair = compared(replace(recorded, interactions=(other,)), made, ignored_for)
+                if pair.is_same:
+                    same.add(other.number)
+                    return pair.interactions[0]
+        return each
+
+    found = [nearest(each) for each in comparison.interactions]
+    counting = tuple(each for each in found if each.mark != "-" or not is_part)
+    return replace(comparison, interactions=counting)
 
 
 class _Turn(NamedTuple):
@@ -181,12 +215,13 @@ class _Side(NamedTuple):
     turns: list[_Turn]
     call: CallKey
     page: int
+    ignored: tuple[MemberPath, ...]
 
     @property
     def keys(self) -> tuple[object, object, object]:
         """What it is found by, the strictest first."""
         key = self.call
-        first = _given(self.interaction.exchanges[0])
+        first = _given(self.interaction.exchanges[0], self.ignored)
         given = [first, *(turn.answers for turn in self.turns)]
         answers = tuple("" if each is ABSENT else canonical(each) for each in given)
         # The path of a server may be another one; other HTTP traffic is nothing but its path.
@@ -196,24 +231,25 @@ class _Side(NamedTuple):
         return (key.endpoint, call, answers), (call, answers), call
 
 
-def _sides_of(cassette: Cassette) -> Iterator[_Side]:
+def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
     pages: dict[tuple[str, str, str | None], int] = {}
     for interaction in cassette.interactions:
         call, issued = interaction.exchanges[0].call, interaction.exchanges[-1].next_cursor
         page = pages.get((call.endpoint, call.method, call.cursor), 0)
         if issued is not None:
             pages[call.endpoint, call.method, issued] = page + 1
-        key = call.key([("cursor",)] if page else ())
-        yield _Side(interaction, list(_turns_of(interaction)), key, page)
+        ignored = tuple(map(pointer_path, ignored_for(call)))
+        key = call.key((*ignored, ("cursor",)) if page else ignored)
+        yield _Side(interaction, list(_turns_of(interaction, ignored)), key, page, ignored)
 
 
-def _turns_of(interaction: RecordedInteraction) -> Iterator[_Turn]:
+def _turns_of(interaction: RecordedInteraction, ignored: Collection[MemberPath]) -> Iterator[_Turn]:
     for turn in interaction.turns:
         if isinstance(turn, PushedTurn):
-            posted = {each.key: _posted(each.exchange) for each in turn.answers}
+            posted = {each.key: _posted(each.exchange, ignored) for each in turn.answers}
             yield _Turn(pushed_question(turn), posted or ABSENT, None)
         elif isinstance(turn, ResultTurn):
-            answers = ABSENT if turn.retry is None else _given(turn.retry)
+            answers = ABSENT if turn.retry is None else _given(turn.retry, ignored)
             yield _Turn(asked_question(turn.exchange), answers, turn.exchange)
         else:
             task = interaction.task_id
@@ -221,17 +257,20 @@ def _turns_of(interaction: RecordedInteraction) -> Iterator[_Turn]:
             yield _Turn(task_question(turn.requests, task), given or ABSENT, None)
 
 
-def _given(retry: RecordedExchange) -> Any:
+def _given(retry: RecordedExchange, ignored: Collection[MemberPath]) -> Any:
     if retry.call.answers is None:
         return ABSENT
     text = answers_text(retry.request.body)
-    return {} if text is None else _without_null(comparable_tree(text))
+    answers = {} if text is None else _without_null(comparable_tree(text))
+    return without_paths({INPUT_RESPONSES: answers}, ignored).get(INPUT_RESPONSES, {})
 
 
-def _posted(exchange: RecordedExchange) -> Any:
+def _posted(exchange: RecordedExchange, ignored: Collection[MemberPath]) -> Any:
     message = exchange.call.message
     tree = {} if message is None else comparable_tree(message.raw)
-    return _without_null(tree["result"] if "result" in tree else {"error": tree.get("error")})
+    if "result" in tree:
+        return without_paths(_without_null(tree["result"]), ignored)
+    return _without_null({"error": tree.get("error")})
 
 
 def _without_null(value: Any) -> Any:
@@ -270,7 +309,9 @@ def _in_both(
         at_old, at_new = old + 1, new + 1
 
 
-def _stages_of(old: _Side | None, new: _Side | None, ignored: Collection[str]) -> Iterator[Stage]:
+def _stages_of(old: _Side | None, new: _Side | None, ignored_for: IgnoredFor) -> Iterator[Stage]:
+    side = old or new
+    ignored = () if side is None else ignored_for(side.interaction.exchanges[0].call)
     for stage in _all_stages_of(old, new):
         changes = tuple(without_ignored(stage.changes, ignored)) if ignored else stage.changes
         mark = _mark(changes) if stage.mark in ("=", "~") else stage.mark

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 from mrtr_cassette.core.cassette.digests import digests_of_redacted
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import endpoint_in, listens, opened_session
+from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.compare.responses import response_changes
 from mrtr_cassette.core.compare.values import (
     ORDER,
@@ -70,8 +71,6 @@ from mrtr_cassette.core.wire.lines import opens_channel
 Part = Literal["call", "opening", "notice", "listening", "other"]
 """What an interaction is: a call that a user makes, what opens and closes sessions, a notification,
 a listening stream, or other traffic over HTTP."""
-IgnoredFor = Callable[[Call], Collection[str]]
-"""Returns the pointers that don't count in what a call gets."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

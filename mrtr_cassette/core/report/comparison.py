@@ -50,6 +50,8 @@ _BACKTICKS = re.compile("`+")
 _NOT_COMPARED = frozenset({"skipped", "not-reached"})
 _MARKS = {"same": "=", "skipped": "-"}
 _DIFFERENT, _UNREACHABLE = 1, 4
+_VOLATILE: Final = ("text-changed", "shape-changed")
+"""Verdicts on what may differ in every run."""
 
 
 # Changes that are told as one
@@ -246,6 +248,19 @@ def comparison_text(comparison: CassetteComparison, paint: Paint = plain) -> str
     lines += _information_lines(comparison, paint)
     lines.append(conclusion(comparison))
     return "\n".join(printable_lines(line) if paint is plain else line for line in lines)
+
+
+def held_text(comparison: CassetteComparison) -> str:
+    """Return a cassette and what a test did now as text, with the ways out."""
+    differing = (each for each in comparison.interactions if each.mark == "~")
+    changes = (change for each in differing for stage in each.stages for change in stage.counting)
+    volatile = (each.pointer for each in folded(changes) if each.first.verdict in _VOLATILE)
+    ways = ["fix: let the server, or the test, do as recorded"]
+    ways += [" or: record what happens now with --mrtr-mode=all"]
+    ways += [
+        f" or: leave out what differs in every run with ignore=[{place!r}]" for place in volatile
+    ][:1]
+    return "\n".join([comparison_text(comparison), *ways])
 
 
 def _is_same(interaction: InteractionComparison) -> bool:

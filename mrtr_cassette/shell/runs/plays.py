@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -31,7 +32,7 @@ from mrtr_cassette.shell.runs.client_starts import (
     recorded_by_client,
     replayed_by_client,
 )
-from mrtr_cassette.shell.runs.record_session import check_output
+from mrtr_cassette.shell.runs.record_session import check_output, kept_as_in
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import in_thread
@@ -65,6 +66,8 @@ class Settings:
     """Days after which the cassette is old; 0: never."""
     answers: Any = None
     """Who answers calls that the test makes without a client: by name, or a file."""
+    mode: Mode | None = None
+    """The mode where neither the command line nor the environment has one."""
 
 
 @dataclass(slots=True)
@@ -81,18 +84,8 @@ class Run:
     applications: Applications = field(default_factory=Applications)
     recorded: set[Path] = field(default_factory=set)
     """The cassettes that this process is recording."""
-
-
-def upstream_of(settings: Settings, ask_upstream: Callable[[], Any], purpose: str) -> Any:
-    """Return the upstream of a test's cassette; the error says for what `purpose` it is needed."""
-    upstream = ask_upstream() if settings.upstream is None else settings.upstream
-    if upstream is None:
-        raise UsageError(
-            f"there is nothing to {purpose}",
-            hint="name an upstream in the marker, @pytest.mark.mrtr_cassette(upstream=...), or "
-            "override the fixture mrtr_upstream; it may be a URL, a command or an application",
-        )
-    return upstream
+    is_mode_given: bool = False
+    """The command line or the environment has the mode, whatever a test's settings say."""
 
 
 class _NoCassette:
@@ -150,6 +143,7 @@ class CassetteUse:
         self.is_stopped = False
         self.outcome: str | None = "replayed"
         self._run = run
+        self._mode = run.mode if run.is_mode_given else settings.mode or run.mode
         self._settings = settings
         self._ask_upstream = ask_upstream
         self._fail = fail
@@ -171,6 +165,8 @@ class CassetteUse:
 
     def _records(self) -> bool:
         """Decide whether to record, and claim the cassette if so."""
+        if self._mode == "verify":
+            return self.path.exists()
         if not self._is_missing():
             return False
         if self.path in self._run.recorded:
@@ -195,9 +191,9 @@ class CassetteUse:
 
     def _is_missing(self) -> bool:
         """Tell whether the mode wants more than the existing cassette."""
-        if self._run.mode == "once":
+        if self._mode == "once":
             return not self.path.exists() or self.age_days is not None
-        return self._run.mode in ("append", "all")
+        return self._mode in ("append", "all")
 
     @property
     def age_days(self) -> int | None:
@@ -213,13 +209,14 @@ class CassetteUse:
         return age if age >= self._settings.max_age else None
 
     def _replay(self) -> Replay:
-        shown = (self._run.mode, self.path, self._settings.answers)
+        shown = (self._mode, self.path, self._settings.answers)
         if not self.path.exists() and not journal_path(self.path).exists():
+            default = " (mode none is the default under CI)" if self._mode == "none" else ""
             error = CassetteError(
                 self.path,
-                "there is no such cassette, and in mode none no new one is recorded",
+                f"there is no such cassette, and in mode {self._mode} no new one is recorded",
                 hint="record it with --mrtr-mode=once where the server can be reached, and commit "
-                "it (mode none is the default under CI)",
+                f"it{default}",
             )
             self._missing = _NoCassette(error, self._fail)
             return Replay(cast("Any", self._missing), *shown)
@@ -242,15 +239,13 @@ class CassetteUse:
     def _record(self) -> Recording:
         if self._settings.replay.beside:
             raise UsageError(f"{self.path} is one of several cassettes, which are only played")
-        upstream = upstream_of(self._settings, self._ask_upstream, f"record {self.path} from")
+        upstream = self._upstream()
+        place = self._place()
         manager: Any
         if is_on_pipes(upstream):
             # It becomes the cassette if all is well.
-            folder = Path(mkdtemp(prefix="mrtr-cassette-"))
-            self._claimed.callback(self._remove, folder)
-            self._place()
             manager = recorded_by_client(
-                *(upstream, folder / self.path.name, self._record_options(), self._run.cwd),
+                *(upstream, self._temporary, self._record_options(), self._run.cwd),
                 copied_from=self.path if self._share is None else self._share.base,
                 named=self.path,
             )
@@ -258,13 +253,34 @@ class CassetteUse:
             started = start_upstream(upstream, self._run.applications, self._run.cwd, self._running)
             self._command = started.command
             manager = recording(
-                *(started.url, self._place(), self._record_options()),
+                *(started.url, place, self._record_options()),
                 started=started.arguments,
                 kept_for=self.path,
             )
         session = self._running.enter_context(in_thread(manager))
         self._recording = session
-        return Recording(session, self._run.mode, self.path, self._settings.answers)
+        return Recording(session, self._mode, self.path, self._settings.answers)
+
+    def _upstream(self) -> Any:
+        settings = self._settings
+        upstream = self._ask_upstream() if settings.upstream is None else settings.upstream
+        if upstream is None:
+            purpose = f"record {self.path} from"
+            if self._mode == "verify":
+                purpose = f"hold to {self.path}"
+            raise UsageError(
+                f"there is nothing to {purpose}",
+                hint="name an upstream in the marker, @pytest.mark.mrtr_cassette(upstream=...), or "
+                "override the fixture mrtr_upstream; it may be a URL, a command or an application",
+            )
+        return upstream
+
+    @cached_property
+    def _temporary(self) -> Path:
+        """A place in a folder that lives as long as this use."""
+        folder = Path(mkdtemp(prefix="mrtr-cassette-"))
+        self._claimed.callback(self._remove, folder)
+        return folder / self.path.name
 
     def _remove(self, folder: Path) -> None:
         """Remove the folder of the recording processes, unless one still runs."""
@@ -273,7 +289,9 @@ class CassetteUse:
             rmtree(folder, ignore_errors=True)
 
     def _place(self) -> Path:
-        """Return the place of the recording: the cassette's own, or one in the run's folder."""
+        """Return the place of the recording: the cassette's own, or a temporary one."""
+        if self._mode == "verify":
+            return self._temporary
         if self._sharers is None:
             return self.path
         existing = self._existing()
@@ -287,9 +305,10 @@ class CassetteUse:
         return self._share.place
 
     def _existing(self) -> Existing:
-        if self._run.mode == "append":
+        if self._mode == "append":
             return "append"
-        return "replace" if self._run.mode == "all" or self.age_days is not None else "keep"
+        is_replaced = self._mode in ("all", "verify") or self.age_days is not None
+        return "replace" if is_replaced else "keep"
 
     def _record_options(self) -> RecordOptions:
         """Return the options, with `existing` for the place of the recording."""
@@ -299,7 +318,11 @@ class CassetteUse:
             existing = "keep" if self._share.base is None else "append"
         if existing == "append":
             return options
-        return replace(options, existing=existing, ignore=(), repeat="auto")
+        if self._mode == "verify":
+            options = kept_as_in(load_cassette(self.path), options)
+        return replace(
+            options, existing=existing, ignore=(), repeat="auto", history="auto", reads=()
+        )
 
     def stop(self) -> None:
         """Stop the proxy, and then the upstream that was started for it."""
@@ -324,7 +347,9 @@ class CassetteUse:
                 problems.append(
                     f"{unplayed}\nmake these calls too, or record anew with --mrtr-mode=all"
                 )
-            if self._recording is not None:
+            if self._recording is not None and self._mode == "verify":
+                problems = self._conclude_verifying(self._recording, passed=passed)
+            elif self._recording is not None:
                 problems = self._conclude_recording(self._recording, problems, passed=passed)
                 is_good = passed and not problems
                 self.outcome = self._outcome_of(self._recording, passed=is_good)
@@ -350,9 +375,8 @@ class CassetteUse:
             return "replayed"
         return "left empty" if session.base is None else "not used"
 
-    def _conclude_recording(
-        self, session: RecordSession | ClientStarts, unplayed: Sequence[str], *, passed: bool
-    ) -> list[str]:
+    def _objections_to(self, session: RecordSession | ClientStarts) -> list[str]:
+        """Return why a recording is not good, as texts."""
         problems = []
         outcome = session.outcome
         if outcome.problem is not None:
@@ -360,11 +384,45 @@ class CassetteUse:
         if outcome.unreachable:
             count = counted(outcome.unreachable, "request")
             problems.append(f"the upstream did not answer {count}")
-        problems += unplayed
         if outcome.objection is not None:
             problems.append(
                 f"{outcome.objection}\nif that is meant: publish_anyway=True in the marker"
             )
+        return problems
+
+    def _conclude_verifying(
+        self, session: RecordSession | ClientStarts, *, passed: bool
+    ) -> list[str]:
+        problems = self._objections_to(session)
+        is_left = self.given_up is not None and self._test is not None
+        if not passed or problems or is_left:
+            self.outcome = f"not compared (test {(is_left and self.given_up) or 'failed'})"
+            return problems if passed else []
+        # What a test leaves out of a shared cassette, another one may do.
+        differences = self.differences(is_part=self._sharers is not None)
+        self.outcome = "different" if differences else "the same"
+        return [] if differences is None else [differences]
+
+    def differences(self, *, is_part: bool = True) -> str | None:
+        """Return in mode verify, as text, where what happened differs from the cassette; or None.
+
+        Args:
+            is_part: calls that were not made are no difference.
+        """
+        if self._mode != "verify" or self._recording is None:
+            return None
+        from mrtr_cassette.shell.runs.verifying import differences_of
+
+        repeated = self._recording.recorded()
+        try:
+            return differences_of(self.path, repeated, self._settings.verify, is_part=is_part)
+        except MrtrCassetteError as error:
+            return error.in_terms(self._settings.verify.terms)
+
+    def _conclude_recording(
+        self, session: RecordSession | ClientStarts, unplayed: Sequence[str], *, passed: bool
+    ) -> list[str]:
+        problems = [*self._objections_to(session), *unplayed]
         is_kept = passed and not problems and (self._share is not None or self.given_up is None)
         try:
             if is_kept:

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -213,6 +213,19 @@ def rules_of_both(earlier: Cassette | None, rules: RedactionRules) -> RedactionR
         patterns=tuple(dict.fromkeys((*before.patterns, *rules.patterns))),
         keys=tuple(dict.fromkeys((*before.keys, *rules.keys))),
         disabled=tuple(name for name in before.disabled if name in rules.disabled),
+    )
+
+
+def kept_as_in(cassette: Cassette, options: RecordOptions) -> RecordOptions:
+    """Return options by which a recording keeps and hides what a cassette keeps and hides."""
+    rules = rules_of_both(cassette, options.redaction)
+    return replace(
+        options,
+        redact=rules.patterns,
+        redact_keys=rules.keys,
+        no_redact=rules.disabled,
+        request_state=cassette.request_state,
+        seal_answers=cassette.seals_answers,
     )
 
 

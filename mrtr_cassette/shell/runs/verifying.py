@@ -13,6 +13,7 @@ from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import rejoined
 from mrtr_cassette.core.cassette.transports import over_http, over_pipes
+from mrtr_cassette.core.compare.conversations import held_to
 from mrtr_cassette.core.drive.accepting import Proposal, accepted, proposals
 from mrtr_cassette.core.drive.verification import (
     IgnoredPlaces,
@@ -28,12 +29,12 @@ from mrtr_cassette.core.drive.verification import (
     read_ignored,
     write_ignored,
 )
-from mrtr_cassette.core.report.comparison import Verification
+from mrtr_cassette.core.report.comparison import Verification, held_text
 from mrtr_cassette.core.secrets.redact import keyed_hash
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError, UsageError
 from mrtr_cassette.options import VerifyOptions
-from mrtr_cassette.shell.files.cassettes import publish, read_file
+from mrtr_cassette.shell.files.cassettes import load_cassette, publish, read_file
 from mrtr_cassette.shell.files.disk import reason_of, write_whole
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.runs.live_server import LiveServer
@@ -230,6 +231,28 @@ class _Run:
             # What has been learned doesn't count in this conversation either.
             first = self.verifier.verified_again(first)
         return replace(first, verdict="unstable", reason=refused[0]) if refused else first
+
+
+def differences_of(
+    path: Location, repeated: Cassette | None, options: VerifyOptions, *, is_part: bool
+) -> str | None:
+    """Return, as text, what differs where the client of a cassette made its calls again; or None.
+
+    Args:
+        repeated: the recording of that; None where no call was made.
+        is_part: calls that were not made are no difference.
+
+    Raises:
+        CassetteError: the cassette can't be read.
+        UsageError: what is ignored can't be read.
+    """
+    recorded = load_cassette(path)
+    made = replace(repeated or replace(recorded, interactions=()), path="this run")
+    ignored_for = partial(ignored_in, read_rules(options))
+    comparison = held_to(recorded, made, ignored_for, is_part=is_part)
+    verdicts = {each.verdict for each in comparison.interactions if each.mark != "="}
+    fails = verdicts.intersection(options.fail_on) if options.fail_on else verdicts
+    return held_text(comparison) if fails else None
 
 
 Choose = Callable[[Sequence[Proposal]], Sequence[Proposal]]
