@@ -65,7 +65,10 @@ def table():
     ]
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
     return {
-        (*row[:2], mode): cell for row in cells for mode, cell in zip(MODES, row[2:], strict=True)
+        (row[0], outcome, mode): cell
+        for row in cells
+        for outcome in row[1].split(", ")
+        for mode, cell in zip(MODES, row[2:], strict=True)
     }
 
 

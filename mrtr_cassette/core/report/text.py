@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import partial
@@ -92,32 +92,37 @@ def _interaction_lines(each: Interaction, *, is_whole: bool) -> Iterator[str]:
 
 
 def _turn_lines(number: int, turn: Turn, *, is_whole: bool) -> Iterator[str]:
+    """Yield a turn; in short without what the line of the outcome says."""
     form = "with request state" if turn.has_request_state else "without request state"
-    yield f"    turn {number}, {'pushed' if turn.via == 'push' else form}:"
-    if not turn.input_requests:
-        yield "      asked for a retry only"
-    texts, values = turn.answers_json or {}, turn.answered or {}
-
-    def answer_lines(key: str, note: str = "") -> Iterator[str]:
-        if is_whole:
-            yield f"      answered {key}{note}"
-            yield from _indented(json_text(values[key]), 8)
-        else:
-            yield f"      answered {key} = {shorten(texts[key])}{note}"
-
-    for key, request in turn.input_requests.items():
-        message = f" {shorten(request.message)!r}" if request.message and not is_whole else ""
-        yield f"      asked    {key} ({request.kind}){message}"
-        if is_whole:
-            yield from _indented("\n".join([*message_lines(request), _definition(request)]), 8)
-        if key in texts:
-            yield from answer_lines(key)
-    for key in sorted(texts.keys() - turn.input_requests.keys()):
-        yield from answer_lines(key, ", which was not asked")
-    if turn.answers_json is None:
-        yield "      not answered"
+    head = f"    turn {number}, {'pushed' if turn.via == 'push' else form}:"
+    answered = turn.answered or {}
+    unasked = sorted(answered.keys() - turn.input_requests.keys())
+    if is_whole:
+        yield head
+        yield from _whole_turn_lines(turn, unasked)
+    else:
+        asked = [f"{key} ({request.kind})" for key, request in turn.input_requests.items()]
+        named = ", ".join([*asked, *(f"{key} (was not asked)" for key in unasked)])
+        yield f"{head} {named or 'asked for a retry only'}"
     if turn.answered_by is not None:
         yield f"      by the recording proxy ({turn.answered_by}), and not by the client"
+
+
+def _whole_turn_lines(turn: Turn, unasked: Sequence[str]) -> Iterator[str]:
+    answered = turn.answered or {}
+    if not turn.input_requests:
+        yield "      asked for a retry only"
+    for key, request in turn.input_requests.items():
+        yield f"      asked    {key} ({request.kind})"
+        yield from _indented("\n".join([*message_lines(request), _definition(request)]), 8)
+        if key in answered:
+            yield f"      answered {key}"
+            yield from _indented(json_text(answered[key]), 8)
+    for key in unasked:
+        yield f"      answered {key}, which was not asked"
+        yield from _indented(json_text(answered[key]), 8)
+    if turn.answered is None:
+        yield "      not answered"
 
 
 def message_lines(request: InputRequest) -> list[str]:
