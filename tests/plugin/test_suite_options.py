@@ -223,3 +223,12 @@ def test_a_wrong_value_names_its_place(suite, recorded, ini, config, text):
         """,
     )
     suite.run(errors=1).stdout.fnmatch_lines([text])
+
+
+def test_options_of_replays_alone_do_not_keep_a_test_from_being_recorded(suite):
+    """What is played, and when, counts where the cassette is played."""
+    options = "reads=['deploy'], history='order', repeat='always', ignore=['/arguments/x']"
+    marked = ONE_TEST.replace("upstream=APPLICATION", f"upstream=APPLICATION, {options}")
+    suite.write("test_one.py", marked)
+    for mode in ("once", "append", "all", "none", "verify"):
+        suite.run(f"--mrtr-mode={mode}")

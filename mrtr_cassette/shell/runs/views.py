@@ -35,7 +35,7 @@ class MrtrCassette:
     """A cassette in use.
 
     Attributes:
-        mode: the record mode of a test: `none`, `once`, `append` or `all`.
+        mode: the mode of a test: `none`, `once`, `append`, `all` or `verify`.
         is_recording: whether requests go to an upstream, in mode append what the cassette lacks;
             else all answers come from the cassette.
     """
