@@ -12,7 +12,7 @@ from mrtr_cassette.core.cassette.recorded import posted_answer
 from mrtr_cassette.core.protocol.calls import Call, resumed_event, session_of
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
-from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE, PING
+from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE, PING, TASK_ID, method_of
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.wire.http import EVENT_STREAM, JSON_HEADERS, SESSION_HEADER, Headers
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
@@ -116,6 +116,8 @@ def no_match(call: Call, entries: Sequence[ReplayEntry], ignored: Collection[Mem
     if not same_name:
         names = ", ".join(sorted({f'"{each.key.name}"' for each in same_method}))
         detail = printable(f"{key.method} was recorded only for {names}")
+        if method_of(key.method).named_by == TASK_ID:
+            detail = "no call that was recorded created this task"
         return Miss(call, Reason.UNKNOWN_NAME, detail)
     if call.contradiction:
         detail = f"the header {call.contradiction} contradicts the body, which a server refuses"

@@ -165,7 +165,7 @@ def test_task_begins_with_its_call() -> None:
         play(player, CALL)
         got = [does(player, each) for each in (POLL, POLL, gives("a"), POLL)]
         assert got == ["input_required a", "input_required a", "ack a", "completed"]
-    assert does(player, get("t2")) == "unknown-name"
+    assert missed(player, get("t2")).detail == "no call that was recorded created this task"
 
 
 def test_each_recorded_call_has_its_own_task() -> None:
