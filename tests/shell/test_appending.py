@@ -11,6 +11,7 @@ import pytest
 from harness import connected, http, looped, playing, post, read, taping
 from messages import NO, JsonObject, compact, input_required, message, result, tool_call, yes
 from standin import JSON, PushingServer, Visit, answering, json_response, response, upstream
+from tasking import created, state
 
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions
@@ -318,6 +319,36 @@ async def test_another_answer_to_a_played_push_is_refused(tmp_path: Path) -> Non
     (failure,) = tape.session.unrecorded
     assert "any answer but the recorded one is refused" in failure
     assert path.read_bytes() == before
+
+
+async def task_server(visit: Visit) -> None:
+    """Make a task of each call, which asks until it is answered."""
+    body = visit.request.json
+    replies = {
+        "tools/call": created("task-1"),
+        "tasks/get": state("task-1", "input_required", "a"),
+        "tasks/update": {},
+    }
+    await visit.send(json_response(result(replies[body["method"]], id=body["id"])))
+
+
+@looped
+async def test_another_answer_to_a_played_task_is_refused(tmp_path: Path) -> None:
+    """The server, which knows nothing of the task that was recorded, is not asked."""
+    path = tmp_path / "c.json"
+    update = message("tasks/update", {"taskId": "task-1", "inputResponses": yes("a")})
+    talk = [tool_call("wipe"), message("tasks/get", {"taskId": "task-1"}), update]
+    async with taping(path, task_server) as tape:
+        for request in talk:
+            await post(tape.url, request)
+    async with taping(path, task_server, existing="append") as tape:
+        task = (await post(tape.url, talk[0])).json["result"]["taskId"]
+        await post(tape.url, message("tasks/get", {"taskId": task}))
+        other = {"taskId": task, "inputResponses": {"a": NO}}
+        error = (await post(tape.url, message("tasks/update", other))).json["error"]
+        assert tape.server.received == []
+    assert error["code"] == NOT_LED
+    assert "the task of a call that is played as recorded" in error["message"]
 
 
 @looped

@@ -3,11 +3,22 @@
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import Answer, Conversation, loaded, notification, stream, tool, without_digests
+from builders import (
+    Answer,
+    Conversation,
+    conversation,
+    encode_cassette,
+    loaded,
+    notification,
+    stream,
+    tool,
+    without_digests,
+)
 from builders import post as posted
 from harness import (
     ACCEPT,
@@ -21,12 +32,13 @@ from harness import (
     taping,
     until_stopped,
 )
-from messages import JsonObject, compact, message, result, tool_call
+from messages import JsonObject, compact, message, result, tool_call, yes
 from standin import EVENTS, JSON, Visit, chunk, event, event_stream, json_response, stream_head
+from tasking import created, state
 
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import Headers
-from mrtr_cassette.shell.files.log import Announcer, Clock
+from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock
 from mrtr_cassette.shell.runs.replaying import ReplayServer, replaying
 
 
@@ -139,6 +151,34 @@ class Downstream:
 
     def break_off(self) -> None:
         raise AssertionError("unreachable because nothing is broken off")
+
+
+@looped
+async def test_task_follows_the_clock_of_the_replay(tmp_path: Path) -> None:
+    """It is created when its call is played, and polled as often as the user says; events tell."""
+    path, events = tmp_path / "c.json", list[JsonObject]()
+    names = {"taskId": "t1"}
+    asked = message("tasks/get", names)
+    update = message("tasks/update", {**names, "inputResponses": yes("a")})
+    script = (
+        (tool_call("x"), created("t1")),
+        (asked, state("t1", "input_required", "a")),
+        (update, {}),
+    )
+    talk = conversation(*((compact(each), reply) for each, reply in script), seals=False)
+    path.write_bytes(encode_cassette(talk.cassette()))
+    requests = [*(request for request, _ in script), asked]
+    options = {"poll_interval": 7, "clock": replace(CLOCK, wall=lambda: 60.0)}
+    async with playing(path, on_event=events.append, **options) as replay:
+        told = [(await post(replay.url, each)).json["result"] for each in requests]
+        assert replay.player.unplayed == []
+    for each in (told[0], told[1], told[3]):
+        assert (each["createdAt"], each["pollIntervalMs"]) == ("1970-01-01T00:01:00Z", 7)
+    place = {"call": 'tools/call "x"', "interaction": 1, "turn": 1, "via": "task"}
+    assert [each for each in events if each["event"] != "played"] == [
+        {"event": "asked", **place, "keys": {"a": "form"}},
+        {"event": "answered", **place, "keys": ["a"]},
+    ]
 
 
 @looped
