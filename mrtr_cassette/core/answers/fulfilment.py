@@ -65,16 +65,8 @@ class Sources:
 
 
 class AskEndpoint(NamedTuple):
-    """The endpoint is asked with this body; its `EndpointReply` is sent, or why there is none."""
+    """The endpoint is asked with this body; the body of its reply is sent, or why there is none."""
 
-    body: bytes
-
-
-class EndpointReply(NamedTuple):
-    """What the endpoint replied."""
-
-    status: int
-    content_type: str
     body: bytes
 
 
@@ -135,7 +127,9 @@ def fulfilment(asked: Asked, sources: Sources) -> Fulfilment:
             answers[key] = Answer(elicited(action), "otherwise")
         elif is_required(request):
             names = sources.given.names_for(key, request, asked.requests)
-            detail = _why_open(key, request, sources.given, asked)
+            detail = "nothing answers it"
+            if spent := sources.given.spent_name(key, request, asked.requests):
+                detail += f": the answer {spent!r} is for one question, and was given before"
             return Unanswered(asked, key, detail, tuple(names))
     # As the server asked, not as the sources came.
     return {key: answers[key] for key in asked.requests if key in answers}
@@ -178,35 +172,13 @@ def _answers_of_sources(
     return answers
 
 
-def _why_open(key: str, request: InputRequest, given: GivenAnswers, asked: Asked) -> str:
-    spent = given.spent_name(key, request, asked.requests)
-    if spent is None:
-        return "nothing answers it"
-    return f"nothing answers it: the answer {spent!r} is for one question, and was given before"
-
-
 # Replies of an endpoint
 
 
-def read_reply(asked: Asked, reply: EndpointReply) -> Mapping[str, Any] | str:
+def read_reply(asked: Asked, reply: bytes) -> Mapping[str, Any] | str:
     """Return the answers of a reply by key, or why it gives none: it is wholly right or nothing."""
-    return _fault_of_head(reply.status, reply.content_type) or _answers_in(asked, reply.body)
-
-
-def _fault_of_head(status: int, content_type: str) -> str:
-    if 300 <= status < 400:
-        return f"it redirects (HTTP {status}), which is not followed"
-    if not 200 <= status < 300:
-        return f"it answered HTTP {status}"
-    media = content_type.partition(";")[0].strip().lower()
-    if media != "application/json" and not media.endswith("+json"):
-        return f"it answered {media or 'without a content type'}, and not application/json"
-    return ""
-
-
-def _answers_in(asked: Asked, body: bytes) -> Mapping[str, Any] | str:
     try:
-        tree = parse(body)
+        tree = parse(reply)
     except NotJsonError:
         return "its reply is no JSON"
     if not isinstance(tree, dict) or tree.keys() != {INPUT_RESPONSES}:
@@ -221,7 +193,7 @@ def _answers_in(asked: Asked, body: bytes) -> Mapping[str, Any] | str:
     if unknown:
         return f"it answers {unknown[0]!r}, which was not asked"
     keys = [(INPUT_RESPONSES, key) for key in responses]
-    found = find_spans(body, [(INPUT_RESPONSES,)]) | find_spans(body, keys)
+    found = find_spans(reply, [(INPUT_RESPONSES,), *keys])
     twice = [path[-1] for path, spans in found.items() if len(spans) > 1]
     if twice:
         return f"its reply has {twice[0]!r} twice"

@@ -72,8 +72,6 @@ _LONGEST_NAME = 64
 _LONGEST_VALUE = 2048
 _NAME_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 
-_AROUND_NAMES = frozenset(" \"'\n&?")
-
 # Values of JSON
 
 BARE_QUOTE = re.compile(r"(?<!\\)(?:\\\\)*\"")
@@ -82,10 +80,10 @@ _OPENING = re.compile(r"\s*+(\\{0,15}[\"'])", re.ASCII)
 _NUMBER = re.compile(r"\s*+(-?\d[\d.eE+-]*)", re.ASCII)
 _SPACES = re.compile(r"[\s,]*+", re.ASCII)
 _VALUE_IN_OBJECT = re.compile(r"\{[^{}]{0,1024}?(?<!\\)(\\*)\"value\1\"\s*:", re.ASCII)
+_OF_SCHEMA = re.compile(r"\"(?:dependentRequired|dependencies)\\*\"\s*:\s*\Z", re.ASCII)
 _NESTED = re.compile(r"\{[^{}]*+\}")
 _BRACE = re.compile(r"[{}]")
 _MEMBERS = re.compile(r"\"([\w-]{2,40})\\*\"\s*:", re.ASCII)
-_OF_SCHEMA = re.compile(r"\"(?:dependentRequired|dependencies)\\*\"\s*:\s*\Z", re.ASCII)
 
 # Values in other text
 
@@ -189,10 +187,9 @@ class _JudgedText:
         )
 
     def _name_at(self, start: int, end: int, *, has_spaces: bool) -> tuple[Name, int]:
-        if has_spaces or self._flat[start - 1 : start] not in _AROUND_NAMES:
-            chunk = self._flat[max(0, start - _LONGEST_NAME) : start]
-            before = chunk.rstrip(_NAME_CHARS + " " if has_spaces else _NAME_CHARS)
-            start -= len(chunk[len(before) :].lstrip(" "))
+        chunk = self._flat[max(0, start - _LONGEST_NAME) : start]
+        before = chunk.rstrip(_NAME_CHARS + " " if has_spaces else _NAME_CHARS)
+        start -= len(chunk[len(before) :].lstrip(" "))
         spelled = self._flat[start:end].rpartition(".")[2]
         if not spelled.isascii() or "\\" in spelled:
             spelled = as_text(undo_json(spelled))

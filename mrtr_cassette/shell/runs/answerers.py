@@ -19,7 +19,6 @@ from mrtr_cassette.core.answers.fulfilment import (
     LARGEST_REPLY,
     AskEndpoint,
     AskPerson,
-    EndpointReply,
     Pause,
     Rounds,
     Sources,
@@ -34,7 +33,7 @@ from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.http.client import credentials, shown_url, tls_context, upstream_url
 
-AskTheEndpoint = Callable[[bytes], Awaitable[EndpointReply | str]]
+AskTheEndpoint = Callable[[bytes], Awaitable[bytes | str]]
 """Asks the endpoint; returns what it replies, or why it doesn't."""
 AskThePerson = Callable[[str, InputRequest], Awaitable[Any]]
 """Asks a person one request for input, and returns the answer or None."""
@@ -132,7 +131,7 @@ async def answers_endpoint(
     proxy = None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
     tls = tls_context(url, ca_file, verifies=verifies)
 
-    async def ask(body: bytes) -> EndpointReply | str:
+    async def ask(body: bytes) -> bytes | str:
         try:
             async with (
                 asyncio.timeout(rest.timeout),
@@ -150,8 +149,8 @@ async def answers_endpoint(
                     reply += chunk
                     if len(reply) > largest:
                         return f"its reply has more than {largest:,} bytes"
-                media = response.headers.get("Content-Type", "")
-                return EndpointReply(response.status, media, reply)
+                is_good = 200 <= response.status < 300
+                return reply if is_good else f"it answered HTTP {response.status}"
         except (aiohttp.ClientError, OSError) as error:
             return _reason(error, rest.timeout)
 
