@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from json.encoder import encode_basestring_ascii
 from typing import Any, AnyStr, Final, NamedTuple
@@ -229,70 +229,63 @@ def seal_answers(body: bytes, is_sealed: _IsSealed = looks_sealed) -> bytes:
             places = zip(item_spans(body, Span(body.index(b"["), len(body))), tree, strict=True)
         else:
             places = zip([Span(0, len(body))], [tree], strict=True)
-        sealed = [each for place in places for each in _sealed_in(body, *place, is_sealed)]
+        sealer = _AnswerSealer(is_sealed)
+        sealed = [each for place in places for each in sealer.message(body, *place)]
     except NotJsonError:
         text = body.decode("latin-1")
         return body if is_sealed(text) else _answer_hash(text).encode()
     return splice(body, sealed)
 
 
-def _sealed_in(
-    body: bytes, at: Span, message: Any, is_sealed: _IsSealed
-) -> Iterator[tuple[Span, bytes]]:
-    if not isinstance(message, dict):
-        return
-    is_response = "jsonrpc" in message and "method" not in message
-    raw = body[at.start : at.end]
-    paths = (ANSWERS_PATH, _RESULT) if is_response else (ANSWERS_PATH,)
-    for path, spans in find_spans(raw, paths).items():
-        for start, end in spans:
-            answers = _sealed(path, parse(raw[start:end]), is_sealed)
-            yield Span(at.start + start, at.start + end), canonical(answers).encode()
+@dataclass(frozen=True, slots=True)
+class _AnswerSealer:
+    is_sealed: _IsSealed
 
+    def message(self, body: bytes, at: Span, message: Any) -> Iterator[tuple[Span, bytes]]:
+        if not isinstance(message, dict):
+            return
+        is_response = "jsonrpc" in message and "method" not in message
+        raw = body[at.start : at.end]
+        paths = (ANSWERS_PATH, _RESULT) if is_response else (ANSWERS_PATH,)
+        for path, spans in find_spans(raw, paths).items():
+            seal = self.answers if path == ANSWERS_PATH else self.result
+            for start, end in spans:
+                sealed = canonical(seal(parse(raw[start:end])))
+                yield Span(at.start + start, at.start + end), sealed.encode()
 
-def _sealed(path: MemberPath, answers: Any, is_sealed: _IsSealed) -> Any:
-    if path == ANSWERS_PATH and isinstance(answers, dict):
-        return {key: _sealed_answer(answer, is_sealed) for key, answer in answers.items()}
-    if path == ANSWERS_PATH and isinstance(answers, list):
-        return [_sealed_item(item, is_sealed) for item in answers]
-    # An empty result answers nothing: it only says that the request has come.
-    return answers if answers == {} else _sealed_answer(answers, is_sealed)
+    def answers(self, answers: Any) -> Any:
+        if isinstance(answers, dict):
+            return {key: self.answer(answer) for key, answer in answers.items()}
+        return [*map(self.item, answers)] if isinstance(answers, list) else self.result(answers)
 
+    def result(self, result: Any) -> Any:
+        # An empty result answers nothing: it only says that the request has come.
+        return result if result == {} else self.answer(result)
 
-def _sealed_item(item: Any, is_sealed: _IsSealed) -> Any:
-    if isinstance(item, dict) and isinstance(item.get("id"), str):
-        rest = {name: value for name, value in item.items() if name != "id"}
-        return {"id": item["id"], **_sealed_members(rest, {"value"}, _sealed_answer, is_sealed)}
-    return _sealed_answer(item, is_sealed)
+    def item(self, item: Any) -> Any:
+        if isinstance(item, dict) and isinstance(item.get("id"), str):
+            return self.members(item, "id", self.answer, "value")
+        return self.answer(item)
 
+    def answer(self, answer: Any) -> Any:
+        if isinstance(answer, dict) and answer.get("action") in _ACTIONS:
+            return self.members(answer, "action", self.hashed, "content", "_meta")
+        return self.hashed(answer)
 
-def _sealed_answer(answer: Any, is_sealed: _IsSealed) -> Any:
-    if isinstance(answer, dict) and answer.get("action") in _ACTIONS:
-        rest = {name: value for name, value in answer.items() if name != "action"}
-        return {
-            "action": answer["action"],
-            **_sealed_members(rest, {"content", "_meta"}, _hashed, is_sealed),
+    def members(
+        self, members: Mapping[str, Any], kept: str, seal: Callable[[Any], Any], *known: str
+    ) -> dict[str, Any]:
+        """Seal all members but one, and the names that are not known."""
+        return {kept: members[kept]} | {
+            name if name in known else self.hashed(name): seal(value)
+            for name, value in members.items()
+            if name != kept and value is not None
         }
-    return _hashed(answer, is_sealed)
 
-
-def _sealed_members(
-    members: dict[str, Any],
-    known: Collection[str],
-    seal: Callable[[Any, _IsSealed], Any],
-    is_sealed: _IsSealed,
-) -> dict[str, Any]:
-    return {
-        name if name in known else _hashed(name, is_sealed): seal(value, is_sealed)
-        for name, value in members.items()
-        if value is not None
-    }
-
-
-def _hashed(value: Any, is_sealed: _IsSealed) -> Any:
-    if value is None or (isinstance(value, str) and is_sealed(value)):
-        return value
-    return _answer_hash(canonical(value, without_null=True))
+    def hashed(self, value: Any) -> Any:
+        if value is None or (isinstance(value, str) and self.is_sealed(value)):
+            return value
+        return _answer_hash(canonical(value, without_null=True))
 
 
 def _answer_hash(text: str) -> str:
