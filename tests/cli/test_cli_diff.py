@@ -93,7 +93,7 @@ def test_what_changed_everywhere_is_told_once(tmp_path: Path) -> None:
     old = said(tmp_path / "a.json", listed("total"), listed("total"))
     new = said(tmp_path / "b.json", listed("amount"), listed("total", "USD"), key="sure")
     rows, text_ = "/structuredContent/rows/*", "and again at /content/0/text#json/rows/*"
-    renamed = f"{rows}/total: missing in 3 of 3, amount new: renamed?, {text_}/total"
+    renamed = f"{rows}/total: missing in 3 places, amount new: renamed?, {text_}/total"
     shown = diff(old, new).output
     assert [line.strip() for line in shown.splitlines()[2:-1]] == [
         '~ #1 tools/call "deploy": key-changed',
@@ -101,7 +101,7 @@ def test_what_changed_everywhere_is_told_once(tmp_path: Path) -> None:
         '~ #2 tools/call "tool-0": shape-changed',
         f"response {renamed}",
         '~ #3 tools/call "tool-1": text-changed',
-        f"response {rows}/unit: text-changed in 3 of 3, {text_}/unit",
+        f"response {rows}/unit: text-changed in 3 places, {text_}/unit",
         '- "EUR"',
         '+ "USD"',
     ]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from functools import partial
 from itertools import starmap, zip_longest
 from typing import Any, Final, Literal, NamedTuple, get_args
 
@@ -72,7 +73,6 @@ class Change(NamedTuple):
             `/#error`, `/#body` and `/#end` stand beside the result.
         recorded, received: canonical JSON of either value; None where it is absent.
         is_information: it is worth knowing, and breaks nobody.
-        places: how many places of both values have its pointer but for indices.
     """
 
     verdict: Verdict
@@ -80,7 +80,6 @@ class Change(NamedTuple):
     recorded: str | None
     received: str | None
     is_information: bool = False
-    places: int = 1
 
     @property
     def difference(self) -> Difference:
@@ -203,22 +202,8 @@ def value_changes(
 
     A list whose items only stand in another order has one change; with `pair_items`, none.
     """
-    items: Counter[str] = Counter()
-
-    def within(place: ValuesAt) -> list[ValuesAt] | None:
-        inner = _places_in(pair_items, place)
-        if isinstance(place.recorded, list) and isinstance(place.received, list) and inner:
-            items[without_indices(f"{place.pointer}/0")] += len(inner)
-        return inner
-
-    found = differences(recorded, received, pointer, within)
-    return [_change(*each)._replace(places=_places(each.pointer, items)) for each in found]
-
-
-def _places(pointer: str, items: Mapping[str, int]) -> int:
-    """Return how many items the innermost lists have in which a place is."""
-    within, index, _ = without_indices(pointer).rpartition(f"/{ANY}")
-    return items.get(f"{within}{index}", 1)
+    found = differences(recorded, received, pointer, partial(_places_in, pair_items))
+    return [_change(*each) for each in found]
 
 
 def _change(pointer: str, recorded: str | None, received: str | None) -> Change:

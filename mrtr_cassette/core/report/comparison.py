@@ -88,9 +88,8 @@ def folded(changes: Iterable[Change]) -> list[Fold]:
     """Return changes of one response in their order, with those as one that people read as one."""
     groups: dict[object, list[Change]] = {}
     for change in changes:
-        place = without_indices(change.pointer) if change.places > 1 else change.pointer
         kind = change.recorded is None, change.received is None
-        key = (place, change.verdict, change.is_information, kind)
+        key = (without_indices(change.pointer), change.verdict, change.is_information, kind)
         groups.setdefault(key, []).append(change)
     folds = [
         Fold(common_pointer([change.pointer for change in group]), tuple(group))
@@ -208,7 +207,7 @@ def _head(fold: Fold) -> str:
         return f"key-changed: {old} → {new}"
     place = printable(fold.pointer) or "/"
     again = f", and again at {printable(fold.repeated_at)}" if fold.repeated_at else ""
-    places = f" in {count} of {change.places}" if count > 1 else ""
+    places = f" in {count} places" if count > 1 else ""
     if fold.renamed_to:
         return f"{place}: missing{places}, {printable(fold.renamed_to)} new: renamed?{again}"
     first = "" if fold.is_uniform else ", the first of them"

@@ -116,10 +116,7 @@ def test_names_can_not_forge_lines() -> None:
 
 CHANGED = TurnChange(1, Change("question-changed", "/inputRequests/a", '"x"', None))
 NOTE = TurnChange(0, Change("surface-changed", "/tools/1", None, "{}", is_information=True))
-ROWS = [
-    TurnChange(0, Change("text-changed", f"/rows/{row}/at", f"{row}", "9", places=3))
-    for row in range(3)
-]
+ROWS = [TurnChange(0, Change("text-changed", f"/rows/{row}/at", f"{row}", "9")) for row in range(3)]
 PLAN = planned(loaded(cassette_of((tool("a"), text("x"))), "c.json"))[0]
 STRANGE = "\x1b[2J\n::error::`|*<b>"
 
