@@ -209,14 +209,12 @@ _MODELS: Final[Mapping[Any, type[BaseModel]]] = {"rule": AnswerRule, "rest": Res
 
 
 def _place(location: tuple[int | str, ...]) -> str:
-    steps = list(location)
-    where = ""
-    if steps[:1] == ["rule"] and len(steps) > 1 and isinstance(steps[1], int):
-        where = f"rule {steps[1] + 1}: "
-        steps = steps[2:]
+    where, steps = "", location
+    if location[:1] == ("rule",) and len(location) > 1:
+        where, steps = f"rule {int(location[1]) + 1}: ", location[2:]
     # A union of JSON values names its members, which are no places in the file.
-    names = [str(step) for step in steps if str(step) not in _JSON_TYPES]
-    return where + (f"{'.'.join(names)}: " if names else "")
+    names = ".".join(str(step) for step in steps if step not in _JSON_TYPES)
+    return f"{where}{names}: " if names else where
 
 
 def _reason(fault: Any) -> str:

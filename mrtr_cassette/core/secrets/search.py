@@ -513,10 +513,8 @@ class Search:
         if rule != CUSTOM_KEY:
             # If its shape is known too, it has the same rule as in other places.
             raw = value.encode("utf-8", "surrogatepass")
-            span = len(raw) - len(find.plain.encode("utf-8", "surrogatepass")), len(raw)
-            for shape in self._rules.likely(self._rules.marks(raw)):
-                if span in shape.spans(raw):
-                    return find._replace(rule=shape.name)
+            shaped = [each.rule for each in self.finds(raw) if each.plain == find.plain]
+            return find._replace(rule=next(iter(shaped), find.rule))
         return find
 
     def _in_layer(self, text: str, kind: Kind, depth: int) -> Iterator[Find]:
