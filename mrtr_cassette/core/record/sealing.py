@@ -20,7 +20,6 @@ from mrtr_cassette.core.protocol.dialect import (
 )
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.messages import Located, messages_in, response_to, splice_pieces
-from mrtr_cassette.core.protocol.methods import NOTIFIED_TASK
 from mrtr_cassette.core.protocol.tasks import created_id, named_task, notified_state
 from mrtr_cassette.core.secrets.credentials import Credentials, KnownStates
 from mrtr_cassette.core.secrets.redact import Redactor
@@ -179,7 +178,7 @@ def _tasks_of(call: Call, located: Located | None, response: Response) -> Iterat
         yield created
     named = named_task(call.message)
     ids = [] if named is None else [named]
-    if NOTIFIED_TASK.encode() in response.body:
+    if may_name_tasks(response.body):
         states = [notified_state(each.message) for each in messages_in(response)]
         ids += [state.id for state in states if state is not None]
     yield from filter(is_searched, ids)

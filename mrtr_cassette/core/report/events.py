@@ -99,9 +99,9 @@ def response_said(
     else:
         line += " -> no response"
     if ask is not None:
-        kinds, state = _kinds(ask.input_requests, shown), _hash(ask.request_state)
-        event |= {"via": "result", "keys": kinds, "request_state_sha256": state}
-        line += f", asks: {_questions(ask.input_requests, shown)}"
+        requests, state = _shown(ask.input_requests, shown), _hash(ask.request_state)
+        event |= {"via": "result", "keys": _kinds(requests), "request_state_sha256": state}
+        line += f", asks: {question_words(requests)}"
         line += "" if state is None else ", with request state"
     elif exchange is not None and observation.size <= _LONGEST_SHOWN:
         words = final_words(final_response(exchange.response))
@@ -109,14 +109,14 @@ def response_said(
     return event, f"{line} ({took_ms:.0f} ms)"
 
 
-def _questions(requests: Mapping[str, InputRequest], shown: Callable[[str], str]) -> str:
+def _shown(
+    requests: Mapping[str, InputRequest], shown: Callable[[str], str]
+) -> dict[str, InputRequest]:
     # A secret is found before a text is cut.
-    return question_words(
-        {
-            shown(key): InputRequest(each.kind, shown(" ".join(each.message.split())), {})
-            for key, each in requests.items()
-        }
-    )
+    return {
+        shown(key): InputRequest(each.kind, shown(" ".join(each.message.split())))
+        for key, each in requests.items()
+    }
 
 
 def _answers_of(exchange: RecordedExchange, pushed: OpenPush | None) -> str:
@@ -132,17 +132,14 @@ def _answers_of(exchange: RecordedExchange, pushed: OpenPush | None) -> str:
 def pushed_said(observation: Observation, push: OpenPush) -> Said:
     """Return that a call, or a listening stream, was asked something by a pushed request."""
     label, shown = observation.recorder.label(push.call), observation.recorder.shown
-    keys = _kinds({push.key: push.request}, shown)
+    requests = _shown({push.key: push.request}, shown)
     event = {"event": "asked", "exchange": push.exchange, "call": label, "via": "push"}
-    asked = _questions({push.key: push.request}, shown)
-    line = f"{push.exchange:>4}  {printable(label)} asks: {asked}"
-    return {**event, "keys": keys, "request_state_sha256": None}, line
+    line = f"{push.exchange:>4}  {printable(label)} asks: {question_words(requests)}"
+    return {**event, "keys": _kinds(requests), "request_state_sha256": None}, line
 
 
-def _kinds(
-    input_requests: Mapping[str, InputRequest], shown: Callable[[str], str] = printable
-) -> dict[str, str]:
-    return {shown(key): printable(request.kind) for key, request in input_requests.items()}
+def _kinds(input_requests: Mapping[str, InputRequest]) -> dict[str, str]:
+    return {printable(key): printable(request.kind) for key, request in input_requests.items()}
 
 
 def _hash(state: str | None) -> str | None:

@@ -194,10 +194,11 @@ class KnownTexts:
         return _replaced(raw, self._likely(raw))
 
     def _likely(self, raw: bytes) -> list[_Known]:
-        words = long_words(raw, _PROBED, _LONG_RUN) if self._by_gram else ()
-        places = (at for start, end in words for at in range(start, end - _GRAM + 1, _GRAM))
-        grams = [_SHORT, *{raw[at : at + _GRAM]: None for at in places}]
-        likely = {text: None for gram in grams for text in self._by_gram.get(gram, ())}
+        likely = dict(self._by_gram.get(_SHORT, ()))
+        for start, end in long_words(raw, _PROBED, _LONG_RUN) if self._by_gram else ():
+            for at in range(start, end - _GRAM + 1, _GRAM):
+                if found := self._by_gram.get(raw[at : at + _GRAM]):
+                    likely |= found
         return [self.texts[text] for text in likely]
 
     def seal_text(self, text: str) -> str:
