@@ -22,10 +22,9 @@ from mrtr_cassette.shell.files.cassettes import journal_path
 RECORD_TARGETS = {
     kind.name: limit
     for kinds, limit in (
-        ((PLAIN,), 1.0),
-        ((ROUNDS,), 0.85),
-        ((STREAM,), 0.8),
-        ((LARGE, UPLOAD), 0.5),
+        ((PLAIN,), 0.9),
+        ((ROUNDS, STREAM), 0.6),
+        ((LARGE, UPLOAD), 0.3),
     )
     for kind in kinds
 }
