@@ -291,18 +291,22 @@ async def record(conversation: Conversation, *cassettes: Path) -> None:
 
 async def repeat(conversation: Conversation, cassette: Path, values: Values) -> None:
     """Repeat a conversation with a replay; every recorded byte comes back, then the misses miss."""
-    async with (
-        playing(cassette, repeat="never") as session,
-        AsyncExitStack() as stack,
-    ):
-        client = Client(session.url, values, stack)
-        for step in conversation.steps:
-            if step.word == "request":
-                await client.send(step)
-            elif step.word == "response":
-                await client.receive(step)
+    async with playing(cassette, repeat="never") as session:
+        client = await hold(conversation, session.url, values)
         assert (session.player.misses, session.player.unplayed) == ([], [])
         for step in conversation.steps:
             if step.word == "misses":
                 reason = await client.miss(step)
                 assert reason == step.reason, reason
+
+
+async def hold(conversation: Conversation, url: str, values: Values) -> Client:
+    """Send the requests of a conversation, and compare the responses."""
+    async with AsyncExitStack() as stack:
+        client = Client(url, values, stack)
+        for step in conversation.steps:
+            if step.word == "request":
+                await client.send(step)
+            elif step.word == "response":
+                await client.receive(step)
+        return client

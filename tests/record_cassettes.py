@@ -9,7 +9,6 @@ changes a file, something that matters has changed, and the difference is worth 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import signal
 import sys
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from pathlib import Path
 
 from processes import (
     CASSETTES,
-    TESTS,
     TRANSCRIPTS,
     ProcessError,
     Side,
@@ -27,44 +25,34 @@ from processes import (
     record_command,
     run,
 )
-from traps import TRAPS
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a cassette comes from: the command that serves it, its port, and the SDK client.
-
-    Without a client it is a trap.
-    """
+    """Where a cassette comes from: the command that serves it, its port, and the SDK client."""
 
     server: tuple[str, ...]
     port: int
-    client: Side | None = None
+    client: Side
 
 
 SOURCES = {
     "python-sdk": Source(peer("server", "python"), 8700, "python"),
     "typescript-sdk": Source(peer("server", "typescript"), 8701, "typescript"),
     "demo-server": Source((sys.executable, "-m", "mrtr_cassette.demo.server"), 8702, "python"),
-} | {
-    name: Source((sys.executable, str(TESTS / "traps.py"), name), 8710 + number)
-    for number, name in enumerate(TRAPS)
 }
 
 
-def converse(name: str, url: str) -> str | None:
+def converse(name: str, url: str) -> str:
     """Hold the conversation of a cassette, and return the transcript of an SDK's client."""
     client = SOURCES[name].client
-    if client is None:
-        asyncio.run(TRAPS[name].hold(url))
-        return None
     done = run((*peer("client", client), url))
     if done.code or done.stderr:
         raise ProcessError(f"the {client} client failed with {done.code}: {done.stderr}")
     return done.stdout
 
 
-def record(name: str, cassette: Path, port: int) -> str | None:
+def record(name: str, cassette: Path, port: int) -> str:
     """Record over one cassette, and return the transcript of an SDK's client."""
     with listening((*SOURCES[name].server, "--port", str(port))) as server:
         live = converse(name, server.url)
@@ -93,8 +81,7 @@ def main() -> int:
             cassette = CASSETTES / f"{name}.json"
             before = cassette.read_bytes() if cassette.exists() else b""
             transcript = record(name, cassette, SOURCES[name].port)
-            if transcript is not None:
-                (TRANSCRIPTS / f"{name}.txt").write_text(transcript)
+            (TRANSCRIPTS / f"{name}.txt").write_text(transcript)
             what = "unchanged" if cassette.read_bytes() == before else "changed"
             print(f"{name}: {what}")  # noqa: T201  for whoever runs it
     except ProcessError as error:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from builders import decode_cassette
+from harness import http as exchange
 from processes import (
     SIDES,
     TRANSCRIPTS,
@@ -30,7 +31,6 @@ from processes import (
     run,
     run_all,
 )
-from traps import Caller, calling
 
 from mrtr_cassette.core.cassette.load import decode_body
 from mrtr_cassette.core.cassette.model import BodyModel, CassetteModel, HeaderMap, InteractionModel
@@ -258,10 +258,10 @@ def test_nothing_secret_is_written(server: Server, tmp_path: Path, run_client: R
     assert credential not in verbatim.read_text() + inner.stderr + outer.stderr
 
 
-async def resend(caller: Caller, interaction: InteractionModel) -> None:
+async def resend(url: str, interaction: InteractionModel) -> None:
     """Send an interaction's requests as they were recorded; all responses are the recorded ones."""
-    http = interaction.request.http
-    requests: list[tuple[BodyModel, HeaderMap]] = [(interaction.request, http.headers)]
+    recorded = interaction.request.http
+    requests: list[tuple[BodyModel, HeaderMap]] = [(interaction.request, recorded.headers)]
     requests += [
         (turn.answer, turn.answer.headers)
         for turn in interaction.elicitation_turns
@@ -271,18 +271,17 @@ async def resend(caller: Caller, interaction: InteractionModel) -> None:
     if interaction.response is not None:
         responses.append(interaction.response)
     for (asking, headers), responding in zip(requests, responses, strict=True):
-        named = {name: value for name, value in headers.items() if isinstance(value, str)}
-        body = b"".join(decode_body(asking, "", ""))
-        received = await caller.send(body, http.method, **named)
+        named = [f"{name}: {value}" for name, value in headers.items() if isinstance(value, str)]
+        body = b"".join(decode_body(asking, "", "")) or None
+        received = await exchange(recorded.method, url, *named, body=body)
         assert received.status == responding.status
         assert received.body == b"".join(decode_body(responding, "", ""))
 
 
 async def resend_all(url: str, cassette: CassetteModel) -> None:
     """Send every recorded request again, in recorded order."""
-    async with calling(url) as caller:
-        for interaction in cassette.interactions:
-            await resend(caller, interaction)
+    for interaction in cassette.interactions:
+        await resend(url, interaction)
 
 
 def test_recorded_requests_get_the_recorded_bytes(recorded: Recorded) -> None:

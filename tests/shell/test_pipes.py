@@ -13,10 +13,10 @@ from pipes import LINES_SERVER, call, piped, processes_with, recorder, spoken, u
 from typing import Any
 
 import pytest
-from builders import notification, rpc
+from builders import cassette_of, encode_cassette, notification, post, rpc
 from harness import read
 from patience import seconds
-from processes import CASSETTES, PROGRAM, run
+from processes import PROGRAM, run
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import session_of
@@ -589,9 +589,12 @@ def test_signal_ends_the_replay(tmp_path: Path, number: signal.Signals) -> None:
     assert "played 1 of 1 interactions" in errors.read_text()
 
 
-def test_cassette_of_http_that_pipes_cannot_play_is_refused() -> None:
+def test_cassette_of_http_that_pipes_cannot_play_is_refused(tmp_path: Path) -> None:
     """What only HTTP has is named at start, and nothing is played."""
-    done = spoken(replayer(CASSETTES / "by-header.json"), call(1))
+    path, price = tmp_path / "c.json", rpc("tools/call", {"name": "price"})
+    steps = ((price, {"in": "EUR"}), (post(price, ("Mcp-Param-Region", "us")), {"in": "USD"}))
+    path.write_bytes(encode_cassette(cassette_of(*steps)))
+    done = spoken(replayer(path), call(1))
 
     assert done.returncode == 3
     assert b"it can't be played over pipes: the header Mcp-Param-Region decides" in done.stderr
