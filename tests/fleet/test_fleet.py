@@ -11,7 +11,7 @@ import pytest
 from fleet.balancers import Balancer, Fleet, at, balancing
 from fleet.clients import Tally, converse
 from fleet.runs import CONFIG, UPSTREAM, record_from, stateless
-from processes import CASSETTES, TRANSCRIPTS, listening, peer, run
+from processes import listening
 
 DISTINCT = 30
 """Conversations that were recorded; they come again and again."""
@@ -67,17 +67,3 @@ def test_replicas_die_and_come_and_no_answer_is_wrong(
     assert tally.finished >= CONVERSATIONS - len(tally.lost)
     assert tally.moved
     assert len(tally.by_replica) == 4
-
-
-def test_sdk_client_meets_another_replica_with_each_request(tmp_path: Path) -> None:
-    """The Python SDK's client sees what it saw when it was recorded."""
-    with Fleet() as fleet:
-        for name in "ab":
-            fleet.start(name, *stateless(CASSETTES / "python-sdk.json"))
-        for replica in fleet.replicas.values():
-            replica.await_listening()
-        with balancing("haproxy", CONFIG["haproxy"], fleet, tmp_path) as balancer:
-            done = run((*peer("client", "python"), balancer.url))
-        told = [replica.stop() for replica in fleet.replicas.values()]
-    assert (done.code, done.stdout) == (0, (TRANSCRIPTS / "python-sdk.txt").read_text())
-    assert all("no misses" in text and "played 0" not in text for text in told), told

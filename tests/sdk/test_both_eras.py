@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import pytest
 from harness import looped
-from in_turns import reaching
 from mcp import Client, MCPError
 from mcp_types import CreateMessageResult, ElicitResult, ListRootsResult, Root, TextContent
 from processes import listening
@@ -134,23 +133,3 @@ async def test_wrong_answer_is_told_by_its_question_in_both_eras(
     assert [question.partition(" ")[2] for question in miss.questions] == ['(form) "Which plan?"']
     differing = {each.pointer.rpartition("/")[2]: each[1:] for each in miss.differences}
     assert differing["action"] == ('"accept"', '"decline"')
-
-
-@looped
-async def test_session_of_2025_goes_on_at_any_replica(tmp_path: Path, upstream: str) -> None:
-    """A session without pushed requests is known to each replica, in whatever turn they come."""
-    path = tmp_path / "sessions.json"
-
-    async def added(transport: Any) -> list[str]:
-        async with Client(transport, mode="legacy") as client:
-            results = [await client.call_tool("add", {"a": 1, "b": b}) for b in (2, 3)]
-            await client.list_tools()
-        return [content.text for each in results for content in each.content]
-
-    async with record(upstream, path) as recording, reaching([recording.url]) as transport:
-        live = await added(transport)
-    async with replay(path, stateless=True) as one, replay(path, stateless=True) as other:
-        for urls in ([one.url, other.url], [other.url, one.url], [one.url]):
-            async with reaching(urls) as transport:
-                assert await added(transport) == live == ["3", "4"]
-    assert [*one.misses, *other.misses, *one.unplayed] == []

@@ -92,18 +92,6 @@ def test_typescript_client_starts_its_server_twice(
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_another_answer_is_a_miss(cassettes: dict[tuple[Side, Side], Path], side: Side) -> None:
-    """A client that declines what was accepted gets the error that says so."""
-    options = ("--flow", "deploy", "--decline", "Deploy to production?")
-
-    played = client(side, replayer(cassettes["python", "python"]), *options)
-
-    assert played.code == 1
-    assert "error -32010" in played.stdout
-    assert "answers-differ" in played.stdout
-
-
-@pytest.mark.parametrize("side", SIDES)
 def test_recording_of_pipes_plays_over_http(
     cassettes: dict[tuple[Side, Side], Path], side: Side
 ) -> None:
