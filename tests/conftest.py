@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.timeout = TEST_HANGS_S
 
 
-_LONG = ("soak", "test_bench.py", "test_guides.py", "test_docs.py", "sdk", "plugin")
+_LONG = ("wild", "soak", "test_bench.py", "test_guides.py", "test_docs.py", "sdk", "plugin")
 """Files and folders whose tests take seconds each."""
 
 
