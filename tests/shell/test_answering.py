@@ -95,8 +95,8 @@ async def test_client_gets_the_end_of_the_conversation(tmp_path: Path, streams: 
     assert "raw state" not in cassette.read_text()
     async with replaying(cassette, ReplayOptions()) as replay:
         assert await call(replay.url) == recorded
-        assert not replay.misses
-        assert not replay.unplayed
+        assert not replay.outcome.misses
+        assert not replay.outcome.unplayed
 
 
 @looped

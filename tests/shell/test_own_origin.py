@@ -139,7 +139,7 @@ async def test_the_server_gets_its_own_resource_and_replay_the_same(tmp_path: Pa
         assert await exchange(replay.url) == 200
     async with playing(path) as replay:
         assert await exchange(replay.url, is_known=True) == 200
-        assert replay.misses == ()
+        assert replay.outcome.misses == ()
 
 
 @looped
