@@ -185,9 +185,11 @@ _OAUTH, _LOGIN, _SIGNED_URL = (
     frozenset(names.split()) for names in (_OF_OAUTH, _OF_LOGIN, _OF_SIGNED_URL)
 )
 _NOTHING: Final[frozenset[str]] = frozenset()
+_OF_AUTHORIZATION = frozenset(["code", "codechallenge", "responsetype"])
 
 _AMBIGUOUS: Final[Mapping[str, AmbiguousName]] = {
     "code": AmbiguousName("token", _OAUTH, _mixed, _random, parameters=_OAUTH | {"state"}),
+    "state": AmbiguousName("token", _NOTHING, _mixed, _never, parameters=_OF_AUTHORIZATION),
     "devicecode assertion": AmbiguousName("token", _OAUTH, _whole, _random),
     "token": AmbiguousName("token", _OAUTH | _LOGIN, _mixed, _token),
     "auth": AmbiguousName("basic", _NOTHING, _of_auth, _of_auth),
