@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from builders import post, rpc
-from messages import form
+from builders import Step, post, rpc, tool
+from messages import YES, form, text
 
 from mrtr_cassette.core.wire.http import Request
 
@@ -46,3 +46,18 @@ def update(task: str, answers: Json) -> Request:
 def cancel(task: str) -> Request:
     """Make a request that cancels a task."""
     return request_of("tasks/cancel", task)
+
+
+CALL = tool("build", env="prod")
+
+
+def task_steps(task: str, answer: Json = YES, *after: Step) -> list[Step]:
+    """Make the script of a call that is a task, and asks once."""
+    key = f"{task}:a1"
+    return [
+        (CALL, created(task)),
+        (get(task), state(task, statusMessage="Half\ndone")),
+        (get(task), state(task, "input_required", key)),
+        (update(task, {key: answer}), {}),
+        *(after or ((get(task), state(task, "completed", result=text("built"))),)),
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from browsers import Browser, browser_in
-from builders import Step, cassette_of, loaded, missed, player_of, retry, tool
+from builders import Step, cassette_of, loaded, missed, player_of, retry, rpc, tool
 from messages import NO, asks, form, text
 from processes import CASSETTES
 from selenium.webdriver.common.by import By
@@ -130,6 +130,31 @@ def test_recorded_texts_do_nothing(browser: Browser, noted: Path) -> None:
     counts = "['script', 'style', 'img', 'form'].map(n => document.getElementsByTagName(n).length)"
     assert browser.run(counts) == [1, 1, 0, 0]
     assert HOSTILE_WORDS in browser.one("#i1 .final pre").text
+
+
+def test_apps_are_shown_without_power(browser: Browser, folder: Path) -> None:
+    """A `ui://` page is laid out; its scripts, pictures, links and refreshes lead nowhere."""
+    hostile = (
+        "<p>Hello</p><script>parent.hurt = 1; location = 'http://example.com/a'</script>"
+        "<img src='http://example.com/b.png' onerror='parent.hurt = 1'>"
+        "<meta http-equiv=refresh content='0;url=http://example.com/c'>"
+        "<a id=leave href='http://example.com/d'>leave</a>"
+    )
+    content = {"uri": "ui://app/main", "mimeType": "text/html;profile=mcp-app", "text": hostile}
+    read = rpc("resources/read", {"uri": content["uri"]})
+    path = folder / "app.html"
+    recorded = loaded(cassette_of((read, {"contents": [content]})), "app.json")
+    write_page(path, View(details_of(recorded)))
+    browser.requested()
+    browser.open(path)
+    browser.one("#open-all").click()
+    frame = browser.one("iframe")
+    browser.driver.switch_to.frame(frame)
+    assert browser.one("p").text == "Hello"
+    browser.one("#leave").click()
+    browser.driver.switch_to.default_content()
+    assert browser.run("window.hurt === undefined")
+    assert browser.requested() <= {path.as_uri(), "about:blank", "about:srcdoc"}
 
 
 def test_policy_stops_what_is_put_in_later(browser: Browser, demo: Path) -> None:

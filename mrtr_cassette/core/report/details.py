@@ -15,13 +15,17 @@ from mrtr_cassette.core.cassette.recorded import (
     PushedTurn,
     RecordedExchange,
     RecordedInteraction,
+    TaskStep,
     TaskTurn,
+    task_turns,
 )
 from mrtr_cassette.core.cassette.sessions import listens, opened_session
 from mrtr_cassette.core.protocol.calls import Call, session_of
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.messages import Via, last_response, messages_in
+from mrtr_cassette.core.protocol.methods import CANCEL_TASK, UPDATE_TASK
+from mrtr_cassette.core.protocol.tasks import key_names, polled_state
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
@@ -39,7 +43,8 @@ class Turn:
             answered.
         dialect: in which spelling the server asked; None where it pushed requests.
         via: `result` where the response to the call asked, `push` where the server sent requests
-            of its own, whose keys are ours, such as `elicitation-1`.
+            of its own, whose keys are ours, such as `elicitation-1`, `task` where the state of its
+            task asked; a key that has the task's id is called `task:1` and so on.
         answered_by: who answered in the client's place, such as `rule 1`; else None.
         answered_after_ms: how long the server waited for the answers; None where none came.
     """
@@ -91,6 +96,14 @@ class Stretch(NamedTuple):
     end_ms: float
 
 
+class TaskStage(NamedTuple):
+    """A state of a call's task, or what the client did to it: `answered` or `cancel`."""
+
+    status: str
+    message: str = ""
+    polls: int = 1
+
+
 @dataclass(frozen=True, slots=True)
 class Interaction:
     """One logical call on a cassette.
@@ -100,13 +113,15 @@ class Interaction:
         ended: how it ended, such as `HTTP 200, result`.
         is_orphan: its first request continues a state that no recorded ask issued.
         size_bytes: bytes of its final response.
-        duration_ms: how long its own exchanges took, without the time between them.
+        duration_ms: how long its own exchanges took, without the time between them; of a task, how
+            long it was at work.
         method: its JSON-RPC method, or the HTTP method and path.
         name: of the tool or prompt, the URI of the resource, or an empty string.
         parameters: its arguments, or the other params of a method that names nothing, or None.
         notifications: what the server sent meanwhile on the call's own streams.
         stretches: its own time, in order.
         listens: it is a stream that tells what other calls caused.
+        task: what became of the task that the server made of it, in order.
     """
 
     number: int
@@ -127,6 +142,7 @@ class Interaction:
     notifications: tuple[SentNotification, ...]
     stretches: tuple[Stretch, ...]
     listens: bool
+    task: tuple[TaskStage, ...] = ()
 
     @property
     def arguments(self) -> Any:
@@ -175,10 +191,17 @@ def details_of(cassette: Cassette) -> CassetteDetails:
 
 
 def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interaction:
-    first, last = recorded.exchanges[0], recorded.exchanges[-1]
+    first = recorded.exchanges[0]
     call = first.call
     chain = recorded.exchanges[recorded.shared :]
-    ended, final, size = _ending(last, streamed)
+    stretches = tuple(_stretches(recorded))
+    duration_ms = sum(round(each.ended_ms - each.started_ms) for each in chain)
+    if recorded.steps:
+        waits = (each for each in stretches if each.whose == "server")
+        duration_ms = sum(round(each.end_ms - each.start_ms) for each in waits)
+        ended, final, size = _ending_of_task(recorded)
+    else:
+        ended, final, size = _ending(recorded.exchanges[-1], streamed)
     return Interaction(
         number=recorded.number,
         call=call.title,
@@ -188,7 +211,7 @@ def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interact
         branch=recorded.branch,
         is_orphan=recorded.is_orphan,
         size_bytes=size,
-        duration_ms=sum(round(each.ended_ms - each.started_ms) for each in chain),
+        duration_ms=duration_ms,
         method=call.method or call.title,
         name=call.name,
         parameters=_parameters(call),
@@ -196,9 +219,19 @@ def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interact
         session=session_of(first.request) or opened_session(first.response),
         final=final,
         notifications=tuple(each for exchange in chain for each in _notifications(exchange)),
-        stretches=tuple(_stretches(recorded)),
+        stretches=stretches,
         listens=listens(call, first.response),
+        task=tuple(map(_stage, recorded.steps)),
     )
+
+
+def _stage(step: TaskStep) -> TaskStage:
+    state = step.state
+    if state is None:
+        did = {UPDATE_TASK: "answered", CANCEL_TASK: "cancel"}
+        return TaskStage(did.get(step.exchange.call.method, "error"), polls=step.polls)
+    message = state.tree.get("statusMessage")
+    return TaskStage(state.status, message if isinstance(message, str) else "", step.polls)
 
 
 def _is_redacted(recorded: RecordedInteraction) -> bool:
@@ -249,7 +282,7 @@ def _turns(recorded: RecordedInteraction) -> Iterator[Turn]:
             yield _pushed_turn(turn)
             continue
         if isinstance(turn, TaskTurn):
-            yield _task_turn(turn)
+            yield _task_turn(turn, recorded)
             continue
         exchange, ask, retry = turn
         yield Turn(
@@ -275,10 +308,22 @@ def _pushed_turn(turn: PushedTurn) -> Turn:
     )
 
 
-def _task_turn(turn: TaskTurn) -> Turn:
-    answers = None if turn.given is None else _printable_answers(turn.given)
-    requests = _printable_requests(turn.requests)
-    return Turn(requests, answers, None, has_request_state=False, via="task")
+def _task_turn(turn: TaskTurn, recorded: RecordedInteraction) -> Turn:
+    names = key_names(turn.requests, recorded.task_id)
+    requests = {names[key]: request for key, request in turn.requests.items()}
+    given = {names[key]: answer for key, answer in (turn.given or {}).items()}
+    updates = [recorded.steps[at].exchange for at in turn.answered]
+    sources = (each.request.header(ANSWERED_BY_HEADER) for each in updates)
+    asked_ms = recorded.steps[turn.asked].exchange.ended_ms
+    return Turn(
+        _printable_requests(requests),
+        None if turn.given is None else _printable_answers(given),
+        None,
+        has_request_state=False,
+        via="task",
+        answered_by=next(filter(None, sources), None),
+        answered_after_ms=max(0.0, updates[0].started_ms - asked_ms) if updates else None,
+    )
 
 
 def _printable_requests(requests: Mapping[str, InputRequest]) -> dict[str, InputRequest]:
@@ -311,6 +356,19 @@ def _stretches(recorded: RecordedInteraction) -> Iterator[Stretch]:
                 yield waiting
                 at_ms = waiting.end_ms
         yield _stretch("server", at_ms, exchange.ended_ms)
+    yield from _stretches_of_task(recorded)
+
+
+def _stretches_of_task(recorded: RecordedInteraction) -> Iterator[Stretch]:
+    at_ms = recorded.exchanges[-1].ended_ms
+    for turn in task_turns(recorded.steps):
+        if turn.answered:
+            asked, answered = (recorded.steps[at].exchange for at in (turn.asked, turn.answered[0]))
+            yield _stretch("server", at_ms, asked.ended_ms)
+            yield _stretch("person", asked.ended_ms, answered.started_ms)
+            at_ms = answered.started_ms
+    if recorded.steps:
+        yield _stretch("server", at_ms, recorded.steps[-1].exchange.ended_ms)
 
 
 def _stretch(whose: Literal["server", "person"], start_ms: float, end_ms: float) -> Stretch:
@@ -385,7 +443,7 @@ def _own_response(exchange: RecordedExchange) -> Message | None:
 def final_response(response: Response | None) -> FinalResponse:
     """Return what a response to a call says."""
     message = None if response is None else last_response(response)
-    return FinalResponse("nothing", None) if message is None else _outcome(message)[1]
+    return FinalResponse("nothing", None) if message is None else _outcome(message.tree)[1]
 
 
 def _ending(last: RecordedExchange, streamed: _Streamed) -> tuple[str, FinalResponse, int]:
@@ -399,11 +457,11 @@ def _ending(last: RecordedExchange, streamed: _Streamed) -> tuple[str, FinalResp
     if response is not None:
         facts = [] if response.is_lines else [f"HTTP {response.status}"]
     if elsewhere is not None:
-        words, final = _outcome(elsewhere.message)
+        words, final = _outcome(elsewhere.message.tree)
         size = len(elsewhere.message.raw)
         facts.append(f"{words} on the stream of #{elsewhere.interaction}")
     elif message is not None:
-        words, final = _outcome(message)
+        words, final = _outcome(message.tree)
         size = len(message.raw)
         facts.append(words)
     # The messages of a stream are told one by one.
@@ -421,12 +479,27 @@ def _ending(last: RecordedExchange, streamed: _Streamed) -> tuple[str, FinalResp
     return ", ".join(facts), final, size
 
 
-def _outcome(message: Message) -> tuple[str, FinalResponse]:
-    error, result = message.tree.get("error"), message.tree.get("result")
+def _ending_of_task(recorded: RecordedInteraction) -> tuple[str, FinalResponse, int]:
+    """Return how the call's task ended, as far as that was recorded; as `_ending`."""
+    response = recorded.ending.rpc_response
+    state = polled_state(response)
+    if response is None or state is None:
+        return _ending(recorded.ending, {})
+    if not state.is_over:
+        what = "the last ask has no answer" if state.input_requests else "its task was at work"
+        return f"abandoned: {what}", FinalResponse("nothing", None), 0
+    if not state.response:
+        return f"task {state.status}", FinalResponse("nothing", None), len(response.raw)
+    words, final = _outcome(state.response)
+    return f"task {state.status}, {words}", final, len(response.raw)
+
+
+def _outcome(members: Mapping[str, Any]) -> tuple[str, FinalResponse]:
+    error, result = members.get("error"), members.get("result")
     if isinstance(error, dict):
         code, text = canonical(error.get("code")), canonical(error.get("message"))
         return f"error {code} {shorten(text)}", FinalResponse("error", error)
-    if "error" in message.tree:
+    if "error" in members:
         return "result", FinalResponse("error", error)
     if isinstance(result, dict) and result.get("isError") is True:
         return "result with isError", FinalResponse("failed result", result)

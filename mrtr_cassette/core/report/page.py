@@ -22,7 +22,7 @@ from mrtr_cassette.core.report.comparison import conclusion, shown_values
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, Stretch
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.core.report.runs import ReplayReport
-from mrtr_cassette.core.report.text import json_text, message_lines, outcome_line
+from mrtr_cassette.core.report.text import json_text, message_lines, outcome_line, task_words
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, SEALED_ANSWER
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference
@@ -109,6 +109,7 @@ def _template(texts: tuple[str, ...]) -> Template:
         "conclusion": conclusion,
         "difference": _difference,
         "fields": form_fields,
+        "is_app": is_app,
         "json": json_text,
         "listed_field": _listed_field,
         "message": message_lines,
@@ -118,6 +119,7 @@ def _template(texts: tuple[str, ...]) -> Template:
         "replaced": _replaced_in,
         "shorten": shorten,
         "source": _source,
+        "task_words": task_words,
         "time": shown_time,
         "waiting": _waiting_in_words,
     }
@@ -136,7 +138,7 @@ _LONGEST_TEXT: Final = 20_000
 _TAB: Final = 4
 _REPLACED: Final = re.compile(
     rf"(?P<redacted>{re.sub(r'[?]P<[a-z]+>', '?:', PLACEHOLDER.pattern)})"
-    rf"|(?P<sealed>{SEALED_ANSWER.pattern}|mrtr-(?:state|session|event):[0-9a-f:]+"
+    rf"|(?P<sealed>{SEALED_ANSWER.pattern}|mrtr-(?:state|session|event|task):[0-9a-f:]+"
     r"|sha256:[0-9a-f]{64})",
     re.ASCII,
 )
@@ -181,6 +183,13 @@ def _pairs(value: Mapping[str, Any]) -> list[tuple[str, str]]:
     texts = [(name, _text(each)) for name, each in value.items()]
     is_short = all("\n" not in text and len(text) <= _LONGEST_TEXT for _, text in texts)
     return texts if is_short else []
+
+
+def is_app(content: Mapping[str, Any]) -> bool:
+    """Tell whether content of a resource is a page of the extension Apps."""
+    uri, kind, text = (content.get(name) for name in ("uri", "mimeType", "text"))
+    is_html = isinstance(kind, str) and kind.startswith("text/html")
+    return is_html and isinstance(text, str) and isinstance(uri, str) and uri.startswith("ui://")
 
 
 def _text(value: Any) -> str:

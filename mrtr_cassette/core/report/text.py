@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import partial
 from typing import Any, Final
 
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.report.details import CassetteDetails, FinalResponse, Interaction, Turn
+from mrtr_cassette.core.report.details import (
+    CassetteDetails,
+    FinalResponse,
+    Interaction,
+    TaskStage,
+    Turn,
+)
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse
 from mrtr_cassette.errors import (
     NotJsonError,
@@ -80,6 +86,8 @@ def _interaction_lines(each: Interaction, *, is_whole: bool) -> Iterator[str]:
         yield from _indented(json_text(each.parameters), 6)
     for number, turn in enumerate(each.turns, start=1):
         yield from _turn_lines(number, turn, is_whole=is_whole)
+    if each.task and not is_whole:
+        yield f"    task: {task_words(each.task)}"
     if not is_whole:
         size = f"{each.size_bytes:,} bytes, {each.duration_ms:,} ms"
         yield f"    ended: {each.ended} ({size})"
@@ -94,7 +102,8 @@ def _interaction_lines(each: Interaction, *, is_whole: bool) -> Iterator[str]:
 def _turn_lines(number: int, turn: Turn, *, is_whole: bool) -> Iterator[str]:
     """Yield a turn; in short without what the line of the outcome says."""
     form = "with request state" if turn.has_request_state else "without request state"
-    head = f"    turn {number}, {'pushed' if turn.via == 'push' else form}:"
+    form = {"push": "pushed", "task": "of its task"}.get(turn.via, form)
+    head = f"    turn {number}, {form}:"
     answered = turn.answered or {}
     unasked = sorted(answered.keys() - turn.input_requests.keys())
     if is_whole:
@@ -123,6 +132,15 @@ def _whole_turn_lines(turn: Turn, unasked: Sequence[str]) -> Iterator[str]:
         yield from _indented(json_text(answered[key]), 8)
     if turn.answered is None:
         yield "      not answered"
+
+
+def task_words(stages: Iterable[TaskStage]) -> str:
+    """Return what became of a task, such as `working (3 polls), input_required, answered`."""
+    words = []
+    for status, message, polls in stages:
+        said = f"{status}: {_one_line(message)}" if message else status
+        words.append(f"{said} ({polls} polls)" if polls > 1 else said)
+    return ", ".join(words)
 
 
 def message_lines(request: InputRequest) -> list[str]:
@@ -315,12 +333,16 @@ def inspection_data(details: CassetteDetails, *, is_whole: bool = False) -> dict
         {
             CassetteDetails: "cassette version upstream request_state recorded_at tool "
             "interactions",
-            Interaction: "number call arguments=arguments_json orphan=is_orphan branch turns ended "
-            f"bytes=size_bytes ms=duration_ms{' final' if is_whole else ''}",
+            Interaction: "number call arguments=arguments_json orphan=is_orphan branch turns task "
+            f"ended bytes=size_bytes ms=duration_ms{' final' if is_whole else ''}",
             Turn: partial(_turn_data, is_whole=is_whole),
             FinalResponse: _final_data,
         },
     )
+    for each in data["interactions"]:
+        # Most calls have none.
+        if not each["task"]:
+            del each["task"]
     return data
 
 

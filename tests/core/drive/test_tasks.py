@@ -6,20 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from builders import (
-    FixedScript,
-    Step,
-    cassette_of,
-    follow,
-    loaded,
-    post,
-    refusal,
-    respond,
-    retry,
-    tool,
-)
+from builders import FixedScript, Step, cassette_of, follow, loaded, post, refusal, respond, retry
 from messages import NO, YES, Json, asks, compact, text
-from tasking import cancel, created, get, state, update
+from tasking import CALL, cancel, created, get, state, task_steps, update
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
@@ -32,20 +21,7 @@ from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import Request
 
 TASK, LIVE = "recorded-task-0123456789-abcdef", "live-task-9876543210-fedcba"
-CALL = tool("build", env="prod")
 DONE = text("built")
-
-
-def script(task: str = TASK, answer: Json = YES, *after: Step) -> list[Step]:
-    """Record a task that asks once."""
-    key = f"{task}:a1"
-    return [
-        (CALL, created(task)),
-        (get(task), state(task)),
-        (get(task), state(task, "input_required", key)),
-        (update(task, {key: answer}), {}),
-        *(after or ((get(task), state(task, "completed", result=DONE)),)),
-    ]
 
 
 def methods(sent: list[Request]) -> list[str]:
@@ -120,23 +96,23 @@ OTHER = state(LIVE, "input_required", f"{LIVE}:z2")
 @pytest.mark.parametrize(
     ("steps", "responses", "verdict", "turn", "last"),
     [
-        (script(), (created(LIVE), ASKS, {}, ASKS, ENDS), "same", None, "get"),
-        (script(), (created(LIVE, statusMessage="a"), *[state(LIVE)] * 3, ASKS, {}, ENDS),
+        (task_steps(TASK), (created(LIVE), ASKS, {}, ASKS, ENDS), "same", None, "get"),
+        (task_steps(TASK), (created(LIVE, statusMessage="a"), *[state(LIVE)] * 3, ASKS, {}, ENDS),
          "same", None, "get"),
-        (script(), (created(LIVE), OTHER, {}), "question-changed", 1, "cancel"),
-        (script(), (created(LIVE), ENDS), "rounds-changed", 1, "get"),
-        (script(), (created(LIVE), ASKS, {}, OTHER, {}), "rounds-changed", 2, "cancel"),
-        (script(), (created(LIVE), ASKS, {}, state(LIVE, "completed", result=text("no"))),
+        (task_steps(TASK), (created(LIVE), OTHER, {}), "question-changed", 1, "cancel"),
+        (task_steps(TASK), (created(LIVE), ENDS), "rounds-changed", 1, "get"),
+        (task_steps(TASK), (created(LIVE), ASKS, {}, OTHER, {}), "rounds-changed", 2, "cancel"),
+        (task_steps(TASK), (created(LIVE), ASKS, {}, state(LIVE, "completed", result=text("no"))),
          "text-changed", 0, "get"),
-        (script(), (created(LIVE), ASKS, {}, state(LIVE, "failed", error={"code": 1})),
+        (task_steps(TASK), (created(LIVE), ASKS, {}, state(LIVE, "failed", error={"code": 1})),
          "error-changed", 0, "get"),
-        (script(), (created(LIVE), ASKS, refusal, {}), "error-changed", 0, "cancel"),
-        (script(), (DONE,), "shape-changed", 0, "call"),
+        (task_steps(TASK), (created(LIVE), ASKS, refusal, {}), "error-changed", 0, "cancel"),
+        (task_steps(TASK), (DONE,), "shape-changed", 0, "call"),
         ([(CALL, DONE)], (created(LIVE), {}), "shape-changed", 0, "cancel"),
-        (script(TASK, YES, *CANCELLED), (created(LIVE), ASKS, {}, {}, state(LIVE, "cancelled")),
+        (task_steps(TASK, YES, *CANCELLED), (created(LIVE), ASKS, {}, {}, state(LIVE, "cancelled")),
          "same", None, "get"),
-        (script()[:3], (created(LIVE), ASKS, {}), "same", None, "cancel"),
-        (script()[:2], (created(LIVE), {}, state(LIVE, "cancelled")), "same", None, "get"),
+        (task_steps(TASK)[:3], (created(LIVE), ASKS, {}), "same", None, "cancel"),
+        (task_steps(TASK)[:2], (created(LIVE), {}, state(LIVE, "cancelled")), "same", None, "get"),
     ],
 )  # fmt: skip
 def test_live_task_is_held_to_the_recorded_one(
@@ -179,7 +155,7 @@ def test_ask_before_the_task_is_answered_as_any_other() -> None:
         (retry(CALL, {"a": YES}, state="s" * 30), created(TASK)),
     ]
     found, sent = verified(
-        [*asked, *script()[1:]], asks("a", state="t" * 30), created(LIVE), OTHER, {}
+        [*asked, *task_steps(TASK)[1:]], asks("a", state="t" * 30), created(LIVE), OTHER, {}
     )
     assert methods(sent) == ["call", "call", "get", "cancel"]
     assert (found.verdict, found.changes[0].turn) == ("question-changed", 2)
@@ -187,7 +163,7 @@ def test_ask_before_the_task_is_answered_as_any_other() -> None:
 
 def test_live_ending_and_question_are_taken_into_their_steps() -> None:
     """They have the recorded id, times and keys, and the answers still fit."""
-    data = dump(loaded(cassette_of(*script()), "c.json"))
+    data = dump(loaded(cassette_of(*task_steps(TASK)), "c.json"))
     later = "2027-01-01T00:00:00Z"
     asked = state(LIVE, "input_required", KEY, at=later)
     asked["inputRequests"][KEY]["params"]["message"] = "Sure?"
@@ -197,7 +173,7 @@ def test_live_ending_and_question_are_taken_into_their_steps() -> None:
         ((created(LIVE), ASKS, {}, ended), "other"),
     ):
         cassette = load(data, "c.json")
-        found, _ = verified(script(), *responses)
+        found, _ = verified(task_steps(TASK), *responses)
         (proposal,) = proposals(cassette, [found])
         assert proposal.problem is None
         new = accepted(data, cassette, [proposal])
@@ -213,12 +189,15 @@ def test_diff_has_the_questions_and_the_ending_of_a_task() -> None:
     """Another id, other keys of it and other working states are no difference."""
 
     def changes(*steps: Step) -> list[tuple[str, str]]:
-        one, two = (loaded(cassette_of(*each), "c.json") for each in (script(), steps))
+        one, two = (loaded(cassette_of(*each), "c.json") for each in (task_steps(TASK), steps))
         (found,) = compared(one, two).interactions
         return [(stage.kind, each.verdict) for stage in found.stages for each in stage.changes]
 
-    same = script(LIVE)
+    same = task_steps(LIVE)
     assert changes(*same) == changes(same[0], *same[2:]) == []
     ends = ((get(LIVE), state(LIVE, "failed", error={"code": 1, "message": "no"})),)
-    assert changes(*script(LIVE, NO)) == [("answer", "text-changed"), ("answer", "shape-changed")]
-    assert changes(*script(LIVE, YES, *ends)) == [("result", "error-changed")] * 2
+    assert changes(*task_steps(LIVE, NO)) == [
+        ("answer", "text-changed"),
+        ("answer", "shape-changed"),
+    ]
+    assert changes(*task_steps(LIVE, YES, *ends)) == [("result", "error-changed")] * 2

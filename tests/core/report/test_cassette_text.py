@@ -28,6 +28,7 @@ from goldens import DATA, read_case
 from harmless import HOSTILE, assert_harmless
 from messages import NO, YES, array_asks, asks, form, text
 from pushing import asked_once, branched, elicit
+from tasking import task_steps
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.report.details import CassetteDetails, details_of
@@ -100,6 +101,7 @@ CASSETTES: dict[str, Cassette] = {
             *((retry(CALL, {f"k{at}": YES}), asks(f"k{at + 1}")) for at in range(8)),
             (tool("other"), text("x")),
         ),
+        "tasks": (*task_steps(STATE), *task_steps(f"{STATE}2")[:3]),
     }.items()
 } | {
     "pushed": asked_once(elicit(words="Two\nlines"), YES, CALL, text("x")),

@@ -35,6 +35,7 @@ from hypothesis import strategies as st
 from messages import CLIENT_KEY, NO, YES, array_asks, asks, form, text
 from pages import Node, assert_readable, assert_safe, parsed
 from pushing import branched
+from tasking import task_steps
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import compared
@@ -127,6 +128,7 @@ ENDINGS: tuple[Any, ...] = (
     {"content": [{"type": "image", "mimeType": "image/png", "data": "A" * 8}]},
     {"content": [{"type": "resource_link", "uri": "file:///x"}]},
     {"content": [{"type": "resource", "resource": {"uri": "a:b", "text": "in"}}, 5]},
+    {"contents": [{"uri": "ui://a", "mimeType": "text/html;profile=mcp-app", "text": "<p>'\"&"}]},
     b'{"jsonrpc":"2.0","id":1,"result":5}',
     stream(*[progress(7)] * 6, answer(CALL, text("end"))),
 )
@@ -185,6 +187,7 @@ PAGES: dict[str, Callable[[], Node]] = {
         recording(*(step for question in QUESTIONS for step in asked(*question)))
     ),
     "endings": lambda: page_of(recording(*((CALL, response) for response in ENDINGS))),
+    "tasks": lambda: page_of(recording(*task_steps(STATE))),
     "misses": missed_page,
     "compared": compared_page,
 }
