@@ -281,7 +281,7 @@ class Rounds:
         if ask.push is not None:
             return Answered(canonical(values[ask.key]).encode())
         if ask.task is not None:
-            names = key_names(ask.task_keys.values(), ask.task.id)
+            names = key_names(_new_requests(ask), ask.task.id)
             given = {key: values[name] for key, name in names.items() if name in values}
             return Answered(write_answers(DIALECTS[0].name, given) if given else None)
         live = ask.exchange.ask
@@ -296,9 +296,15 @@ def requests_of(ask: LiveAsk) -> Mapping[str, InputRequest]:
         return {ask.key: input_request(ask.push.method, ask.push.params)}
     if ask.task is not None:
         # A key may have the task's id, which is nobody's business.
-        names = key_names(ask.task_keys.values(), ask.task.id)
-        return {name: ask.task.input_requests[key] for key, name in names.items()}
+        new = _new_requests(ask)
+        return {name: new[key] for key, name in key_names(new, ask.task.id).items()}
     return {} if ask.exchange.ask is None else ask.exchange.ask.input_requests
+
+
+def _new_requests(ask: LiveAsk) -> Mapping[str, InputRequest]:
+    """Return what a task asks for the first time, by the server's keys."""
+    requests = {} if ask.task is None else ask.task.input_requests
+    return {key: requests[key] for key in ask.task_keys.values()}
 
 
 def refused(push: Message) -> Answered:

@@ -46,6 +46,7 @@ from mrtr_cassette.core.compare.values import (
 from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, answers_text
 from mrtr_cassette.core.protocol.methods import INITIALIZE, method_of
+from mrtr_cassette.core.protocol.tasks import key_names
 from mrtr_cassette.core.wire.http import (
     ANSWERED_BY_HEADER,
     CREDENTIAL_HEADERS,
@@ -253,7 +254,8 @@ def _turns_of(interaction: RecordedInteraction, ignored: Collection[MemberPath])
             yield _Turn(asked_question(turn.exchange), answers, turn.exchange)
         else:
             task = interaction.task_id
-            given = turn.given and _without_null(comparable_by_key(turn.given, task))
+            names = key_names(turn.requests, task)
+            given = turn.given and _without_null(comparable_by_key(turn.given, names))
             yield _Turn(task_question(turn.requests, task), given or ABSENT, None)
 
 

@@ -229,13 +229,12 @@ def pushed_value(raw: bytes, states: Mapping[str, str] = NO_STATES) -> dict[str,
 def task_question(requests: Mapping[str, InputRequest], task_id: str) -> dict[str, Any]:
     """Return what a task asks, as `question_changes` takes it."""
     spelled: dict[str, Any] = spelled_requests(requests)
-    return comparable_by_key(spelled, task_id)
+    return comparable_by_key(spelled, key_names(requests, task_id))
 
 
-def comparable_by_key(values: Mapping[str, Any], task_id: str) -> dict[str, Any]:
-    """Return what has members by the keys of a task's questions, the same in each recording."""
-    names = key_names(values, task_id)
-    renamed = {names[key]: value for key, value in values.items()}
+def comparable_by_key(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return what has members by the keys of questions, by their names."""
+    renamed = {names.get(key, key): value for key, value in values.items()}
     tree: dict[str, Any] = comparable_tree(canonical(renamed).encode())
     return tree
 

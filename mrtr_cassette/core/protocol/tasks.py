@@ -7,7 +7,7 @@ what the task needs answers to, and at last how the call ended.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -72,14 +72,15 @@ def created_id(response: Message | None) -> str | None:
     return None if task is None else task.id
 
 
-def key_names(keys: Iterable[str], task_id: str) -> dict[str, str]:
-    """Return names for the keys under which a task asks, the same whatever its id.
+def key_names(requests: Mapping[str, InputRequest], task_id: str) -> dict[str, str]:
+    """Return names for the keys under which a task asks, the same in every recording.
 
-    A server makes such a key of the id and something random; only its place tells it from others.
+    Servers make such a key of the id and something random, and show their questions in any order.
     """
-    own = [key for key in keys if task_id and task_id in key]
+    own = [key for key in requests if task_id and task_id in key]
+    own.sort(key=lambda key: canonical(dict(requests[key].definition)))
     numbered = {key: f"{TASK}:{number}" for number, key in enumerate(own, start=1)}
-    return {key: numbered.get(key, key) for key in keys}
+    return {key: numbered.get(key, key) for key in requests}
 
 
 def polled_state(response: Message | None) -> TaskState | None:

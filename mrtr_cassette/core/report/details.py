@@ -24,10 +24,10 @@ from mrtr_cassette.core.protocol.calls import Call, session_of
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.messages import Via, last_response, messages_in
-from mrtr_cassette.core.protocol.methods import CANCEL_TASK, UPDATE_TASK
-from mrtr_cassette.core.protocol.tasks import key_names, polled_state
+from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, UPDATE_TASK
+from mrtr_cassette.core.protocol.tasks import TaskState, key_names, polled_state
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER
-from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Response
+from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import counted, printable, shorten
 
@@ -226,12 +226,16 @@ def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interact
 
 
 def _stage(step: TaskStep) -> TaskStage:
-    state = step.state
-    if state is None:
-        did = {UPDATE_TASK: "answered", CANCEL_TASK: "cancel"}
-        return TaskStage(did.get(step.exchange.call.method, "error"), polls=step.polls)
+    if step.state is not None:
+        return stage_of(step.state, step.polls)
+    did = {UPDATE_TASK: "answered", CANCEL_TASK: "cancel"}
+    return TaskStage(did.get(step.exchange.call.method, "error"), polls=step.polls)
+
+
+def stage_of(state: TaskState, polls: int = 1) -> TaskStage:
+    """Return a state of a task, which so many polls got, as it is told."""
     message = state.tree.get("statusMessage")
-    return TaskStage(state.status, message if isinstance(message, str) else "", step.polls)
+    return TaskStage(state.status, message if isinstance(message, str) else "", polls)
 
 
 def _is_redacted(recorded: RecordedInteraction) -> bool:
@@ -440,10 +444,13 @@ def _own_response(exchange: RecordedExchange) -> Message | None:
     return last_response(exchange.response)
 
 
-def final_response(response: Response | None) -> FinalResponse:
-    """Return what a response to a call says."""
+def final_of(exchange: RecordedExchange) -> FinalResponse:
+    """Return what the response to a call says, or the last state of its task."""
+    response = exchange.response
     message = None if response is None else last_response(response)
-    return FinalResponse("nothing", None) if message is None else _outcome(message.tree)[1]
+    state = polled_state(message) if exchange.call.method == GET_TASK else None
+    members = {} if message is None else message.tree if state is None else state.response
+    return _outcome(members)[1] if members else FinalResponse("nothing", None)
 
 
 def _ending(last: RecordedExchange, streamed: _Streamed) -> tuple[str, FinalResponse, int]:

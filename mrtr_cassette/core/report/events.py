@@ -10,14 +10,14 @@ from mrtr_cassette.core.cassette.recorded import PushedAsk, RecordedExchange
 from mrtr_cassette.core.drive.appending import Unrecorded
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.messages import Via
-from mrtr_cassette.core.protocol.tasks import TaskState
+from mrtr_cassette.core.protocol.tasks import TASK, TaskState, named_task
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.record.sealing import Unread
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.player import Play
-from mrtr_cassette.core.report.details import final_response
+from mrtr_cassette.core.report.details import final_of, stage_of
 from mrtr_cassette.core.report.misses import recorded_ask
 from mrtr_cassette.core.report.runs import (
     CallResult,
@@ -26,7 +26,7 @@ from mrtr_cassette.core.report.runs import (
     recording_text,
     summary_text,
 )
-from mrtr_cassette.core.report.text import answer_words, final_words, question_words
+from mrtr_cassette.core.report.text import answer_words, final_words, question_words, task_words
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, counted, in_terms, printable, shorten
@@ -61,26 +61,41 @@ def request_event(observation: Observation) -> Event:
         facts = {"call": recorder.label(push.call), "via": "push"}
         keys, state = [push.key], None
     elif answers is not None:
-        facts = {"via": "result"}
-        keys, state = sorted(answers.input_responses or {}), _hash(answers.request_state)
+        task = named_task(observation.call.message)
+        facts = {"via": "result" if task is None else "task"}
+        given = sorted(answers.input_responses or {})
+        keys, state = [_without_id(key, task) for key in given], _hash(answers.request_state)
     else:
         return _event("started", observation)
     facts |= {"keys": [recorder.shown(key) for key in keys], "request_state_sha256": state}
     return _event("answered", observation) | facts
 
 
+def _without_id(key: str, task: str | None) -> str:
+    """Return the key of a question without the id of the task that asks it."""
+    return key.replace(task, TASK) if task else key
+
+
 def response_said(
-    observation: Observation, exchange: RecordedExchange | None, end: End, at_ms: float
+    observation: Observation,
+    exchange: RecordedExchange | None,
+    end: End,
+    at_ms: float,
+    task: TaskState | None = None,
 ) -> Said:
     """Return that a call was asked something or ended.
 
     Args:
         exchange: it as it is recorded, by which the line says what was answered and came of it.
+        task: the new state of a task, of which the response tells.
     """
     ask, shown, label = observation.ask, observation.recorder.shown, observation.label
+    asked = {} if ask is None else ask.input_requests
+    if task is not None:
+        asked = {_without_id(key, task.id): it for key, it in task.input_requests.items()}
     took_ms = at_ms - observation.started_ms
     event: Event = {
-        "event": "ended" if ask is None else "asked",
+        "event": "asked" if asked or ask is not None else "ended",
         "exchange": observation.number,
         "call": label,
         "status": observation.status,
@@ -98,13 +113,17 @@ def response_said(
         line += f" -> {counted(observation.pieces, 'line')}"
     else:
         line += " -> no response"
-    if ask is not None:
-        requests, state = _shown(ask.input_requests, shown), _hash(ask.request_state)
-        event |= {"via": "result", "keys": _kinds(requests), "request_state_sha256": state}
+    if asked or ask is not None:
+        requests, state = _shown(asked, shown), None if ask is None else _hash(ask.request_state)
+        via = "result" if task is None else "task"
+        event |= {"via": via, "keys": _kinds(requests), "request_state_sha256": state}
         line += f", asks: {question_words(requests)}"
         line += "" if state is None else ", with request state"
+    elif task is not None and not task.response:
+        event["task"] = printable(task.status)
+        line += f": task {shown(task_words([stage_of(task)]))}"
     elif exchange is not None and observation.size <= _LONGEST_SHOWN:
-        words = final_words(final_response(exchange.response))
+        words = final_words(final_of(exchange))
         line += f": {words}" if words else ""
     return event, f"{line} ({took_ms:.0f} ms)"
 
@@ -122,7 +141,8 @@ def _shown(
 def _answers_of(exchange: RecordedExchange, pushed: OpenPush | None) -> str:
     call = exchange.call
     if call.answers is not None:
-        return f", {answer_words(call.answers.input_responses or {})}"
+        given, task = call.answers.input_responses or {}, named_task(call.message)
+        return f", {answer_words({_without_id(key, task): it for key, it in given.items()})}"
     if pushed is None or call.message is None:
         return ""
     tree = call.message.tree
@@ -300,9 +320,8 @@ def turn_said(turn: CallTurn) -> Said:
 
 def task_said(state: TaskState) -> Said:
     """Return how the task of a call without a client gets on."""
-    message = state.tree.get("statusMessage")
     event = {"event": "task", "status": printable(state.status)}
-    return event, f"task {state.status}" + (f": {shorten(str(message))}" if message else "")
+    return event, f"task {task_words([stage_of(state)])}"
 
 
 def call_ended_event(result: CallResult) -> Event:

@@ -13,6 +13,8 @@ from typing import Any
 from mrtr_cassette.core.cassette.journal import JournalHeader, encode_line
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
 from mrtr_cassette.core.drive.appending import LiveAsks
+from mrtr_cassette.core.protocol.methods import GET_TASK
+from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.record.recorder import Due, Observation, Recorder
 from mrtr_cassette.core.record.sealing import Unread
 from mrtr_cassette.core.report.events import (
@@ -49,6 +51,8 @@ class Watcher:
     """When the recording began, by that clock."""
     live_asks: LiveAsks = field(default_factory=LiveAsks)
     """The questions without a state that the upstream has asked."""
+    told_states: dict[str, str] = field(default_factory=dict)
+    """The digest of the latest state of each task, by its id."""
     is_told: bool = field(init=False)
     """Somebody wants to know what happens."""
     _under_way: set[asyncio.Task[None]] = field(default_factory=set)
@@ -156,9 +160,21 @@ class ExchangeRecording:
             if end is not None:
                 watcher.session.exchanges += 1
                 if watcher.is_told:
-                    watcher.announcer.say(response_said, observation, self._sealed, end, now_ms)
+                    self._tell(observation, end, now_ms)
         except Exception as error:  # noqa: BLE001
             self._failed(error)
+
+    def _tell(self, observation: Observation, end: End, now_ms: float) -> None:
+        """Say what came; a poll of a task has a line only where the state is another one."""
+        watcher = self.watcher
+        announcer, told = watcher.announcer, watcher.told_states
+        is_poll = self.called == GET_TASK
+        state = polled_state(observation.response) if is_poll else None
+        if state is not None and told.get(state.id) == state.digest:
+            state, announcer = None, replace(announcer, log=None)
+        elif state is not None:
+            told[state.id] = state.digest
+        announcer.say(response_said, observation, self._sealed, end, now_ms, state)
 
     def _failed(self, error: Exception) -> None:
         self.observation = None
