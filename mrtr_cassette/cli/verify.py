@@ -138,14 +138,14 @@ async def _verify(
         verifications.append(verification)
     if options.learn is not None and not any(each.learned for each in verifications):
         say(f"note: nothing was learned, so {options.learn} stays as it is")
-    for line in _ways_out(verifications):
+    for line in _ways_out(verifications, learns=options.learn is not None):
         say(line)
     left_out = [change for each in verifications for change in each.left_out]
     tell_unused(unused_pointers(options.ignore, left_out), Log())
     return verifications, problems or exit_code_of(verifications)
 
 
-def _ways_out(verifications: Sequence[Verification]) -> list[str]:
+def _ways_out(verifications: Sequence[Verification], *, learns: bool) -> list[str]:
     from mrtr_cassette.core.drive.accepting import ACCEPTABLE
     from mrtr_cassette.core.report.comparison import folded
 
@@ -160,7 +160,7 @@ def _ways_out(verifications: Sequence[Verification]) -> list[str]:
         "fix: take what the server says now into the cassette with "
         + ("--review" if verdict is None else f"--accept {verdict}"),
         f" or: leave out what differs in every run with --ignore {printable(place)}",
-        " or: have such places found and left out with --learn FILE",
+        *([] if learns else [" or: have such places found and left out with --learn FILE"]),
     ]
 
 

@@ -252,13 +252,14 @@ def comparison_text(comparison: CassetteComparison, paint: Paint = plain) -> str
 def held_text(comparison: CassetteComparison) -> str:
     """Return a cassette and what a test did now as text, with the ways out."""
     differing = (each for each in comparison.interactions if each.mark == "~")
-    changes = (change for each in differing for stage in each.stages for change in stage.counting)
-    volatile = (each.pointer for each in folded(changes) if each.first.verdict in _VOLATILE)
-    ways = ["fix: let the server, or the test, do as recorded"]
-    ways += [" or: record what happens now with --mrtr-mode=all"]
-    ways += [
-        f" or: leave out what differs in every run with ignore=[{place!r}]" for place in volatile
-    ][:1]
+    results = (stage for each in differing for stage in each.stages if stage.kind == "result")
+    folds = folded(change for stage in results for change in stage.counting)
+    volatile = [each.pointer for each in folds if each.first.verdict in _VOLATILE]
+    ways = [
+        "fix: let the server, or the test, do as recorded",
+        " or: record what happens now with --mrtr-mode=all",
+        *(f" or: leave out what differs in every run with ignore=[{it!r}]" for it in volatile[:1]),
+    ]
     return "\n".join([comparison_text(comparison), *ways])
 
 
