@@ -1,0 +1,93 @@
+"""Tasks of FastMCP's server and client, recorded over HTTP and over pipes."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+from pipes import recorder
+
+import pytest
+from processes import PEERS, PROGRAM, PYTHON, Run, listening, record_command, run
+
+from mrtr_cassette.core.cassette.dump import dump
+from mrtr_cassette.core.cassette.load import load
+
+SERVER = (*PYTHON, str(PEERS / "server_tasks.py"))
+CLIENT = (*PYTHON, str(PEERS / "client_tasks.py"))
+SAID = """\
+asked: Whose name?
+asked: Which address?
+asked: Which meal for the name?
+book 2 seats, the meal
+count 2
+fail Error calling tool 'fail': no seats
+wait cancelled
+counts 1 2
+left working
+"""
+
+
+def record(output: Path, *options: str, way: str, polls: int = 0) -> Run:
+    """Record the client's talk with the server; nothing on disk and in the log names a task."""
+    client = (*CLIENT, "--polls", str(polls))
+    if way == "http":
+        with listening(SERVER) as server:
+            done = run(record_command(server.url, output, *options, "--", *client))
+    else:
+        command = recorder(output, *SERVER, "--stdio", options=options)
+        done = run((*client, "--", *command))
+    assert done.code == 0, done.stderr
+    names_no_task(done, output.parent)
+    return done
+
+
+def names_no_task(done: Run, folder: Path) -> None:
+    """Make sure that ids of tasks, which the client tells, stand nowhere else."""
+    ids = set(re.findall(r"task (\S{43})\n", done.stderr))
+    assert len(ids) == 7
+    log = re.sub(r"task \S{43}\n", "", done.stderr)
+    files = [each.read_text() for each in folder.rglob("*") if each.is_file()]
+    assert not [each for each in ids for text in (log, *files) if each in text]
+
+
+@pytest.mark.parametrize("way", ["http", "stdio"])
+def test_tasks_are_recorded_and_recorded_again(tmp_path: Path, way: str) -> None:
+    """Each is one interaction; at another pace of polls no line of the cassette differs."""
+    output = tmp_path / "tasks.json"
+    done = record(output, way=way)
+    first = output.read_bytes()
+    cassette = load(first, "f")
+    assert dump(cassette) == first
+    assert {*SAID.splitlines()} <= {*done.stdout.splitlines()}
+    calls = [one for one in cassette.interactions if one.steps]
+    assert [one.exchanges[0].call.name for one in calls] == [
+        *("book", "count", "fail", "wait"),
+        *("count", "count", "wait"),
+    ]
+    states = [step.state.status if step.state else "" for one in calls for step in one.steps]
+    assert [each for each in states if each != "working"] == [
+        *("input_required", "", "input_required", "", "completed"),
+        *("completed", "completed", "", "cancelled", "completed", "completed"),
+    ]
+    given = [[*turn.given.values()] for one in calls for turn in one.turns]
+    fields = [[field for each in one for field in each["content"]] for one in given]
+    assert [sorted(each) for each in fields] == [["mail", "name"], ["meal"]]
+    record(output, "--force", way=way, polls=3)
+    assert output.read_bytes() == first
+
+
+def test_recording_that_was_killed_names_no_task(tmp_path: Path) -> None:
+    """Its journal doesn't, and what is recovered from it is what would have been recorded."""
+    output = tmp_path / "tasks.json"
+    with (
+        listening(SERVER) as server,
+        listening(record_command(server.url, output), signal.SIGKILL) as recording,
+    ):
+        done = run(("env", f"MRTR_CASSETTE_URL={recording.url}", *CLIENT))
+    names_no_task(done, tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["tasks.json.journal"]
+    assert run((*PROGRAM, "recover", str(output))).code == 0
+    names_no_task(done, tmp_path)
+    recovered = load(output.read_bytes(), "f")
+    assert len([one for one in recovered.interactions if one.steps]) == 7
