@@ -75,10 +75,11 @@ def test_the_published_schema_is_current():
 
 def test_the_example_of_the_format_is_a_cassette():
     """The examples in docs/cassette-format.md are valid by the models."""
-    example, pushed = map(json.loads, _blocks(DOCS["cassette-format.md"], "json"))
-    example["interactions"][0]["elicitation_turns"].append(pushed)
+    example, *turns = map(json.loads, _blocks(DOCS["cassette-format.md"], "json"))
+    example["interactions"][0]["elicitation_turns"] += turns
     cassette = CassetteModel.model_validate(example)
-    assert [turn.via for turn in cassette.interactions[0].elicitation_turns] == ["result", "push"]
+    vias = [turn.via for turn in cassette.interactions[0].elicitation_turns]
+    assert vias == ["result", "push", "task"]
 
 
 def test_every_reason_of_a_miss_is_explained():

@@ -251,10 +251,10 @@ class ExchangeFactsModel(_Model):
         "played before it, since the one before",
     )
     request_state_sha256: Sha256 | None = Field(
-        None, description="hash of the raw request state that its response issued"
+        None, description="hash of the raw request state, or id of a task, that its response issued"
     )
     echoed_state_sha256: Sha256 | None = Field(
-        None, description="hash of the raw request state that its request carried"
+        None, description="hash of the raw request state, or id of a task, that its request carried"
     )
     sha256: Sha256 | None = Field(
         None, description="digest of request and response, checked where it is there"
