@@ -102,7 +102,7 @@ class Sealer:
         request, sent = call.request, seen.response or NOTHING
         body, response = sent.body, sent
         raw = request.body + body
-        unread = _unread_bodies(request, response)
+        unread = _unread_bodies(request, response, raw)
         request = replace(request, headers=_kept_of_request(request.headers, self.kept_headers))
         if response.is_event_stream and b"id:" in body and self._is_in_session(seen):
             pieces = tuple(map(_with_sealed_event_id, response.pieces))
@@ -332,11 +332,9 @@ def _changed(response: Response, headers: Headers, change: Callable[[bytes], byt
     return Response(response.status, headers, pieces, response.end)
 
 
-def _unread_bodies(request: Request, response: Response) -> list[Unread]:
-    if not any(
-        b"\0" in each.body or not each.body.isascii() or content_coding(each.headers)
-        for each in (request, response)
-    ):
+def _unread_bodies(request: Request, response: Response, both: bytes) -> list[Unread]:
+    is_coded = content_coding(request.headers) or content_coding(response.headers)
+    if both.isascii() and b"\0" not in both and not is_coded:
         return []
     unread = [Unread("request", why_unread(request)), Unread("response", why_unread(response))]
     return [each for each in unread if each.reason]
