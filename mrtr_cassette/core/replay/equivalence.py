@@ -16,7 +16,13 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import Traits
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import messages_in
-from mrtr_cassette.core.replay.history import GENERATED_NAME, Timelines, without_caller
+from mrtr_cassette.core.protocol.tasks import created_task
+from mrtr_cassette.core.replay.history import (
+    GENERATED_NAME,
+    Timelines,
+    outcome_of_task,
+    without_caller,
+)
 from mrtr_cassette.core.replay.matching import ReplayEntry, Secret
 from mrtr_cassette.core.replay.tasks import RecordedTask
 from mrtr_cassette.core.secrets.sealed import (
@@ -128,6 +134,9 @@ class ResponseClasses:
             return ResponseDigest(b"", (), ())
         request = exchange.call.message
         parts = [without_caller(each.message, request) for each in messages_in(response)]
+        task = created_task(exchange.rpc_response)
+        if task is not None:
+            parts = [outcome_of_task(task, entry)]
         if not parts and not response.is_event_stream:
             parts = [response.body.decode("latin-1")]
         states: list[str] = []

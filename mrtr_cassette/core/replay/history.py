@@ -36,6 +36,7 @@ from mrtr_cassette.core.protocol.methods import (
     is_read_only,
     method_of,
 )
+from mrtr_cassette.core.protocol.tasks import TaskState, created_task
 from mrtr_cassette.core.record.naming import recounted, with_texts
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, renumber
@@ -534,7 +535,7 @@ class Worlds:
     def _digests(self) -> dict[ReplayEntry, bytes]:
         """Digests of the answers to calls that were recorded repeatedly."""
         repeated = [each for each in self._by_arrival if each.path in self._repeated]
-        return {each: answer_digest(each.exchange) for each in repeated}
+        return {each: answer_digest(each) for each in repeated}
 
     @cached_property
     def _answered_otherwise(self) -> set[ReplayEntry]:
@@ -588,10 +589,14 @@ def _listed(writes: Sequence[ReplayEntry]) -> str:
     return shorten(told) or "no write"
 
 
-def answer_digest(exchange: RecordedExchange) -> bytes:
+def answer_digest(entry: ReplayEntry) -> bytes:
     """Return the digest of the response to a request, without names and the caller's values."""
-    response, message = exchange.response, exchange.rpc_response
-    if message is None:
+    exchange, response = entry.exchange, entry.exchange.response
+    message = exchange.rpc_response
+    task = created_task(message)
+    if task is not None:
+        text = outcome_of_task(task, entry)
+    elif message is None:
         text = "" if response is None else f"{response.status} {response.body.decode('latin-1')}"
     else:
         text = without_caller(message, exchange.call.message)
@@ -600,6 +605,13 @@ def answer_digest(exchange: RecordedExchange) -> bytes:
         text = text.replace(canonical(state), '""')
     text = GENERATED_NAME.sub(lambda match: match["kind"] or match["rule"], text)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def outcome_of_task(created: TaskState, creating: ReplayEntry) -> str:
+    """Return what a task came to: what was answered, and its last state."""
+    states = [created, *(each.state for each in creating.steps if each.state is not None)]
+    answers = [str(each.lookup.answers) for each in creating.steps if each.state is None]
+    return "\n".join([*answers, states[-1].digest])
 
 
 def without_caller(message: Message, request: Message | None) -> str:

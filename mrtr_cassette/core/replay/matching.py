@@ -308,6 +308,7 @@ class ReplayEntry:
         asker: its message, as far as responses repeat it.
         stream: the exchange with which the stream of its response began: itself, or the one that it
             resumes.
+        steps: what was recorded of the task that it created.
         created_by: the call that created the task of which it is a step; None for anything else.
         state: the state of the task that it polled.
         same: the equal one that is played in its place; only where nothing is remembered.
@@ -351,6 +352,7 @@ class ReplayEntry:
             requests = self.ask.message.tree["result"].get(INPUT_REQUESTS)
             self.question = Question(self.key, canonical(requests))
         self.stream = self
+        self.steps: list[ReplayEntry] = []
         self.created_by: ReplayEntry | None = None
         self.state: TaskState | None = None
         self.same: ReplayEntry | None = None
@@ -423,7 +425,9 @@ def entries_of(cassette: Cassette, matched: MatchedForm) -> list[list[ReplayEntr
                 place = (number, next(turns), 0)
                 posted.append(ReplayEntry(answer.exchange, place, matched, answers=question))
         chains.append(chain)
-        own.append([*chain[shared:], *posted, *_steps_of(interaction, chain[-1], matched)])
+        if interaction.steps:
+            chain[-1].steps = _steps_of(interaction, chain[-1], matched)
+        own.append([*chain[shared:], *posted, *(chain[-1].steps if interaction.steps else ())])
     return own
 
 
@@ -432,7 +436,7 @@ def _steps_of(
 ) -> list[ReplayEntry]:
     asking: dict[int, int] = {}
     answering: dict[int, tuple[int, int]] = {}
-    for number, turn in enumerate(interaction.turns if interaction.steps else (), start=1):
+    for number, turn in enumerate(interaction.turns, start=1):
         if isinstance(turn, TaskTurn):
             asking[turn.asked] = number
             answering |= dict.fromkeys(turn.answered, (number, turn.asked))

@@ -431,7 +431,7 @@ class Player:
             if entry.created_by is not None and self._worlds.only_reads(entry.key):
                 # How often a task is polled before it ends depends on the pace.
                 is_end = entry.state is not None and entry.state.is_over
-                return is_end and not entry.was_played
+                return is_end and entry.created_by.same is None and not entry.was_played
             # A faster replay repeats these less often.
             is_repeat = entry.lookup_number in played
             return not (entry.was_played or (is_repeat and self._worlds.repeats_with_time(entry)))

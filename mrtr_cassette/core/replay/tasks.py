@@ -49,8 +49,9 @@ class RecordedTask:
         notified_keys: what notifications ask for.
     """
 
-    def __init__(self, creating: ReplayEntry, created: TaskState, steps: list[ReplayEntry]) -> None:
-        self.creating, self.created, self.steps = creating, created, steps
+    def __init__(self, creating: ReplayEntry, created: TaskState) -> None:
+        self.creating, self.created, self.steps = creating, created, creating.steps
+        steps = self.steps
         self.notified_keys: set[str] = set()
         self.polls = [at for at, each in enumerate(steps) if each.key.method == GET_TASK]
         self.causes = [at for at, each in enumerate(steps) if each.key.method != GET_TASK]
@@ -104,7 +105,7 @@ class RecordedTasks:
                 continue
             created = created_task(calls[-1].exchange.rpc_response)
             if created is not None:
-                task = RecordedTask(calls[-1], created, [each for each in own if each.created_by])
+                task = RecordedTask(calls[-1], created)
                 self._by_id[created.id] = self._by_call[task.creating] = task
         for each in (each for own in interactions if self._by_id for each in own):
             for state in notified_states(each.exchange.response) if each.is_listening else ():
