@@ -272,32 +272,6 @@ def test_a_program_that_leaves_no_block_ends_all_the_same(tmp_path):
     assert done.returncode == 0
 
 
-FORKING = """
-import os, sys, urllib.request
-from mrtr_cassette import record, replay
-
-server, path, body = sys.argv[1:]
-headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-for block in record(server, path), replay(path, fail_on_unplayed=True):
-    with block as running:
-        child = os.fork()
-        if child:
-            _, status = os.waitpid(child, 0)
-            request = urllib.request.Request(running.url, body.encode(), headers)
-            urllib.request.urlopen(request).read()
-    if not child:
-        sys.exit(7)
-    assert os.waitstatus_to_exitcode(status) == 7, status
-"""
-
-
-def test_a_forked_child_leaves_the_block_to_its_parent(server, tmp_path):
-    """The child goes on after the block; what was recorded and played is the parent's to judge."""
-    command = [sys.executable, "-W", "ignore", "-c", FORKING]
-    arguments = [server, str(tmp_path / "c.json"), json.dumps(DEPLOY)]
-    subprocess.run([*command, *arguments], check=True, timeout=HANGS_S)
-
-
 def test_importing_the_package_imports_nothing_else():
     """Package and plugin load nothing that only recording and replaying need."""
     text = (

@@ -1,9 +1,5 @@
 """The fixtures, where a client starts its server."""
 
-import json
-import re
-import shutil
-from pathlib import Path
 from pipes import LINES_SERVER
 
 import pytest
@@ -121,7 +117,7 @@ def test_workers_that_share_out_a_module_record_all_of_it(project):
 
 
 def test_client_that_is_left_open_is_told(project):
-    """The test fails with the way out, and what was recorded is a cassette when the client ends."""
+    """The test fails with the way out, and there is no cassette."""
     project.write(
         "test_one.py",
         """
@@ -151,7 +147,3 @@ def test_client_that_is_left_open_is_told(project):
     result = project.run(passed=1, errors=1)
     result.stdout.fnmatch_lines([told])
     assert project.cassettes() == []
-    (kept,) = map(Path, re.findall(r"becomes (\S+) when it ends", result.stdout.str()))
-    cassette = json.loads(kept.read_bytes())
-    assert len(cassette["interactions"]) == 1
-    shutil.rmtree(kept.parent)

@@ -26,7 +26,7 @@ from mrtr_cassette.options import AnyOptions, RecordOptions, ReplayOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import journal_path, recorded_so_far, recover_journal
 from mrtr_cassette.shell.files.disk import is_locked
-from mrtr_cassette.shell.files.stores import Location, path_of
+from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.runs.piped import check_transport, record_pipe, replay_pipe
 from mrtr_cassette.shell.runs.record_session import check_output
 from mrtr_cassette.shell.runs.running import run
@@ -39,6 +39,10 @@ _LAST_S: Final = 5.0
 """Seconds for processes whose clients have closed, which publish what they recorded."""
 _LOOK_S: Final = 0.01
 """Seconds between two looks whether they have ended."""
+_LEFT_OPEN: Final = (
+    "a process that the client started as its server is still running: close the client before "
+    "the test ends"
+)
 _Work = partial[Any]
 """The call of `record_pipe` or `replay_pipe` that a started process makes."""
 
@@ -93,7 +97,7 @@ class ClientStarts:
                 numbers &= set(start.unplayed)
         problems = [start.problem for start in starts]
         if self.is_left_open:
-            problems.append(self._left_open())
+            problems.append(_LEFT_OPEN)
         return RunOutcome(
             misses=[miss for start in starts for miss in start.misses],
             played=sum(start.played for start in starts),
@@ -111,18 +115,6 @@ class ClientStarts:
             RunOutcome(**{**data, "misses": [*map(_miss_from, data["misses"])]})
             for data in told.values()
         ]
-
-    def _left_open(self) -> str:
-        problem = (
-            "a process that the client started as its server is still running: close the client "
-            "before the test ends"
-        )
-        if not self.is_recording:
-            return problem
-        return (
-            f"{problem}; what it recorded becomes {self.path} when it ends (if it is killed: "
-            f"mrtr-cassette recover {self.path})"
-        )
 
     def recorded(self) -> Cassette | None:
         """Return the cassette as it is by now."""
@@ -162,26 +154,22 @@ async def recorded_by_client(
     options: RecordOptions,
     cwd: Path | None = None,
     *,
-    copied_from: Path | None = None,
     named: Path | None = None,
 ) -> AsyncIterator[ClientStarts]:
     """Prepare the recording of a server on pipes; a client starts its `command`.
 
-    Each start publishes what it recorded when it ends, and is added to those before it. `output`
-    becomes a copy of `copied_from`, where that is added to; messages name it `named`.
+    Each start publishes what it recorded when it ends, and is added to those before it. Messages
+    name the cassette `named`.
 
     Raises:
         CassetteError: the cassette can't be written, or exists.
         UsageError: a cassette that is to be added to was recorded over HTTP.
     """
-    earlier = check_output(copied_from or output, options)
+    earlier = check_output(output, options)
     if earlier is not None:
-        check_transport(earlier)
-        if copied_from is not None:
-            path_of(output).write_bytes(cassettes.read_file(copied_from))
-    shown = named or copied_from or output
+        check_transport(replace(earlier, path=str(named or output)))
     begin = partial(record_pipe, tuple(server), output.absolute(), _for_a_process(options))
-    work = partial(begin, cwd=cwd, named=shown)
+    work = partial(begin, cwd=cwd, named=named or output)
     async with _started(output, work, earlier) as starts:
         yield starts
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -240,13 +239,12 @@ class CassetteUse:
         if self._settings.replay.beside:
             raise UsageError(f"{self.path} is one of several cassettes, which are only played")
         upstream = self._upstream()
-        place = self._place()
+        is_piped = is_on_pipes(upstream)
+        place = self._place(is_piped=is_piped)
         manager: Any
-        if is_on_pipes(upstream):
-            # It becomes the cassette if all is well.
+        if is_piped:
             manager = recorded_by_client(
-                *(upstream, self._temporary, self._record_options(), self._run.cwd),
-                copied_from=self.path if self._share is None else self._share.base,
+                *(upstream, place, self._record_options(), self._run.cwd),
                 named=self.path,
             )
         else:
@@ -275,34 +273,31 @@ class CassetteUse:
             )
         return upstream
 
-    @cached_property
     def _temporary(self) -> Path:
-        """A place in a folder that lives as long as this use."""
+        """Return a place in a folder that lives as long as this use."""
         folder = Path(mkdtemp(prefix="mrtr-cassette-"))
-        self._claimed.callback(self._remove, folder)
+        self._claimed.callback(rmtree, folder, ignore_errors=True)
         return folder / self.path.name
 
-    def _remove(self, folder: Path) -> None:
-        """Remove the folder of the recording processes, unless one still runs."""
-        session = self._recording
-        if not (isinstance(session, ClientStarts) and session.is_left_open):
-            rmtree(folder, ignore_errors=True)
-
-    def _place(self) -> Path:
-        """Return the place of the recording: the cassette's own, or a temporary one."""
+    def _place(self, *, is_piped: bool) -> Path:
+        """Return the place of the recording: the cassette's own, or one that becomes it later."""
         if self._mode == "verify":
-            return self._temporary
-        if self._sharers is None:
-            return self.path
+            return self._temporary()
         existing = self._existing()
         if existing == "append":
             check_output(self.path, self._settings.record)
-        folder = self._run.folder()
-        self._share = Share(
-            *(folder, self.path, existing, self._sharers, self._test),
-            renews=self.age_days is not None,
-        )
-        return self._share.place
+        if self._sharers is not None:
+            self._share = Share(
+                *(self._run.folder(), self.path, existing, self._sharers, self._test),
+                renews=self.age_days is not None,
+            )
+            return self._share.place
+        if not is_piped:
+            return self.path
+        place = self._temporary()
+        if existing == "append" and self.path.exists():
+            place.write_bytes(self.path.read_bytes())
+        return place
 
     def _existing(self) -> Existing:
         if self._mode == "append":

@@ -191,11 +191,7 @@ def result_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
 
 @contextmanager
 def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
-    """Enter and leave an async context manager in an event loop in a thread of its own.
-
-    A forked child has no such thread, and so nothing to leave.
-    """
-    owner = os.getpid()
+    """Enter and leave an async context manager in an event loop in a thread of its own."""
     entered: Future[tuple[T, Leave]] = Future()
     left: Future[None] = Future()
 
@@ -225,9 +221,8 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
     try:
         yield value
     finally:
-        if os.getpid() == owner:
-            leave()
-            _result_of(left)
+        leave()
+        _result_of(left)
 
 
 def _result_of(future: Future[T]) -> T:
@@ -266,7 +261,6 @@ class Proxy(Generic[T]):
         self._opened = opened
         self._shown_as = shown_as
         self._check = check
-        self._owner = 0
         self._value: T | None = None
         self._running: Any = None
         """The context manager, once it is entered."""
@@ -309,14 +303,14 @@ class Proxy(Generic[T]):
         self._checked(error)
 
     def _entered(self, opened: Any) -> T:
-        self._owner, self._value = os.getpid(), self._shown_as(opened)
+        self._value = self._shown_as(opened)
         return self._value
 
     def _checked(self, error: BaseException | None) -> None:
         """Check a run that has ended; an exception of its block has the first word.
 
-        An exit with success is none, and a forked child leaves the check to its parent.
+        An exit with success is none.
         """
         is_success = error is None or (isinstance(error, SystemExit) and not error.code)
-        if is_success and self._value is not None and os.getpid() == self._owner:
+        if is_success and self._value is not None:
             self._check(self._value)
