@@ -240,8 +240,7 @@ class Connection(asyncio.Protocol):
             # After a last request the parser takes nothing.
             if not self._takes_no_more:
                 self._give_up(_refusal(error, data))
-        if self._current is None:
-            self._begin_next()
+        self._begin_next()
 
     def pause_writing(self) -> None:
         """Make writers wait: the client does not read."""
@@ -318,9 +317,7 @@ class Connection(asyncio.Protocol):
 
     def _head_without_offer(self) -> bytes:
         """Return the head of the coming request again, for a parser that reads its body."""
-        coming, self._coming = self._coming, None
-        if coming is None:
-            return b""
+        coming, self._coming = cast("HttpDownstream", self._coming), None
         target = coming.target.encode("utf-8", "surrogateescape")
         headers = [pair for pair in coming.raw_headers if pair[0].lower() != b"upgrade"]
         lines = [b"%b: %b\r\n" % pair for pair in headers]
@@ -333,13 +330,17 @@ class Connection(asyncio.Protocol):
     # One request after the other
 
     def _begin_next(self) -> None:
+        if self._current is not None or self.transport.is_closing():
+            return
         if self._next and self._service.is_ending:
             self.transport.close()
         elif self._next:
             self._current = self._next.popleft()
             self.task = self._loop.create_task(self._handle(self._current))
-        elif self._refusal is not None:
-            self._refuse(self._refusal.status, self._refusal.text)
+        else:
+            self.transport.resume_reading()
+            if self._refusal is not None:
+                self._refuse(self._refusal)
 
     async def _handle(self, client: HttpDownstream) -> None:
         service = self._service
@@ -360,12 +361,7 @@ class Connection(asyncio.Protocol):
         self._current = self.task = None
         if not client.keep_alive:
             self.transport.close()
-        if self.transport.is_closing():
-            return
-        if self._next or self._refusal is not None:
-            self._begin_next()
-        else:
-            self.transport.resume_reading()
+        self._begin_next()
 
     async def _fail(self, client: HttpDownstream, error: Exception) -> None:
         self._service.complain(f"a request could not be handled: {internal_error(error)}")
@@ -383,17 +379,13 @@ class Connection(asyncio.Protocol):
         if refusal.status == 400:
             self._service.complain(f"a {refusal.text.removeprefix('the ')}")
 
-    def _refuse(self, status: int, text: str) -> None:
+    def _refuse(self, refusal: _RefusedError) -> None:
         """Send a refusal, and close the connection when the client has read it."""
-        if self.transport.is_closing():
-            return
-        body = f"{in_terms(text, self._service.options.terms)}\n".encode()
+        body = f"{in_terms(refusal.text, self._service.options.terms)}\n".encode()
         framing = (("Connection", "close"), ("Content-Length", str(len(body))))
-        head = render_head(status, (*TEXT_HEADERS, *framing)).raw
+        head = render_head(refusal.status, (*TEXT_HEADERS, *framing)).raw
         self.transport.write(b"HTTP/1.1%b\r\n%b" % (head, body))
-        self._takes_no_more = True
         # What still comes is read, and lost.
-        self.transport.resume_reading()
         self.transport.write_eof()
         self._loop.call_later(_LINGER_S, self.transport.abort)
 
