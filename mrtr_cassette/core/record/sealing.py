@@ -102,18 +102,18 @@ class Sealer:
         request, sent = call.request, seen.response or NOTHING
         body, response = sent.body, sent
         raw = request.body + body
-        unread = _unread_bodies(request, response, raw)
         request = replace(request, headers=_kept_of_request(request.headers, self.kept_headers))
         if response.is_event_stream and b"id:" in body and self._is_in_session(seen):
             pieces = tuple(map(_with_sealed_event_id, response.pieces))
             response = replace(response, pieces=pieces)
-        echoed = named_task(call.message) or _echoed_by(call)
-        located = _telling_response(call, response)
+        # Most exchanges have no state: one look at both bodies says so.
+        may_tell = may_ask(body) or may_name_tasks(raw)
+        echoed = (named_task(call.message) if may_tell else None) or _echoed_by(call)
+        located = response_to(call.message, response) if may_tell else None
         result = located.message.tree.get("result") if located is not None else None
         issued = None if located is None else _issued_by(located.message)
-        for task in _tasks_of(call, located, response) if self.seals else ():
+        for task in _tasks_of(call, located, response) if self.seals and may_tell else ():
             self.known.remember(task)
-        # Most exchanges have no state: one look at both bodies says so.
         if self.seals and (self.known.texts or may_have_states(raw)):
             request, response, states = _seal_states(request, response, self.known)
             if located is None and states:
@@ -138,7 +138,7 @@ class Sealer:
             echoed_sha256=None if echoed is None else sha256_of(echoed),
             digests=digests,
         )
-        return Sealed(exchange, ask, unread)
+        return Sealed(exchange, ask, _unread_bodies(call.request, sent, raw))
 
     def _is_in_session(self, seen: RecordedExchange) -> bool:
         response = seen.response or NOTHING
@@ -153,12 +153,6 @@ def _echoed_by(call: Call) -> str | None:
     is_retry = call.message is not None and not _OF_RETRIES.isdisjoint(call.message.params)
     answers = call.answers if is_retry else None
     return None if answers is None else answers.request_state
-
-
-def _telling_response(call: Call, response: Response) -> Located | None:
-    """Return the response to the call, where it may issue a state or the id of a task."""
-    may_tell = may_ask(response.body) or may_name_tasks(response.body)
-    return response_to(call.message, response) if may_tell else None
 
 
 def _issued_by(response: Message) -> str | None:

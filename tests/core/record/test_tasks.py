@@ -26,6 +26,8 @@ from builders import (
     stream,
     tool,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 from messages import YES, asks, text
 from tasking import cancel, created, get, request_of, state, update
 
@@ -156,6 +158,28 @@ def test_steps_are_what_a_client_did_and_saw(
 def request_error(request: bytes) -> Answer:
     """Return the error that a request gets, which names the task."""
     return Answer((refusal(as_request(request).body, words=f"no task {TASK}"),))
+
+
+@given(st.lists(st.integers(1, 4), min_size=6, max_size=6), st.sets(st.integers(0, 5)))
+def test_pace_of_polls_is_not_recorded(polls: list[int], late: set[int]) -> None:
+    """However often each state is polled, by one client or two, a cassette has the same lines."""
+    two = state(TASK, "input_required", TWO)
+    said = (WORKS, ASKED, {ONE: YES}, two, {TWO: YES}, DONE)
+    talk = Conversation()
+    talk.response(talk.request(CALL), created(TASK))
+    for at, each in enumerate(said):
+        if "status" not in each:
+            talk.response(talk.request(update(TASK, each)), {})
+            continue
+        numbers = [talk.request(get(TASK)) for _ in range(polls[at])]
+        for number in reversed(numbers) if at in late else numbers:
+            talk.response(number, each)
+    cassette = talk.cassette()
+    (interaction,) = cassette.interactions
+    asked = ["input_required", "update", "input_required", "update"]
+    assert steps(interaction) == ["working", *asked, "completed"]
+    counts = [each.polls or 1 for each in cassette.recording.exchanges if each.step is not None]
+    assert counts == [polls[0], polls[1], 1, polls[3], 1, polls[5]]
 
 
 def test_call_may_ask_before_it_becomes_a_task() -> None:
