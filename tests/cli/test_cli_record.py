@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import shutil
 import signal
 import sys
@@ -12,19 +11,7 @@ from pathlib import Path
 
 import pytest
 from commands import STATE, UPSTREAM, asking, caller, conversation, pinged
-from harness import (
-    Outcome,
-    command,
-    connected,
-    http,
-    looped,
-    post,
-    read,
-    run,
-    run_here,
-    taping,
-    unmeasured,
-)
+from harness import Outcome, command, connected, http, looped, post, read, run, run_here, taping
 from messages import message, result, tool_call
 from standin import (
     EVENTS,
@@ -258,34 +245,6 @@ async def test_append_that_cannot_be_led_exits_with_1(tmp_path: Path) -> None:
         f"{path} stays as it is, 0 exchanges recorded, 1 played, 2 could not be recorded\n"
     )
     assert path.read_bytes() == before
-
-
-@looped
-async def test_a_full_disk_breaks_no_call_and_is_told(tmp_path: Path) -> None:
-    """When the journal can't be written the traffic goes on; the end is 3 and says what is lost."""
-    path = tmp_path / "c.json"
-    small, large = result({"n": 1}), result({"n": "x" * 50_000}, id=2)
-    replies = (json_response(small), json_response(large), json_response(result({}, id=3)))
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-
-    async with (
-        upstream(answering(*replies)) as server,
-        command(
-            *("record", "--port", 0, "--output", path, "--upstream", server.url),
-            preexec_fn=limit,
-            env=unmeasured(),
-        ) as process,
-    ):
-        url = await process.listening()
-        for identity, expected in ((1, small), (2, large), (3, result({}, id=3))):
-            assert (await post(url, message("ping", id=identity))).json == expected
-        ended = await process.stopped()
-    assert ended.code == 3
-    assert "RECORDING FAILED: " in ended.err
-    assert "the recording is not whole" in ended.err
-    assert read(path)["interactions"][0]["response"]["body"] == small
 
 
 # --- Recorders that were killed ---

@@ -101,11 +101,11 @@ def test_skips_and_expected_failures_and_reruns_do_not_keep_a_cassette_from_bein
     suite.run("-n", "2", **OUTCOMES)
     assert envs(suite, "test_it.json") == ["a", "b", "x", "again", "again"]
     before = lasting_part(suite.path / "cassettes/test_it.json")
-    suite.run("-n", "2", "--mrtr-mode=all", **OUTCOMES)
+    suite.run("--mrtr-mode=all", **OUTCOMES)
     assert lasting_part(suite.path / "cassettes/test_it.json") == before
     more = PAIR.replace("test_", "test_more_").replace('"a"', '"d"').replace('"b"', '"c"')
     write(suite, PAIR, SKIPS, more)
-    suite.run("-n", "2", "--mrtr-mode=append", **{**OUTCOMES, "passed": 5})
+    suite.run("--mrtr-mode=append", **{**OUTCOMES, "passed": 5})
     assert set(envs(suite, "test_it.json")) >= {"a", "b", "x", "again", "c", "d"}
     suite.run("--mrtr-mode=none", **{**OUTCOMES, "passed": 5})
 

@@ -68,11 +68,6 @@ class Replay:
         return missed(self.player, request)
 
 
-def flipped(state: str, at: int) -> str:
-    """Return a state with one character changed."""
-    return state[:at] + ("x" if state[at] != "x" else "y") + state[at + 1 :]
-
-
 Asking = Callable[[tuple[str, ...]], bytes]
 
 
@@ -189,15 +184,13 @@ def test_what_was_not_recorded_is_a_miss(name: str) -> None:
     assert not any(state in told for state in (*STATES, *replay.states))
 
 
-@pytest.mark.parametrize("at", [0, 4, 12, -3, -1])
 @pytest.mark.parametrize("seals", [True, False])
-def test_state_with_one_character_changed_is_unknown(at: int, seals: bool) -> None:  # noqa: FBT001
-    """A state is compared whole; its hash, as in a journal or a file, doesn't stand for it."""
+def test_hash_of_a_state_is_no_state(*, seals: bool) -> None:
+    """The hash of a state, as in a journal or a file, doesn't stand for it."""
     replay = Replay(seals=seals)
     state = replay.states[2]
 
-    hashes = [sealed_hash(each) for each in (state, STATES[2])]
-    for wrong in (flipped(state, at % len(state)), *hashes):
+    for wrong in (sealed_hash(state), sealed_hash(STATES[2])):
         assert replay.miss(sell({"price": 9}, wrong)).reason is Reason.STATE_UNKNOWN
     assert said(play(replay.player, sell({"price": 9}, state))) == "sold"
 

@@ -120,24 +120,6 @@ def test_response_that_the_client_has_whole_is_complete(end: End) -> None:
     assert exchange(CALL, Answer((), end=end)).response.end is end
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1_000])
-def test_event_stream_is_kept_event_by_event(size: int) -> None:
-    """Pieces of a stream are its events and the rest, however it was cut."""
-    events = (
-        b": ping\r\n\r\n",
-        b"id: 1\r\ndata\r\n\r\n",
-        sse(progress(1)),
-        sse(DONE),
-        b"data: cut",
-    )
-    raw = b"".join(events)
-    chunks = tuple(raw[at : at + size] for at in range(0, len(raw), size))
-
-    recorded = exchange(CALL, Answer(chunks, STREAM_HEADERS))
-
-    assert tuple(piece.raw for piece in recorded.response.pieces) == events
-
-
 def test_id_of_an_event_is_sealed_in_a_session_only() -> None:
     """There it resumes a stream; elsewhere it stays as it is, and so does one that is named."""
     session = ("Mcp-Session-Id", "one")

@@ -140,17 +140,6 @@ def test_nothing_is_spliced_where_no_request_was_recorded(request_: bytes | None
     assert served(DONE, OTHER, request=request_) == DONE
 
 
-@pytest.mark.parametrize("cut", range(len(DONE)))
-def test_id_is_the_callers_wherever_the_body_was_cut(cut: int) -> None:
-    """A body that arrived in pieces has the caller's id, even where a cut goes through it."""
-    request = with_id(CALL, "recorded")
-    body = with_id(DONE, "recorded")
-
-    response = Answer((body[:cut], body[cut:]))
-
-    assert served(response, OTHER, request=request) == with_id(DONE, "call-7")
-
-
 def test_value_goes_with_the_piece_in_which_it_begins() -> None:
     """In the recorded rhythm nothing is sent before it came."""
     at = DONE.index(b"1,")
@@ -159,13 +148,6 @@ def test_value_goes_with_the_piece_in_which_it_begins() -> None:
 
     assert filled(first, OTHER) == DONE[:at]
     assert filled(second, OTHER) == b'"call-7"' + DONE[at + 1 :]
-
-
-def test_lines_of_json_have_the_callers_values() -> None:
-    """Newline-delimited JSON is spliced line by line."""
-    lines = (progress(1) + b"\n", DONE + b"\n")
-
-    assert served(Answer(lines), OTHER) == progress("t") + b"\n" + with_id(DONE, "call-7") + b"\n"
 
 
 @pytest.mark.parametrize(
