@@ -21,7 +21,10 @@ _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     ["mcp.server.mcpserver", "uvicorn", "mrtr_cassette.cli", "mrtr_cassette.shell.runs.recording"]
 )
-_IS_MEASURED = any(name.startswith("COVERAGE_") for name in os.environ)
+_FORKS_HERE = "pytest" in sys.modules and not any(
+    name.startswith("COVERAGE_") for name in os.environ
+)
+"""Tests fork; what the benchmark or coverage measures is started as users start it."""
 
 
 class _Output:
@@ -82,8 +85,8 @@ def start(
     env: Mapping[str, str],
     cwd: Path | None = None,
 ) -> Process:
-    """Start a command; a Python program is forked, unless coverage is measured."""
-    if command[0] == sys.executable and not _IS_MEASURED:
+    """Start a command; a Python program is forked."""
+    if command[0] == sys.executable and _FORKS_HERE:
         return _Forked(command[1:], stdout, stderr, env, cwd)
     return subprocess.Popen(command, stdout=stdout, stderr=stderr, env=env, cwd=cwd, text=True)
 
@@ -97,7 +100,10 @@ def _become(words: list[str], outputs: list[int], env: dict[str, str], cwd: Path
     os.chdir(cwd)
     is_module = words[0] == "-m"
     sys.argv = words[is_module:]
-    sys.path[0] = str(cwd if is_module else Path(words[0]).parent)
+    # Python reads these when it starts.
+    named = env.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:1] = [str(cwd if is_module else Path(words[0]).parent), *filter(None, named)]
+    sys.dont_write_bytecode = bool(env.get("PYTHONDONTWRITEBYTECODE"))
     if is_module:
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
     else:
