@@ -292,8 +292,8 @@ async def replayed_ms(path: Path, where: str, name: str, size: int) -> float:
             return longest
         async with replaying(path) as replay:
             longest = await peer.post(name, size, replay.url, time.process_time)
-            if len(replay.misses) != ("a miss" in where):
-                raise AssertionError(f"{where}: {len(replay.misses)} misses")
+            if len(replay.outcome.misses) != ("a miss" in where):
+                raise AssertionError(f"{where}: {len(replay.outcome.misses)} misses")
     return longest
 
 
