@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from harness import looped
 from messages import form, input_required, message, result
 from standin import Visit, event_stream, json_response, upstream
+from tasking import created, state
 
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.text import inspection_text
@@ -27,6 +29,7 @@ META = {
 RULES = '[[rule]]\nmessage = "Are you sure?"\naction = "accept"\n'
 DONE = {"content": [{"type": "text", "text": "done"}]}
 QUESTION = form()
+TASK = "a-task-of-this-server-0123456789"
 
 
 class Server:
@@ -132,6 +135,50 @@ async def test_what_is_no_call_passes_as_ever(tmp_path: Path) -> None:
                 async with client.post(session.url, json=body) as got:
                     assert (await got.json())["result"] == DONE
                 assert received.pop() == body
+
+
+@looped
+async def test_questions_of_a_task_are_answered_between_polls(tmp_path: Path) -> None:
+    """The client sees the task go on, and never asked; the replay is the same to it."""
+    cassette, key = tmp_path / "cassette.json", f"{TASK}:1"
+    asked = state(TASK, "input_required", key)
+    asked["inputRequests"] = {key: QUESTION}
+    # The answer has not taken effect in the poll after it.
+    states = [state(TASK), asked, asked, state(TASK), state(TASK, "completed", result=DONE)]
+    seen: list[Any] = []
+
+    async def server(visit: Visit) -> None:
+        body = visit.request.json
+        seen.append(body)
+        replies = {"tools/call": created(TASK), "tasks/update": {}}
+        found = replies.get(body["method"]) or (states.pop(0) if "get" in body["method"] else {})
+        await visit.send(json_response(result(found, id=body["id"])))
+
+    async def statuses(url: str) -> list[str]:
+        found = json.loads((await call(url))[1])["result"]
+        told = [found["status"]]
+        poll = message("tasks/get", {"taskId": found["taskId"], "_meta": META}, id=8)
+        async with aiohttp.ClientSession() as client:
+            while told[-1] != "completed":
+                async with client.post(url, json=poll) as got:
+                    body = await got.json()
+                    assert (body["id"], "inputRequests" in body["result"]) == (8, False)
+                    told.append(body["result"]["status"])
+        return told
+
+    async with upstream(server) as live:
+        opened = recording(live.url, cassette, options(tmp_path))
+        async with opened as session:
+            told = await statuses(session.url)
+    assert told == ["working", "working", "working", "completed"]
+    (given,) = (each["params"] for each in seen if each["method"] == "tasks/update")
+    assert given["inputResponses"] == {key: {"action": "accept"}}
+    text = inspection_text(details_of(load_cassette(cassette)))
+    assert "by the recording proxy (rule 1), and not by the client" in text
+    async with replaying(cassette, ReplayOptions()) as replay:
+        assert await statuses(replay.url) == told
+        assert not replay.outcome.misses
+        assert not replay.outcome.unplayed
 
 
 def test_answering_and_appending_exclude_each_other(tmp_path: Path) -> None:

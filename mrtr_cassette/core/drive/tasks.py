@@ -13,22 +13,40 @@ from mrtr_cassette.core.drive.conversation import (
     Finished,
     LiveAsk,
     NeedsAnswers,
+    Requests,
     Script,
     ServerSession,
     has_error,
     request_beside,
     with_body,
 )
-from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES
-from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, UPDATE_TASK
-from mrtr_cassette.core.protocol.tasks import TaskState, created_task, polled_state
+from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, TASK_ID, UPDATE_TASK
+from mrtr_cassette.core.protocol.tasks import POLL_INTERVAL, TaskState, created_task, polled_state
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import End, Request
 from mrtr_cassette.core.wire.jsonbytes import replace_members
 
 _POLL_MS: Final = 1000.0
 """How long to wait before a poll where the server says nothing of it."""
+_LONGEST_WAIT_S: Final = 1.0
+"""The longest wait between polls while a client waits for the response to its own."""
+
+
+def _wait_s(state: TaskState | None) -> float:
+    """Return the seconds to wait before the next poll, which the server asks for."""
+    asked_for = None if state is None else state.tree.get(POLL_INTERVAL)
+    if not isinstance(asked_for, int | float) or asked_for < 0:
+        asked_for = _POLL_MS
+    return asked_for / 1000
+
+
+def _update(call: Request, task_id: str, answers: bytes) -> Request:
+    """Return the request that answers a task, beside another one of its client."""
+    update = request_beside(call, UPDATE_TASK, {TASK_ID: task_id})
+    body = replace_members(update.body, ("params",), {INPUT_RESPONSES: answers})
+    return with_body(update, body)
 
 
 class TaskConversation(Conversation):
@@ -48,10 +66,7 @@ class TaskConversation(Conversation):
         """Seconds to wait before the next request: as long as the server asks for between polls."""
         if self.task is None or self._unsent or self.standing is not None:
             return 0.0
-        asked_for = self.task.tree.get("pollIntervalMs")
-        if not isinstance(asked_for, int | float) or asked_for < 0:
-            asked_for = _POLL_MS
-        return asked_for / 1000
+        return _wait_s(self.task)
 
     def next(self) -> Observation | None:
         """Return the next request: of the call, then polls and updates of its task."""
@@ -72,7 +87,7 @@ class TaskConversation(Conversation):
 
     def _of_task(self, method: str) -> Request:
         identity = "" if self.task is None else self.task.id
-        return request_beside(self.request, method, {"taskId": identity})
+        return request_beside(self.request, method, {TASK_ID: identity})
 
     def responded(self, observation: Observation) -> None:
         """Take the response to the last request, which the observation has seen whole."""
@@ -116,11 +131,68 @@ class TaskConversation(Conversation):
         if ask.task is None or not isinstance(reply, Answered):
             return super()._replied(ask, reply)
         if reply.value is not None:
-            update = self._of_task(UPDATE_TASK)
-            answers = {INPUT_RESPONSES: reply.value}
-            self._unsent.append(
-                with_body(update, replace_members(update.body, ("params",), answers))
-            )
+            self._unsent.append(_update(self.request, ask.task.id, reply.value))
         if reply.cancels:
             self._unsent.append(self._of_task(CANCEL_TASK))
         return None
+
+
+class AnsweredTask:
+    """A task whose questions are answered in the place of the client that called."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.answered: set[str] = set()
+        """The keys of the questions that have been answered."""
+        self.asked = 0
+        """How many states asked something new."""
+
+
+class AnsweredPoll(Requests):
+    """One poll of a client: what the task asks is answered, and it is polled until that shows."""
+
+    def __init__(self, poll: Request, session: ServerSession, task: AnsweredTask) -> None:
+        super().__init__(poll, session)
+        self._of, self._due = task, [poll]
+        self._ask: LiveAsk | None = None
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds to wait before the next request."""
+        is_again = self.last is not None and [self.request] == self._due
+        return min(_wait_s(self.task), _LONGEST_WAIT_S) if is_again else 0.0
+
+    @property
+    def unanswered(self) -> LiveAsk | None:
+        """The ask that needs an answer from elsewhere."""
+        return self._ask
+
+    def next(self) -> Observation | None:
+        """Return the next request to send; None where the client gets the last response."""
+        self._ask = None
+        return self.session.request(self._due.pop(0), self) if self._due else None
+
+    def answer(self, answer: Answered) -> Observation | None:
+        """Answer what the last poll asked; then poll again."""
+        ask = self._ask
+        if ask is not None and ask.task is not None and answer.value is not None:
+            self._of.answered.update(ask.task.input_requests)
+            self._due = [_update(self.request, ask.task.id, answer.value), self.request]
+        return None
+
+    def responded(self, observation: Observation) -> None:
+        """Take the response to the last request, which the observation has seen whole."""
+        self.session.responded(observation)
+        exchange = observation.seal(End.COMPLETE, 0.0)
+        if observation.call.method == UPDATE_TASK:
+            return
+        self.last, self.task = exchange, polled_state(observation.response)
+        asked = {} if self.task is None else self.task.input_requests
+        new = {key: key for key in asked if key not in self._of.answered}
+        if new:
+            self._of.asked += 1
+            turn, call = self._of.asked, self._of.call
+            self._ask = LiveAsk(turn, exchange, task=self.task, task_keys=new, call=call)
+        elif asked:
+            # The answers have not taken effect.
+            self._due = [self.request]

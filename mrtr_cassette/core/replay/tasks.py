@@ -24,6 +24,7 @@ from mrtr_cassette.core.protocol.tasks import (
 )
 from mrtr_cassette.core.replay.diagnosis import NoStep, Reason
 from mrtr_cassette.core.replay.matching import ReplayEntry
+from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER
 from mrtr_cassette.core.wire.jsonbytes import parse
 
 _METHODS: Final = frozenset({GET_TASK, UPDATE_TASK, CANCEL_TASK})
@@ -190,13 +191,21 @@ class LiveTask:
         return [at for at in until if at > before] or until[-1:]
 
     def _poll(self) -> Step | NoStep:
-        present, steps = self._present, self._recorded.steps
-        if not present:
-            detail = "the task was not polled before this, while it was recorded"
-            return NoStep(Reason.OUT_OF_ORDER, detail, steps[0])
-        self._at = next((at for at in present if at > self._at), self._at)
-        self._asked.update(steps[self._at].asked)
-        return Step(steps[self._at])
+        steps, came = self._recorded.steps, list[ReplayEntry]()
+        while True:
+            present, (_, following) = self._present, self._stretch
+            if not present:
+                detail = "the task was not polled before this, while it was recorded"
+                return NoStep(Reason.OUT_OF_ORDER, detail, steps[0])
+            self._at = next((at for at in present if at > self._at), self._at)
+            entry, update = steps[self._at], [*steps, None][following]
+            self._asked.update(entry.asked)
+            # What the proxy answered while recording (`answers`), it answers now too.
+            if not entry.asked or update is None or not update.request.header(ANSWERED_BY_HEADER):
+                return Step(entry, came)
+            came += [entry, update]
+            for key in self._recorded.updates.get(following, ()):
+                self._given[key] += 1
 
     def saw(self, state: TaskState) -> None:
         """Take note that the client was notified of a state."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from mrtr_cassette.core.answers.fulfilment import LeavesToSources, Rounds, Sources
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.cassette.transports import STARTED_HERE
 from mrtr_cassette.core.drive.conversation import (
     Answered,
@@ -21,9 +22,11 @@ from mrtr_cassette.core.drive.conversation import (
     is_modern,
     with_id_of,
 )
+from mrtr_cassette.core.drive.tasks import AnsweredPoll, AnsweredTask
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.protocol.methods import method_of
+from mrtr_cassette.core.protocol.methods import GET_TASK, method_of
 from mrtr_cassette.core.protocol.origins import ServerOrigin
+from mrtr_cassette.core.protocol.tasks import created_task
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.secrets.credentials import shown_by
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, Headers, Request
@@ -132,7 +135,7 @@ class _AnsweredUpstream:
     async def send(self, request: Request, _headers: Headers) -> RelayedResponse:
         """Send a request that declares what the sources can answer."""
         received = request
-        if self.answered_by:
+        if self.answered_by and read_call(request).method != GET_TASK:
             marked = (*request.headers, (ANSWERED_BY_HEADER, self.answered_by))
             received = replace(request, headers=marked)
         self.last = await self.relay.send(received, declaring(request, self.sources.kinds))
@@ -157,36 +160,52 @@ class AutoAnswerHandler:
 
     It is not transparent: what the sources can answer is declared for the client, and a call's
     response is passed on when it is whole. What nobody answers is passed on as the server asked it.
+    The client polls its tasks itself; a poll that asks is answered, and repeated for the client.
     """
 
     relay: Relay
     sources: Sources
     answerers: Answerers
+    tasks: dict[str, tuple[AnsweredTask, Rounds]] = field(default_factory=dict)
+    """The tasks that calls have created, by their ids."""
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
-        call = read_call(request)
+        call, session = read_call(request), ServerSession(Recorder(seals=False))
         asks_again = method_of(call.method).answered_by == call.method
-        if not asks_again or not is_modern(call) or call.answers is not None:
+        task, rounds = self.tasks.get(call.name if call.method == GET_TASK else "", (None, None))
+        steps: AnsweredPoll | Conversation | None = None
+        if task is not None and is_modern(call):
+            steps = AnsweredPoll(request, session, task)
+        elif asks_again and is_modern(call) and call.answers is None:
+            steps = Conversation(request, LeavesToSources(), session)
+        if steps is None:
             await self.relay.handle(request, downstream)
             return
-        upstream = _AnsweredUpstream(self.relay, self.sources, self.answerers, Rounds(self.sources))
-        session = ServerSession(Recorder(seals=False))
-        conversation = Conversation(request, LeavesToSources(), session)
+        rounds = rounds or Rounds(self.sources)
+        upstream = _AnsweredUpstream(self.relay, self.sources, self.answerers, rounds)
         try:
-            await LiveServer(upstream, self.relay.shown_as).follow(conversation, upstream.supply)
+            await LiveServer(upstream, self.relay.shown_as).follow(steps, upstream.supply)
         except UpstreamError as error:
             await self.relay.answer_unreachable(request, downstream, str(error))
             return
-        standing = conversation.standing
-        exchange = standing.exchange if isinstance(standing, Finished) else None
-        if isinstance(standing, NeedsAnswers):
-            exchange = standing.ask.exchange
+        exchange = steps.last if isinstance(steps, AnsweredPoll) else _last_of(steps)
         if upstream.last is None or exchange is None or exchange.response is None:
             downstream.break_off()
             return
+        created = created_task(exchange.rpc_response)
+        if created is not None:
+            self.tasks[created.id] = AnsweredTask(call), rounds
         downstream.called = call.method
         headers = tuple(
             pair for pair in upstream.last.passed if pair[0].lower() != "content-length"
         )
         await downstream.send_whole(upstream.last.status, headers, with_id_of(call, exchange))
+
+
+def _last_of(conversation: Conversation) -> RecordedExchange | None:
+    """Return the exchange whose response the client gets."""
+    standing = conversation.standing
+    if isinstance(standing, NeedsAnswers):
+        return standing.ask.exchange
+    return standing.exchange if isinstance(standing, Finished) else None
