@@ -97,7 +97,6 @@ _ESCAPED = r"\\+u(?!00[01])[0-9a-fA-F]{4}|\\\\(?!\\*[\"'])"
 _BARE = re.compile(rf"(?:[^\s\"'<>&;,(){{}}\[\]`|\\]|{_ESCAPED})*+", re.ASCII)
 _AFTER_BARE = re.compile(r"[\s&;\"'\\]|\Z|</|<br")
 _BEFORE_LINE = frozenset(["", "\r", "\n", '"'])
-_WORD = re.compile(r"[\w-]+", re.ASCII)
 _REST_OF_LINE = re.compile(
     rf"(?:[^\s\"'\\]++|{_ESCAPED})++"
     r"(?=[ \t]*(?:[\r\n]|\\*\Z|[ \t]#|\\*\"\s*(?:[,}\])]|\Z)))",
@@ -287,10 +286,10 @@ class _JudgedText:
             return
         gap = flat[end + len(closing) : at - len(sign)]
         spaces = _SPACES_OF_LINE.match(flat, at)
-        if spaces is None or len(gap) > 4 or "\n" in gap or "\r" in gap:
+        if spaces is None:
             return
         is_spaced, at = spaces.end() > at, spaces.end()
-        value = self._on_line_of_its_own(name, start, at, sign, is_spaced=is_spaced)
+        value = self._on_line_of_its_own(name, start, at, sign)
         if value is None:
             value = self._value_after(at)
             sign = "" if gap or is_spaced else sign
@@ -306,8 +305,7 @@ class _JudgedText:
 
     def _parameter(self, name: Name, start: int, at: int) -> Iterator[Find]:
         flat, kind = self._flat, self._kind
-        text = flat if kind == "text" else self._text
-        end = _PARAMETER[kind].match(text, at).end()  # type: ignore[union-attr]
+        end = _PARAMETER[kind].match(flat, at).end()  # type: ignore[union-attr]
         if kind == "text" and flat[end : end + 1] not in ("&", "#"):
             end = at + len(flat[at:end].rstrip(_URL_END))
         plain = as_text(undo_percent(self._text[at:end], is_form=kind == "form"))
@@ -321,17 +319,13 @@ class _JudgedText:
             rule = known.rule if counts(plain) else ""
         yield from self._secret(rule, Find(at, end, "", plain, in_url=True))
 
-    def _on_line_of_its_own(
-        self, name: Name, start: int, at: int, sign: str, *, is_spaced: bool
-    ) -> Find | None:
+    def _on_line_of_its_own(self, name: Name, start: int, at: int, sign: str) -> Find | None:
         before = self._flat[max(0, start - 64) : start].removesuffix("export ").removesuffix("- ")
         if before.rstrip(" \t")[-1:] not in _BEFORE_LINE:
             return None
         match = _REST_OF_LINE.match(self._flat, at)
         given = "" if match is None else match[0]
-        if not 4 <= len(given) <= _LONGEST_VALUE or not _counts(given):
-            return None
-        if not _WORD.fullmatch(given) and _CODE.search(given):
+        if not 4 <= len(given) <= _LONGEST_VALUE or not _counts(given) or _CODE.search(given):
             return None
         given = given.rstrip(",;")
         is_setting = self._flat[start:at].rstrip(" \t:=").isupper()
@@ -339,8 +333,6 @@ class _JudgedText:
             is_password = name.rule == "password"
             is_pin = is_password and given.isdigit()
             if not (is_pin or is_strong(given) or is_encoded(given)):
-                return None
-            if not is_spaced and not is_password:
                 return None
         return Find(at, at + len(given), "", as_text(undo_json(given)))
 
@@ -362,7 +354,6 @@ class _JudgedText:
         if opened[1][-1] == "'":
             end = flat.find("'", start, stop)
             end = stop if end < 0 and stop == len(flat) else end
-            end = start + len(flat[start:end].rstrip("\\"))
         else:
             end = string_end(self._text, start, depth)
         # What ends a string of JSON that the text stands in ends the value too.
@@ -439,7 +430,7 @@ def _is_meant(given: Find, at: int, sign: str, closing: str, *, is_spaced: bool)
     if given.start > at:
         return bool(closing) or not re.search(r"\s", value)
     if sign == "=":
-        return not closing
+        return True
     return (
         len(value) >= 8
         and is_spaced
