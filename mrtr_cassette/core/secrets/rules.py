@@ -82,9 +82,6 @@ _WORD_OF_RESULT = re.compile(r"(?i)true|false|none|null|pass|fail|passed|failed|
 _USER_AND_PASSWORD = re.compile(rb"[!-9;-~]+:[ -~]{3,}")
 _PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
 _SEPARATOR = re.compile(r"[^A-Za-z0-9]+")
-_RUN = re.compile(r"[a-z]+|[A-Z]+|[0-9]+")
-_TURNS = 0.45
-"""Runs of one kind for each character; names in camel case have about a third."""
 _MIXED = re.compile(r"[A-Za-z]*+[0-9]+[A-Za-z]")
 
 
@@ -101,16 +98,9 @@ def _mixed(value: str) -> bool:
 
 
 def looks_random(value: str) -> bool:
-    """Tell whether digits and letters, or small and capital letters, take turns for long."""
-    if len(value) < 16 or not _whole(value):
-        return False
-    if any(len(part) >= 12 and _MIXED.match(part) for part in _SEPARATOR.split(value)):
-        return True
-    return len(_RUN.findall(value)) >= _TURNS * len(value)
-
-
-def _long(value: str) -> bool:
-    return len(value) >= 16 and _whole(value)
+    """Tell whether a long value has digits between the letters of a long part."""
+    parts = _SEPARATOR.split(value) if len(value) >= 16 and _whole(value) else ()
+    return any(len(part) >= 12 and _MIXED.match(part) for part in parts)
 
 
 def _random(value: str) -> bool:
@@ -148,7 +138,7 @@ def _of_basic(value: str) -> bool:
 
 
 def _of_auth(value: str) -> bool:
-    return _of_basic(value) or (_random(value) and "://" not in value)
+    return _of_basic(value) or _random(value)
 
 
 def _token(value: str) -> bool:
@@ -156,7 +146,7 @@ def _token(value: str) -> bool:
 
 
 def _one_time(value: str) -> bool:
-    return (_pin(value) and len(value) <= 10) or _mixed(value)
+    return _pin(value) or _mixed(value)
 
 
 class AmbiguousName(NamedTuple):
@@ -195,7 +185,7 @@ _AMBIGUOUS: Final[Mapping[str, AmbiguousName]] = {
     "auth": AmbiguousName("basic", _NOTHING, _of_auth, _of_auth),
     "key": AmbiguousName("api-key", _NOTHING, looks_random, _never),
     "csrf": AmbiguousName("token", _NOTHING, _mixed, looks_random),
-    "signature sig": AmbiguousName("secret", _SIGNED_URL, _long, _never),
+    "signature sig": AmbiguousName("secret", _SIGNED_URL, looks_random, _never),
     "pwd": AmbiguousName("password", _LOGIN, _password, _password, takes_numbers=True),
     "pass": AmbiguousName("password", _LOGIN, _password, is_strong),
     "pin": AmbiguousName("password", _LOGIN, _pin, _pin),
