@@ -1,4 +1,4 @@
-"""Tasks of FastMCP's server and client, recorded over HTTP and over pipes."""
+"""Tasks of FastMCP's server and client, recorded and replayed over HTTP and over pipes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from pathlib import Path
 from pipes import recorder
 
 import pytest
-from processes import PEERS, PROGRAM, PYTHON, Run, listening, record_command, run
+from processes import PEERS, PROGRAM, PYTHON, Run, listening, record_command, replay_command, run
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 
 SERVER = (*PYTHON, str(PEERS / "server_tasks.py"))
 CLIENT = (*PYTHON, str(PEERS / "client_tasks.py"))
+OTHER_CLIENT = (*PYTHON, str(PEERS / "client_one_task.py"))
+WAYS = ("http", "stdio")
 SAID = """\
 asked: Whose name?
 asked: Which address?
@@ -51,7 +53,7 @@ def names_no_task(done: Run, folder: Path) -> None:
     assert not [each for each in ids for text in (log, *files) if each in text]
 
 
-@pytest.mark.parametrize("way", ["http", "stdio"])
+@pytest.mark.parametrize("way", WAYS)
 def test_tasks_are_recorded_and_recorded_again(tmp_path: Path, way: str) -> None:
     """Each is one interaction; at another pace of polls no line of the cassette differs."""
     output = tmp_path / "tasks.json"
@@ -91,3 +93,51 @@ def test_recording_that_was_killed_names_no_task(tmp_path: Path) -> None:
     names_no_task(done, tmp_path)
     recovered = load(output.read_bytes(), "f")
     assert len([one for one in recovered.interactions if one.steps]) == 7
+
+
+# Replay, without the server
+
+CROSSED = [("http", "stdio"), ("stdio", "http")]
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Record the tasks of a server that is gone by now."""
+    path: Path = tmp_path_factory.mktemp("tasks") / "tasks.json"
+    record(path, way=request.param)
+    return path
+
+
+def played(cassette: Path, way: str, *client: str) -> Run:
+    """Play a cassette to a client."""
+    fast = ("--poll-interval", "20")
+    if way == "http":
+        return run(replay_command(cassette, *fast, "--", *client))
+    return run((*client, "--", *PROGRAM, "replay", "--stdio", str(cassette), *fast))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_tasks_are_played(recorded: Path, way: str) -> None:
+    """The client sees each task ask, end, fail and be cancelled as it was recorded."""
+    done = played(recorded, way, *CLIENT)
+    assert done.code == 0, done.stderr
+    assert {*SAID.splitlines()} <= {*done.stdout.splitlines()}
+    assert "no misses" in done.stderr
+
+
+@pytest.mark.parametrize(("recorded", "way"), CROSSED, indirect=["recorded"])
+def test_client_that_never_answers_never_gets_the_result(recorded: Path, way: str) -> None:
+    """It polls until its own deadline, and sees nothing after the question."""
+    done = played(recorded, way, *OTHER_CLIENT, "never")
+    assert done.code == 1
+    # Whether a poll came while the task worked, while it was recorded, is chance.
+    assert done.stdout.splitlines()[-1].removeprefix("working ") == "input_required"
+
+
+@pytest.mark.parametrize(("recorded", "way"), CROSSED, indirect=["recorded"])
+def test_declined_task_is_a_miss(recorded: Path, way: str) -> None:
+    """A client that declines what was accepted gets the error that says so."""
+    done = played(recorded, way, *OTHER_CLIENT, "decline")
+    assert done.code == 1
+    for words in ("miss: answers-differ", '(form) "Whose name?"', 'recorded "accept", received'):
+        assert words in done.stderr
