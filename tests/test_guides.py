@@ -15,7 +15,18 @@ import yaml
 from harness import run_here
 from shown import ROOT, Session
 
-GUIDES = ["agents", "answers", "ci", "diff", "pytest", "servers", "stdio", "updating", "verify"]
+GUIDES = [
+    "agents",
+    "answers",
+    "ci",
+    "diff",
+    "pytest",
+    "servers",
+    "stdio",
+    "tasks",
+    "updating",
+    "verify",
+]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

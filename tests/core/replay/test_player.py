@@ -372,6 +372,7 @@ READING = [
     rpc("resources/read", {"uri": "file:///a"}),
     rpc("prompts/get", {"name": "p"}),
     rpc("tasks/get", {"taskId": "t"}),
+    rpc("skills/list"),
     rpc("skills/get", {"uri": "skill://a/SKILL.md"}),
     rpc("resources/directory/read", {"uri": "skill://a"}),
     notification("notifications/initialized"),
