@@ -390,31 +390,22 @@ def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
         found = find_spans(raw, (*_TASK_IDS, *_LISTS_OF_TASK_IDS, *_WITH_KEYS))
     except NotJsonError:
         return []
-    values = [span for path in _TASK_IDS for span in found.get(path, ())]
-    for lists in (found.get(path, ()) for path in _LISTS_OF_TASK_IDS):
-        values += [
-            item for span in lists if raw[span.start] == ord("[") for item in item_spans(raw, span)
-        ]
-    spans = [(span.start + 1, span.end - 1) for span in values if raw[span.start] == ord('"')]
-    for objects in (found.get(path, ()) for path in _WITH_KEYS):
-        names = [
-            name
-            for span in objects
-            if raw[span.start] == ord("{")
-            for name in name_spans(raw, span)
-        ]
-        spans += [
-            (start + 1, at)
-            for start, end in names
-            for at in range(start, end)
-            if raw[at] == ord(":")
-        ]
-    ids = {
-        start: (Span(start, end), identity)
-        for start, end in spans
-        if (identity := as_text(undo_json(raw[start:end].decode("latin-1"), 1))) in known
-    }
-    return [StatePlace(*each, partial(_spell, times=1)) for each in ids.values()]
+
+    def spans_at(paths: Iterable[MemberPath], begin: str) -> list[Span]:
+        spans = [span for path in paths for span in found.get(path, ())]
+        return [span for span in spans if raw[span.start] == ord(begin)]
+
+    lists, objects = spans_at(_LISTS_OF_TASK_IDS, "["), spans_at(_WITH_KEYS, "{")
+    values = spans_at(_TASK_IDS, '"') + [it for span in lists for it in item_spans(raw, span)]
+    keys = [key for span in objects for key in name_spans(raw, span)]
+    spans = [Span(start + 1, end - 1) for start, end in values if raw[start] == ord('"')]
+    spans += [Span(key.start + 1, at) for key in keys for at in range(*key) if raw[at] == ord(":")]
+    ids: dict[int, StatePlace] = {}
+    for span in spans:
+        identity = as_text(undo_json(raw[span.start : span.end].decode("latin-1"), 1))
+        if identity in known:
+            ids[span.start] = StatePlace(span, identity, partial(_spell, times=1))
+    return [*ids.values()]
 
 
 def with_task(request: Request, new: Callable[[str], str]) -> Request:
@@ -424,7 +415,9 @@ def with_task(request: Request, new: Callable[[str], str]) -> Request:
         return request
     body = splice(request.body, replaced_states(find_task_ids(request.body, {task}), new))
     headers = [
-        (name, new(task) if (decoded_header(value) or value) == task else value)
+        (name, new(task))
+        if name.lower() == "mcp-name" and (decoded_header(value) or value) == task
+        else (name, value)
         for name, value in request.headers
     ]
     return replace(request, headers=tuple(headers), body=body)
