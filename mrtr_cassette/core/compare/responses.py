@@ -29,7 +29,14 @@ from mrtr_cassette.core.protocol.dialect import (
 from mrtr_cassette.core.protocol.jsonrpc import SUBSCRIPTION_ID, Kind, Message
 from mrtr_cassette.core.protocol.messages import messages_in
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, GET_TASK, TASK_VALUES, method_of
-from mrtr_cassette.core.protocol.tasks import TASK, created_task, key_names, polled_state
+from mrtr_cassette.core.protocol.tasks import (
+    TASK,
+    TaskState,
+    created_task,
+    key_names,
+    notified_state,
+    polled_state,
+)
 from mrtr_cassette.core.secrets.sealed import reveal_in_json, without_numbers
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
@@ -299,7 +306,7 @@ def _read(
         "#headers": _headers(response),
         "#end": response.end.value,
         "#messages": [
-            _message(comparable_tree(each.raw, states), token)
+            _message(comparable_tree(each.raw, states), token, notified_state(each))
             for each in messages
             if each is not own and each.kind is not Kind.REQUEST
         ],
@@ -369,12 +376,14 @@ def _headers(response: Response) -> dict[str, str]:
     return headers
 
 
-def _message(tree: dict[str, Any], token: str | None) -> dict[str, Any]:
+def _message(tree: dict[str, Any], token: str | None, task: TaskState | None) -> dict[str, Any]:
     kept = {key: value for key, value in tree.items() if key not in ("id", "jsonrpc")}
     params = kept["params"] = pinned(kept, _VOLATILE_OF_MESSAGES).get("params")
     if isinstance(params, dict) and "progressToken" in params:
         is_own = token is None or canonical(params["progressToken"]) == token
         params["progressToken"] = "the request's" if is_own else "another request's"
+    if task is not None and task.input_requests:
+        params[INPUT_REQUESTS] = task_question(task.input_requests, task.id)
     if "result" in kept:
         kept["result"] = pinned(kept["result"], _VOLATILE)
     return {key: value for key, value in kept.items() if value is not None}

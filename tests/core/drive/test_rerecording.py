@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from builders import (
     INITIALIZE,
+    Conversation,
     Step,
     answer,
     cassette_of,
     changed,
     loaded,
+    notification,
     opened,
     play,
     post,
@@ -28,7 +30,7 @@ from builders import (
     with_token,
     within,
 )
-from messages import YES, Json, asks, text
+from messages import YES, Json, asks, form, text
 from pushing import PushingSession, elicit, posted
 from tasking import created, get, state, update
 
@@ -274,3 +276,21 @@ def test_pace_of_polls_changes_nothing() -> None:
         whole, marks = over(old, run("another", state("another"), note="new"))
         assert marks == "~="
         assert [each.polls for each in whole.interactions[1].steps][-1] == 1
+
+
+def test_stream_that_tells_of_a_task_is_as_it_was() -> None:
+    """Another id, and other keys made of it, are no change."""
+
+    def run(task: str, key: str) -> Cassette:
+        talk = Conversation()
+        talk.response(talk.request(tool("book")), created(task))
+        listening = talk.stream(rpc("subscriptions/listen", {"taskIds": [task]}))
+        asked = state(task, "input_required", key)
+        asked["inputRequests"] = {key: form("Sure?")}
+        talk.event(listening, notification("notifications/tasks", **asked))
+        talk.response(talk.request(update(task, {key: YES})), {})
+        talk.end(listening)
+        return loaded(talk.cassette())
+
+    old = run("an-id-of-the-first-task-1", "an-id-of-the-first-task-1:9e")
+    assert recorded_over(old, run("short", "short:1a")) == (old, 2)
