@@ -10,11 +10,6 @@ from typing import Any, Final
 
 import re2
 
-_HUGE_REPETITION = re.compile(r"(?<!\\)\{\d{5,}(?:,\d*)?\}|(?<!\\)\{\d*,\d{5,}\}")
-"""A repetition whose count is so large that RE2 takes it for plain text."""
-_MOST_GROUPS = 1000
-"""Groups of a pattern up to which a search takes no time for each of them."""
-
 
 @lru_cache(maxsize=512)
 def compiled(pattern: str, *, is_text: bool = False) -> Any:
@@ -39,15 +34,13 @@ def quiet_options(*, is_text: bool = False) -> Any:
 
 def refusal_of(pattern: str) -> str:
     """Return why a user's pattern is no regular expression, or an empty string."""
-    if _HUGE_REPETITION.search(pattern):
-        return "a repetition is larger than 1000"
     try:
-        groups = compiled(pattern, is_text=True).groups
+        compiled(pattern, is_text=True)
     except UnicodeEncodeError:
         return "it has half of a surrogate pair"
     except re2.error as error:
         return str(error.args[0].decode("utf-8", "replace"))
-    return f"it has more than {_MOST_GROUPS} groups" if groups > _MOST_GROUPS else ""
+    return ""
 
 
 def searches(pattern: str, text: str, *, is_whole: bool = False) -> bool:

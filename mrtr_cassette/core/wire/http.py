@@ -245,10 +245,6 @@ class ContentDecoder:
         return decoded
 
 
-_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-"""Control characters that no text has, whatever its encoding."""
-
-
 def readable(request: Request, limit_bytes: int = LARGEST_BODY) -> Request:
     """Return a request with its body decoded; the same one where that is not needed or fails."""
     coding = content_coding(request.headers)
@@ -272,20 +268,11 @@ def content_coding(headers: Headers) -> str:
 def why_unread(message: Request | Response) -> str:
     """Return why the body of a message can't be read, as the rest of a sentence, or nothing."""
     coding = content_coding(message.headers)
-    if not message.body or (not coding and _is_text(message.body)):
+    # Text in another encoding than UTF-16 and UTF-32 has no NUL, and can be searched.
+    if not message.body or (not coding and b"\0" not in message.body):
         return ""
     if not coding:
         return "it is no UTF-8"
     if ContentDecoder(coding).is_known:
         return f"its {coding} is damaged, cut short or too large"
     return f"its content coding {coding} can't be decoded here"
-
-
-def _is_text(raw: bytes) -> bool:
-    if b"\0" in raw:
-        return False
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return _CONTROL.search(raw) is None
-    return True

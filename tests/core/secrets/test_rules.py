@@ -21,13 +21,11 @@ from mrtr_cassette.core.secrets.shapes import RULES, Rule, custom_rule, searches
     [
         ({"patterns": ("(",)}, "'\\('.*no regular expression"),
         ({"patterns": ("a", "b*")}, "'b\\*'.*empty"),
-        ({"patterns": ("a{99999999999999999999}",)}, "'a\\{9+\\}'.*larger than 1000"),
         ({"patterns": ("a{1001}",)}, "no regular expression: invalid repetition size"),
         ({"patterns": ("(?<=a)b",)}, "looked at without being matched"),
         ({"patterns": ("(a)\\1",)}, "no regular expression: invalid escape sequence"),
         ({"patterns": ("\ud800",)}, "half of a surrogate pair"),
         ({"patterns": ("(" * 500 + "a*" + ")" * 500,)}, "empty"),
-        ({"patterns": ("(" * 20_000 + "a" + ")" * 20_000,)}, "more than 1000 groups"),
         ({"keys": ("",)}, "''"),
         ({"keys": ("-_",)}, "'-_'"),
         ({"disabled": ("passwort",)}, "'passwort'.*api-key, .*password"),
