@@ -40,7 +40,7 @@ from mrtr_cassette.core.protocol.methods import (
 )
 from mrtr_cassette.core.protocol.tasks import key_names
 from mrtr_cassette.core.secrets.sealed import SEALED_ANSWER, without_numbers
-from mrtr_cassette.core.secrets.shapes import refusal_of, searches
+from mrtr_cassette.core.secrets.shapes import matches_whole, refusal_of
 from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
 from mrtr_cassette.errors import NotJsonError, UsageError, printable
 
@@ -102,7 +102,7 @@ class AnswerRule(_Strict):
             return False
         if self.message not in (None, request.message):
             return False
-        if self.pattern is not None and not searches(self.pattern, request.message, is_whole=True):
+        if self.pattern is not None and not matches_whole(self.pattern, request.message):
             return False
         for member, method in _METHOD_OF.items():
             name = getattr(self, member)

@@ -17,9 +17,9 @@ from mrtr_cassette.core.secrets.shapes import (
     Rule,
     compiled,
     custom_rule,
+    matches_whole,
     quiet_options,
     refusal_of,
-    searches,
 )
 from mrtr_cassette.errors import shorten
 
@@ -301,7 +301,7 @@ def _why_refused(pattern: str) -> str:
         reason += ", as nothing can be looked at without being matched (a group is the secret)"
     if reason:
         return f"is no regular expression: {reason}"
-    return "matches the empty text" if searches(pattern, "") else ""
+    return "matches the empty text" if matches_whole(pattern, "") else ""
 
 
 def _is_builtin(folded: str) -> bool:

@@ -43,11 +43,10 @@ def refusal_of(pattern: str) -> str:
     return ""
 
 
-def searches(pattern: str, text: str, *, is_whole: bool = False) -> bool:
-    """Tell whether what a user's pattern matches is in a text, or is the whole of it."""
-    regex = compiled(pattern, is_text=True)
+def matches_whole(pattern: str, text: str) -> bool:
+    """Tell whether a user's pattern matches the whole of a text."""
     raw = text.encode("utf-8", "replace")
-    return (regex.fullmatch(raw) if is_whole else regex.search(raw)) is not None
+    return compiled(pattern, is_text=True).fullmatch(raw) is not None
 
 
 @dataclass(frozen=True, slots=True)

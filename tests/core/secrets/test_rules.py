@@ -13,7 +13,7 @@ from mrtr_cassette.core.secrets.rules import (
     RedactionRules,
     builtin_rule_of,
 )
-from mrtr_cassette.core.secrets.shapes import RULES, Rule, custom_rule, searches
+from mrtr_cassette.core.secrets.shapes import RULES, Rule, custom_rule, matches_whole
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,7 @@ def test_pattern_of_a_user_finds_all_matches(pattern: str, text: str, secrets: l
     assert found(custom_rule(1, pattern), text) == secrets
 
 
-def test_pattern_is_searched_or_the_whole_text() -> None:
+def test_pattern_is_for_the_whole_text() -> None:
     """Characters count, and not bytes."""
-    assert searches("b.d", "abcde")
-    assert not searches("b.d", "abcde", is_whole=True)
-    assert searches("gr.n", "grün", is_whole=True)
+    assert matches_whole("gr.n", "grün")
+    assert not matches_whole("b.d", "abcde")
