@@ -130,13 +130,6 @@ def exists(path: Location) -> bool:
         raise CassetteError(path, reason_of(error)) from None
 
 
-def cassette_exists(path: Location) -> CassetteError:
-    """Return the error for a cassette that would be overwritten unasked."""
-    return CassetteError(
-        path, "the cassette exists", hint="use <<replace>> to replace it or <<append>> to add to it"
-    )
-
-
 def check_replaceable(path: Location) -> None:
     """Make sure that a cassette can be written here, in the place of no pipe or device."""
     if isinstance(path, Path):

@@ -184,7 +184,6 @@ class _Document:
     """Sends a metadata document whole, with the origin replaced."""
 
     def __init__(self, client: TranslatedDownstream, origin: OwnOrigin, own: str) -> None:
-        self.called = ""
         self._client = client
         self._translated = partial(origin.document, own=own)
         self._held: bytearray | None = None

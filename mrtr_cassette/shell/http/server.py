@@ -70,7 +70,6 @@ class HttpDownstream:
         self.sent = 0
         """Bytes of the response's body."""
         self.is_started = False
-        self.called = ""
         self.translated: Callable[[Headers], Headers] | None = None
         """Changes the headers of the response before they are sent."""
         self._head = _NO_HEAD

@@ -22,9 +22,6 @@ TEXT_HEADERS: Headers = (("Content-Type", "text/plain; charset=utf-8"),)
 class Downstream(Protocol):
     """The client side of one exchange; its handler is cancelled when the client leaves."""
 
-    called: str
-    """The JSON-RPC method of the request, once the handler knows it, for the metrics."""
-
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
         """Begin a response that comes in chunks; the head is sent with the first of them.
 

@@ -41,7 +41,6 @@ class PipeDownstream:
 
     def __init__(self, writer: LineWriter, ended: asyncio.Event, request: Request) -> None:
         """Answer a request; `ended` is set when the recorded server ended."""
-        self.called = ""
         self._writer = writer
         self._ended = ended
         self._is_channel = opens_channel(request)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
+from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.methods import method_of
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.matching import ReplayEntry
@@ -105,7 +106,7 @@ class Metrics:
                 self._in_flight.dec()
                 self._sent.inc(client.sent)
                 duration = self._clock.now() - began
-                self._duration.labels(method_of(client.called).name).observe(duration)
+                self._duration.labels(method_of(read_call(request).method).name).observe(duration)
 
         return handle
 

@@ -113,14 +113,10 @@ class ExchangeRecording:
     def __init__(self, watcher: Watcher, request: Request) -> None:
         self.watcher = watcher
         self.observation: Observation | None = None
-        self.called = ""
-        """The JSON-RPC method of the request."""
         self._sealed: RecordedExchange | None = None
         try:
             now_ms = (watcher.clock.now() - watcher.started) * 1000
             self.observation = watcher.recorder.request_received(request, now_ms)
-            message = self.observation.call.message
-            self.called = "" if message is None else message.method
             if watcher.is_told:
                 watcher.announcer.tell(request_event, self.observation)
         except Exception as error:  # noqa: BLE001  the recorder is a spectator
@@ -168,7 +164,7 @@ class ExchangeRecording:
         """Say what came; a poll of a task has a line only where the state is another one."""
         watcher = self.watcher
         announcer, told = watcher.announcer, watcher.told_states
-        is_poll = self.called == GET_TASK
+        is_poll = observation.call.method == GET_TASK
         state = polled_state(observation.response) if is_poll else None
         if state is not None and told.get(state.id) == state.digest:
             state, announcer = None, replace(announcer, log=None)
@@ -201,7 +197,8 @@ def check_output(output: Location, options: RecordOptions) -> Cassette | None:
     if not cassettes.exists(output) or options.existing == "replace":
         return None
     if options.existing == "keep":
-        raise cassettes.cassette_exists(output)
+        hint = "use <<replace>> to replace it or <<append>> to add to it"
+        raise CassetteError(output, "the cassette exists", hint=hint)
     earlier = cassettes.load_cassette(output)
     kept, states = {True: "sealed", False: "readable"}, options.request_state
     answers, before = kept[options.seal_answers], kept[earlier.seals_answers]

@@ -196,7 +196,6 @@ class AutoAnswerHandler:
         created = created_task(exchange.rpc_response)
         if created is not None:
             self.tasks[created.id] = AnsweredTask(call), rounds
-        downstream.called = call.method
         headers = tuple(
             pair for pair in upstream.last.passed if pair[0].lower() != "content-length"
         )

@@ -131,7 +131,6 @@ class Relay:
             await self.answer_unreachable(request, downstream, no_response(self.shown_as, error))
             return
         response.begin()
-        downstream.called = response.recording.called
         try:
             chunk = response.read_now()
             while not response.is_read:

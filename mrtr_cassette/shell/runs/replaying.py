@@ -163,7 +163,6 @@ class ReplayServer:
         elif isinstance(decision, Miss):
             await self._miss(request, decision, downstream)
         else:
-            downstream.called = decision.call.method
             self.announcer.tell(harmless_event, decision)
             if decision.body and self.player.respond_on_stream(request, decision.body):
                 await self.accept(downstream)
@@ -172,7 +171,6 @@ class ReplayServer:
 
     async def play(self, play: Play, downstream: Downstream) -> None:
         """Answer a request with what was recorded for it."""
-        downstream.called = play.entry.key.method
         if self.announcer.listeners:
             self._say_played(play)
         if self.arrival is not None:
@@ -201,7 +199,6 @@ class ReplayServer:
                     self.announcer.tell(asked_by_push_event, ask)
 
     async def _miss(self, request: Request, miss: Miss, downstream: Downstream) -> None:
-        downstream.called = miss.call.method
         body = self._say_missed(miss)
         if miss.is_refused:
             # The call that waits for this answer gets the miss.
