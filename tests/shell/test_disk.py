@@ -130,6 +130,22 @@ async def test_a_pipe_or_a_device_is_no_cassette(tmp_path: Path, existing: str) 
     assert link.is_symlink()
 
 
+def test_leftovers_of_killed_runs_go(tmp_path: Path) -> None:
+    """What a killed run left of the same file goes with the next write, and nothing else does."""
+    left: list[Path] = []
+
+    def pieces() -> Iterator[bytes]:
+        left.extend(each for each in tmp_path.iterdir() if each.name.startswith("."))
+        yield b""
+
+    for name in ("c.json", "d.json"):
+        cassettes.publish(tmp_path / name, pieces(), replace=True)
+    for each in left:
+        each.touch()
+    cassettes.publish(tmp_path / "c.json", NEW, replace=True)
+    assert names_in(tmp_path) == {"c.json", "d.json", left[1].name}
+
+
 @pytest.mark.parametrize(
     ("place", "reason"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import stat
 import tempfile
@@ -70,7 +71,12 @@ def write_whole(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
         OSError: it could not be written.
     """
     target = real_path(path)
-    handle, name = tempfile.mkstemp(prefix=".mrtr-cassette-", dir=target.parent)
+    # A name of the greatest length has to fit in.
+    digest = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:8]
+    prefix = f".mrtr-cassette-{digest}-"
+    for left_by_a_killed_run in target.parent.glob(f"{prefix}*"):
+        left_by_a_killed_run.unlink(missing_ok=True)
+    handle, name = tempfile.mkstemp(prefix=prefix, dir=target.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
