@@ -281,7 +281,7 @@ def _sha256(state: Any) -> str:
 
 def _filled(reply: Reply, caller: Message | None) -> bytes:
     values = caller_values(caller)
-    return b"".join(part.fill(lambda _request: values) for part in reply.parts)
+    return b"".join(part.fill(lambda gap: getattr(values, gap.value, None)) for part in reply.parts)
 
 
 def _check_id(reply: Reply, asked: Message, known: Message) -> None:
