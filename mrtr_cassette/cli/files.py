@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,6 +28,7 @@ from mrtr_cassette.errors import CassetteError, UsageError, counted
 from mrtr_cassette.shell.files.stores import Location, path_of
 
 if TYPE_CHECKING:
+    from mrtr_cassette.core.compare.conversations import CassetteComparison
     from mrtr_cassette.core.report.runs import ReplayReport
 
 
@@ -102,21 +103,15 @@ def diff(
     with the same name. The exit code is 1 where something differs that counts, else 0.
     """
     from mrtr_cassette.api import diff as compared
-    from mrtr_cassette.core.report.comparison import (
-        comparison_data,
-        comparison_markdown,
-        comparison_text,
-        plain,
-    )
+    from mrtr_cassette.core.report.comparison import comparison_data
 
     if as_json and markdown:
         raise UsageError("--json and --markdown don't go together")
     if len(words) != 2 and not for_git:
         raise click.UsageError("diff needs two cassettes: RECORDED RECEIVED")
     are_folders = not for_git and any(Path(word).is_dir() for word in words)
-    pairs = {words[0]: _given_by_git(words) if for_git else words}
-    if are_folders:
-        pairs = _same_names(words)
+    given = _given_by_git(words) if for_git else words
+    pairs = _same_names(words) if are_folders else {words[0]: given}
     try:
         comparisons = {name: compared(*pair, ignore=ignored) for name, pair in pairs.items()}
     except CassetteError as error:
@@ -126,31 +121,36 @@ def diff(
         click.echo(f"{words[0]}: {error.in_terms(TERMS)}")
         return
     if for_git:
-        comparisons = {
-            name: replace(each, recorded=f"a/{name}", received=f"b/{name}")
-            for name, each in comparisons.items()
-        }
+        ((name, only),) = comparisons.items()
+        comparisons = {name: replace(only, recorded=f"a/{name}", received=f"b/{name}")}
     differing = {name: each for name, each in comparisons.items() if not each.is_same}
     if as_json:
         data = [comparison_data(each) for each in comparisons.values()]
         click.echo(json_report(data if are_folders else data[0]))
-    for name, comparison in (differing if are_folders else comparisons).items():
-        if markdown:
-            title = f"### {name}\n\n" if for_git or are_folders else ""
-            click.echo(title + comparison_markdown(comparison) + "\n" * bool(title))
-        elif not as_json:
-            paint = painted if has_colour(sys.stdout) else plain
-            click.echo(comparison_text(comparison, paint) + "\n" * are_folders)
-    if are_folders and not as_json:
-        verb = "differs" if len(differing) == 1 else "differ"
-        click.echo(f"{len(differing)} of {counted(len(comparisons), 'cassette')} {verb}")
-    unused = (
-        pointer
-        for pointer in ignored
-        if all(compared(*pair, ignore=[pointer]) == compared(*pair) for pair in pairs.values())
-    )
-    tell_unused(unused, Log())
+    else:
+        shown = differing if are_folders else comparisons
+        _show_comparisons(shown, markdown=markdown, has_names=are_folders or for_git)
+        if are_folders:
+            verb = "differs" if len(differing) == 1 else "differ"
+            click.echo(f"{len(differing)} of {counted(len(comparisons), 'cassette')} {verb}")
+    for it in ignored:
+        if all(compared(*pair, ignore=[it]) == compared(*pair) for pair in pairs.values()):
+            tell_unused([it], Log())
     context.exit(1 if differing and not for_git else 0)
+
+
+def _show_comparisons(
+    comparisons: Mapping[str, CassetteComparison], *, markdown: bool, has_names: bool
+) -> None:
+    from mrtr_cassette.core.report.comparison import comparison_markdown, comparison_text, plain
+
+    for name, comparison in comparisons.items():
+        if markdown:
+            title = f"### {name}\n\n" if has_names else ""
+            click.echo(title + comparison_markdown(comparison) + "\n" * has_names)
+        else:
+            paint = painted if has_colour(sys.stdout) else plain
+            click.echo(comparison_text(comparison, paint))
 
 
 def _same_names(folders: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
