@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from harness import command, looped
 from messages import asks, result, text
 from processes import listening
 from standin import Visit, json_response, upstream
+from tasking import created, state
 
 import mrtr_cassette
 from mrtr_cassette.cli import main
@@ -154,3 +157,25 @@ def test_answers_file_of_a_recording_gives_its_answers(url: str, tmp_path: Path)
     again = run(*call, "--answers", str(file))
     assert (again.exit_code, again.stdout) == (0, done.stdout)
     assert "answered by rule 1" in again.stderr
+
+
+@looped
+async def test_signal_cancels_the_task_of_a_call() -> None:
+    """Its server hears that nobody waits any more; what it got done so far was told."""
+    replies: dict[str, Any] = {
+        "server/discover": {"supportedVersions": ["2026-07-28"]},
+        "tools/list": {"tools": [{"name": "build"}]},
+        "tools/call": created("the-task", statusMessage="Half way"),
+        "tasks/get": state("the-task", statusMessage="Half way"),
+    }
+    seen: list[str] = []
+
+    async def server(visit: Visit) -> None:
+        body = visit.request.json
+        seen.append(body["method"])
+        await visit.send(json_response(result(replies.get(body["method"], {}), id=body["id"])))
+
+    async with upstream(server) as live, command("call", live.url, "build") as process:
+        await process.said("task working: Half way\n")
+        ended = await process.stopped(signal.SIGINT)
+    assert (ended.code, seen[-1]) == (130, "tasks/cancel")

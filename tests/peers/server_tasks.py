@@ -6,14 +6,17 @@ import argparse
 import asyncio
 import os
 import socket
+from datetime import timedelta
 
 import uvicorn
 from fastmcp import Context, FastMCP
+from fastmcp.utilities.tasks import TaskConfig
 from fastmcp_tasks import TasksExtension
 from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 
 server = FastMCP("bookings", version="1.0.0")
 server.add_extension(TasksExtension())
+TASK = TaskConfig(poll_interval=timedelta(milliseconds=50))
 
 
 def ask(**fields: str) -> InputRequiredResult:
@@ -30,7 +33,7 @@ def ask(**fields: str) -> InputRequiredResult:
     return InputRequiredResult(input_requests=questions)
 
 
-@server.tool(task=True)
+@server.tool(task=TASK)
 async def book(seats: int, ctx: Context) -> str | InputRequiredResult:
     """Ask for two texts at once, and then for another one."""
     await asyncio.sleep(0.05)
@@ -42,20 +45,20 @@ async def book(seats: int, ctx: Context) -> str | InputRequiredResult:
     return f"{seats} seats, {answers['meal'].content['meal']}"
 
 
-@server.tool(task=True)
+@server.tool(task=TASK)
 async def wait() -> str:
     """Wait for somebody who cancels it, though not so long that the server's end takes long."""
     await asyncio.sleep(3)
     return "waited"
 
 
-@server.tool(task=True)
+@server.tool(task=TASK)
 async def fail() -> str:
     """Fail."""
     raise ValueError("no seats")
 
 
-@server.tool(task=True)
+@server.tool(task=TASK)
 async def count(words: str) -> str:
     """Work for a moment."""
     await asyncio.sleep(0.05)
