@@ -313,19 +313,20 @@ def refused(push: Message) -> Answered:
     return Answered(canonical(error).encode(), "error")
 
 
-def outcome_of(exchange: RecordedExchange) -> Mapping[str, Any]:
+def outcome_of(method: str, exchange: RecordedExchange) -> Mapping[str, Any]:
     """Return what a call came to, by its last response: its `result`, or its `error`."""
-    state = _ended_task(exchange)
+    state = _ended_task(method, exchange)
     return exchange.rpc_members if state is None else state.response
 
 
-def _ended_task(exchange: RecordedExchange) -> TaskState | None:
-    return polled_state(exchange.rpc_response) if exchange.call.method == GET_TASK else None
+def _ended_task(method: str, exchange: RecordedExchange) -> TaskState | None:
+    is_of_task = exchange.call.method == GET_TASK != method
+    return polled_state(exchange.rpc_response) if is_of_task else None
 
 
-def fault_of(exchange: RecordedExchange) -> str | None:
+def fault_of(method: str, exchange: RecordedExchange) -> str | None:
     """Return why the last response of a call is no outcome; None where it is one."""
-    state = _ended_task(exchange)
+    state = _ended_task(method, exchange)
     if state is not None and not state.response:
         why = state.tree.get("statusMessage")
         return f"its task ended as {state.status}" + (f": {why}" if why else "")

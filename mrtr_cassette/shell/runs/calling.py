@@ -156,7 +156,7 @@ async def call(
 def _result(
     wanted: Wanted, rounds: Rounds, exchange: RecordedExchange | None, problem: str | None
 ) -> CallResult:
-    outcome = {} if exchange is None else outcome_of(exchange)
+    outcome = {} if exchange is None else outcome_of(wanted.method, exchange)
     if rounds.overrun:
         problem = f"the server asked more than {MOST_ROUNDS} times"
     return CallResult(
@@ -189,7 +189,7 @@ class _Caller:
         request = self.client.call(wanted.method, wanted.params(schema), schema)
         exchange = await self._exchange(request, partial(self.answerers.answer, self.rounds))
         if exchange is not None:
-            self.problem = fault_of(exchange)
+            self.problem = fault_of(wanted.method, exchange)
         if self.client.era == "legacy" and self.session.id:
             await self._exchange(self.client.leaving())
         return exchange

@@ -323,4 +323,4 @@ def test_what_nobody_answers_ends_the_call() -> None:
 )
 def test_last_response_is_an_outcome_or_a_fault(body: bytes, fault: str | None) -> None:
     """TypeScript SDK: "neither inputRequests nor a requestState ... is rejected"."""
-    assert fault_of(exchange(CALL, body)) == fault
+    assert fault_of("tools/call", exchange(CALL, body)) == fault
