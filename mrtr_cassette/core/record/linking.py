@@ -387,8 +387,9 @@ def link(
         if facts.asked_keys is not None:
             asks.add(_Ask(facts, interaction, len(interaction.numbers)))
         tasks |= dict.fromkeys(_created_by(facts), interaction)
+    every = {**before, **exchanges} if steps else exchanges
     for interaction, numbers in steps.items():
-        _add_steps(interaction, numbers, {**before, **exchanges})
+        _add_steps(interaction, numbers, every)
     interactions.sort(key=lambda interaction: (interaction.numbers[0], interaction.own[0]))
     return interactions
 
