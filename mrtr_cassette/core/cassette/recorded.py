@@ -11,7 +11,7 @@ from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest, input_request, may_ask
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.messages import Ask, Located, ask_in, completed_by, response_to
-from mrtr_cassette.core.protocol.methods import GET_TASK
+from mrtr_cassette.core.protocol.methods import GET_TASK, TASK_ID
 from mrtr_cassette.core.protocol.tasks import TaskState, created_task, polled_state
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Request, Response
@@ -89,6 +89,14 @@ class RecordedExchange:
         """The members of the JSON-RPC response to its request; none where there is no response."""
         response = self.rpc_response
         return {} if response is None else response.tree
+
+    @property
+    def created_task(self) -> TaskState | None:
+        """The task that its response creates; None where it creates none."""
+        response = self.response
+        if response is None or TASK_ID.encode() not in response.body:
+            return None
+        return created_task(self.call.message, self.rpc_response)
 
     @property
     def next_cursor(self) -> str | None:
@@ -297,7 +305,7 @@ class RecordedInteraction:
     @property
     def task_id(self) -> str:
         """The id of the task that its last response creates; empty where it creates none."""
-        task = created_task(self.exchanges[-1].rpc_response)
+        task = self.exchanges[-1].created_task
         return "" if task is None else task.id
 
     @property

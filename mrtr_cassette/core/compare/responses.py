@@ -312,7 +312,7 @@ def _read(
         ],
     }
     tree = {} if own is None else comparable_tree(own.raw, states)
-    if created_task(own) is not None:
+    if created_task(request, own) is not None:
         # Of its state nothing counts but the one in which it ends.
         return {**said, RESULT_TYPE: TASK}
     method = method_of(exchange.call.method)

@@ -24,7 +24,7 @@ from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, with_answer_keys
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.protocol.messages import Located, messages_in, splice_pieces
 from mrtr_cassette.core.protocol.methods import TASK_VALUES, method_of
-from mrtr_cassette.core.protocol.tasks import created_task, polled_state
+from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.record.naming import SecretNumbers, is_journal_token
 from mrtr_cassette.core.secrets.sealed import (
     PLACEHOLDER,
@@ -180,7 +180,7 @@ def _objections(proposal: Proposal, cassette: Cassette) -> Iterator[str]:
 def _objections_of_task(proposal: Proposal, interaction: RecordedInteraction) -> Iterator[str]:
     recorded, live = proposal.recorded, proposal.live
     if recorded is None or live is None or not interaction.task_id:
-        if live is not None and created_task(live.rpc_response) is not None:
+        if live is not None and live.created_task is not None:
             yield "the server makes a task of the call now: record it again"
         return
     old, new = polled_state(recorded.rpc_response), polled_state(live.rpc_response)

@@ -41,7 +41,7 @@ from mrtr_cassette.core.protocol.dialect import (
     write_answers,
 )
 from mrtr_cassette.core.protocol.methods import CANCEL_TASK, UPDATE_TASK
-from mrtr_cassette.core.protocol.tasks import created_task, polled_state
+from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.secrets.sealed import SEALED_ANSWER, sha256_of, without_numbers
 from mrtr_cassette.core.wire.jsonbytes import spelled_at
 from mrtr_cassette.core.wire.pointers import ABSENT
@@ -318,7 +318,7 @@ class _RecordedTask:
     """The questions of a recorded task that the live server has not asked so far, by turn."""
 
     def __init__(self, call: RecordedExchange, steps: Sequence[TaskStep], first_turn: int) -> None:
-        created = created_task(call.rpc_response)
+        created = call.created_task
         self.id = "" if created is None else created.id
         self.has_begun = False
         self._steps, self._first_turn = steps, first_turn

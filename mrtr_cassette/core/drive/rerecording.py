@@ -84,11 +84,15 @@ def recorded_over(earlier: Cassette, recorded: Cassette) -> Rerecording:
             stands_for[old_one] = new_one
             exchanges[old_one] = _kept(old_one, new_one)
     changed = [pair for pair in pairs if pair.new.number not in kept]
-    partners_of = {new: old for pair in changed for old, new in pair.in_turn}
-    for new_one, old_one in partners_of.items():
+    partners_of = {
+        new: old
+        for pair in changed
+        for old, new in pair.in_turn
         # The id of a task stands in more places than are changed.
-        if created_id(new_one.rpc_response) is None:
-            names.issued(old_one, new_one)
+        if created_id(new.call.message, new.rpc_response) is None
+    }
+    for new_one, old_one in partners_of.items():
+        names.issued(old_one, new_one)
     for interaction in recorded.interactions:
         if interaction.number not in kept:
             for each in interaction.own:
@@ -239,8 +243,8 @@ class _Names:
         self, exchange: RecordedExchange, partner: RecordedExchange | None
     ) -> RecordedExchange:
         """Return a new exchange that repeats the kept names and values, and shares no other one."""
-        response, own = exchange.response, exchange.rpc_response
-        if partner is not None and response is not None and created_id(own) is None:
+        response = exchange.response
+        if partner is not None and response is not None:
             pieces = splice_pieces(response.pieces, issued_values(partner, exchange))
             exchange = replace(exchange, response=replace(response, pieces=pieces))
         exchange = with_texts(exchange, self._changed)

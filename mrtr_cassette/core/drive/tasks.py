@@ -94,7 +94,7 @@ class TaskConversation(Conversation):
         if self.task is None:
             super().responded(observation)
             standing = self.standing
-            state = created_task(observation.response)
+            state = created_task(observation.call.message, observation.response)
             if isinstance(standing, Finished) and state is not None:
                 self.task, self.standing, self._asked = state, None, self._asked - 1
                 self._tell(LiveAsk(standing.turn, standing.exchange, task=state))

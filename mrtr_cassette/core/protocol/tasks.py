@@ -56,19 +56,24 @@ class TaskState:
         return {name: self.tree[name] for name in ("result", "error") if name in self.tree}
 
 
-def created_task(response: Message | None) -> TaskState | None:
-    """Return the task that a response to a call creates, or None where it is an ordinary result."""
+def created_task(request: Message | None, response: Message | None) -> TaskState | None:
+    """Return the task that a response to a call creates, or None where it is an ordinary result.
+
+    Some servers say in each poll that a result is a task.
+    """
+    if named_task(request) is not None:
+        return None
     result = None if response is None else response.tree.get("result")
     is_task = isinstance(result, dict) and result.get(RESULT_TYPE) == TASK
     return _state_in(result) if is_task else None
 
 
-def created_id(response: Message | None) -> str | None:
+def created_id(request: Message | None, response: Message | None) -> str | None:
     """Return the id of the task that a response creates, as either version of MCP has it."""
     result = None if response is None else response.tree.get("result")
     # MCP 2025-11-25 has the task as a member.
     inner = result.get(TASK) if isinstance(result, dict) else None
-    task = created_task(response) or _state_in(inner)
+    task = created_task(request, response) or _state_in(inner)
     return None if task is None else task.id
 
 

@@ -24,8 +24,8 @@ from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.messages import ask_in, completed_by
-from mrtr_cassette.core.protocol.methods import GET_TASK, TASK_ID, TASK_STEPS, method_of
-from mrtr_cassette.core.protocol.tasks import created_task, named_task, polled_state
+from mrtr_cassette.core.protocol.methods import GET_TASK, TASK_STEPS, method_of
+from mrtr_cassette.core.protocol.tasks import named_task, polled_state
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import EVENT_STREAM, Piece, Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
@@ -159,15 +159,9 @@ def facts_of(exchange: RecordedExchange, call: Call, resumes: int | None = None)
         asked_keys=None if ask is None else frozenset(ask.input_requests),
         issued=() if exchange.issued_sha256 is None else (exchange.issued_sha256,),
         asked=_moment_of(response.pieces[ask.piece]) if response and ask else NEVER,
-        creates_task=_creates_task(exchange),
+        creates_task=exchange.created_task is not None,
         task=_task_of(exchange, call),
     )
-
-
-def _creates_task(exchange: RecordedExchange) -> bool:
-    response = exchange.response
-    may_create = response is not None and TASK_ID.encode() in response.body
-    return may_create and created_task(exchange.rpc_response) is not None
 
 
 def _task_of(exchange: RecordedExchange, call: Call) -> TaskFacts | None:
@@ -432,7 +426,7 @@ def _asks_of(earlier: Iterable[LinkedInteraction], facts: Mapping[int, ExchangeF
             placed[number].is_answered = True
     asks = _Asks()
     for number, exchange in facts.items():
-        if exchange.asked_keys is not None:
+        if exchange.asked_keys is not None and number in placed:
             asks.add(placed[number])
     return asks
 

@@ -170,7 +170,7 @@ def issued_name(exchange: RecordedExchange) -> str | None:
     ask, response = exchange.ask, exchange.response
     if ask is not None or response is None or TASK_ID.encode() not in response.body:
         return None if ask is None else ask.request_state
-    return created_id(exchange.rpc_response)
+    return created_id(exchange.call.message, exchange.rpc_response)
 
 
 def _echoed_name(exchange: RecordedExchange) -> str | None:
@@ -266,9 +266,9 @@ class Names:
                 exchange = exchanges[number]
                 issued, echoed = exchange.issued_sha256, exchange.echoed_sha256
                 if issued is not None:
-                    creates = created_id(exchange.rpc_response) is not None
-                    name = task_surrogate(call, occurrence)
-                    name = name if creates else state_surrogate(call, occurrence, turn + 1)
+                    name = state_surrogate(call, occurrence, turn + 1)
+                    if created_id(exchange.call.message, exchange.rpc_response) is not None:
+                        name = task_surrogate(call, occurrence)
                     self._issued_by[number] = name
                     self._states.setdefault(issued, name)
                 if echoed is not None and named_task(exchange.call.message) is None:

@@ -111,7 +111,7 @@ class Sealer:
         echoed = (named_task(call.message) if may_tell else None) or _echoed_by(call)
         located = response_to(call.message, response) if may_tell else None
         result = located.message.tree.get("result") if located is not None else None
-        issued = None if located is None else _issued_by(located.message)
+        issued = None if located is None else _issued_by(call, located.message)
         for task in _tasks_of(call, located, response) if self.seals and may_tell else ():
             self.known.remember(task)
         if self.seals and (self.known.texts or may_have_states(raw)):
@@ -155,11 +155,11 @@ def _echoed_by(call: Call) -> str | None:
     return None if answers is None else answers.request_state
 
 
-def _issued_by(response: Message) -> str | None:
+def _issued_by(call: Call, response: Message) -> str | None:
     """Return the id of the task that a response creates, or the state that it issues."""
     result = response.tree.get("result")
     state = result.get(REQUEST_STATE) if isinstance(result, dict) else None
-    return created_id(response) or (state if isinstance(state, str) else None)
+    return created_id(call.message, response) or (state if isinstance(state, str) else None)
 
 
 def _tasks_of(call: Call, located: Located | None, response: Response) -> Iterator[str]:
@@ -167,7 +167,7 @@ def _tasks_of(call: Call, located: Located | None, response: Response) -> Iterat
 
     Where it is short, and the task's creation is not recorded, an id is no secret.
     """
-    created = None if located is None else created_id(located.message)
+    created = None if located is None else created_id(call.message, located.message)
     if created is not None:
         yield created
     named = named_task(call.message)

@@ -16,7 +16,6 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import Traits
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import messages_in
-from mrtr_cassette.core.protocol.tasks import created_task
 from mrtr_cassette.core.replay.history import (
     GENERATED_NAME,
     Timelines,
@@ -134,7 +133,7 @@ class ResponseClasses:
             return ResponseDigest(b"", (), ())
         request = exchange.call.message
         parts = [without_caller(each.message, request) for each in messages_in(response)]
-        task = created_task(exchange.rpc_response)
+        task = exchange.created_task
         if task is not None:
             parts = [outcome_of_task(task, entry)]
         if not parts and not response.is_event_stream:

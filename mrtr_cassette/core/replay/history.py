@@ -36,7 +36,7 @@ from mrtr_cassette.core.protocol.methods import (
     is_read_only,
     method_of,
 )
-from mrtr_cassette.core.protocol.tasks import TaskState, created_task
+from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.naming import recounted, with_texts
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, renumber
@@ -593,7 +593,7 @@ def answer_digest(entry: ReplayEntry) -> bytes:
     """Return the digest of the response to a request, without names and the caller's values."""
     exchange, response = entry.exchange, entry.exchange.response
     message = exchange.rpc_response
-    task = created_task(message)
+    task = exchange.created_task
     if task is not None:
         text = outcome_of_task(task, entry)
     elif message is None:

@@ -18,7 +18,6 @@ from mrtr_cassette.core.protocol.tasks import (
     CREATED_AT,
     POLL_INTERVAL,
     TaskState,
-    created_task,
     notified_states,
     read_time,
 )
@@ -101,10 +100,7 @@ class RecordedTasks:
         self._by_call: dict[ReplayEntry, RecordedTask] = {}
         for own in interactions:
             calls = [each for each in own if each.answers is None and each.created_by is None]
-            response = calls[-1].exchange.response
-            if response is None or b'"taskId"' not in response.body:
-                continue
-            created = created_task(calls[-1].exchange.rpc_response)
+            created = calls[-1].exchange.created_task
             if created is not None:
                 task = RecordedTask(calls[-1], created)
                 self._by_id[created.id] = self._by_call[task.creating] = task

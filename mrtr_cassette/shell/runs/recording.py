@@ -26,7 +26,6 @@ from mrtr_cassette.core.drive.tasks import AnsweredPoll, AnsweredTask
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.methods import GET_TASK, method_of
 from mrtr_cassette.core.protocol.origins import ServerOrigin
-from mrtr_cassette.core.protocol.tasks import created_task
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.secrets.credentials import shown_by
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, Headers, Request
@@ -193,7 +192,7 @@ class AutoAnswerHandler:
         if upstream.last is None or exchange is None or exchange.response is None:
             downstream.break_off()
             return
-        created = created_task(exchange.rpc_response)
+        created = exchange.created_task
         if created is not None:
             self.tasks[created.id] = AnsweredTask(call), rounds
         headers = tuple(

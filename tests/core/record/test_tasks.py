@@ -35,6 +35,7 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.model import InteractionModel
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.naming import reopened
 from mrtr_cassette.core.replay.history import united
@@ -153,6 +154,22 @@ def test_steps_are_what_a_client_did_and_saw(
     assert steps(interaction) == seen
     answers = [turn.answer for turn in interaction.elicitation_turns]
     assert [[] if each is None else each.steps for each in answers] == turns
+
+
+@pytest.mark.parametrize("kind", ["task", "input_required", "complete", None])
+def test_polls_may_have_any_type_of_result(kind: str | None) -> None:
+    """Servers differ in it; a poll creates no task, also where its call was not recorded."""
+    asked, done = {**ASKED, "resultType": kind}, {**DONE, "resultType": kind}
+    polls = ((get(TASK), asked), (update(TASK, {ONE: YES}), {}))
+    first = cassette_of(BEGUN, *polls)
+    both = conversation((get(TASK), done)).cassette(earlier=first)
+    (interaction,) = both.interactions
+    assert steps(interaction) == ["input_required", "update", "completed"]
+    assert both.interactions[0].elicitation_turns == first.interactions[0].elicitation_turns
+    alone = cassette_of(*polls, (get(TASK), done))
+    assert [each.task for each in alone.interactions] == [None] * 3
+    other = cassette_of(BEGUN, *polls, (get(TASK), {**done, "result": text("none left")}))
+    assert not compared(loaded(both), loaded(other)).is_same
 
 
 def request_error(request: bytes) -> Answer:
