@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import itemgetter
 
 from mrtr_cassette.core.cassette.lookup import (
     CallerValues,
@@ -155,7 +156,7 @@ class Player:
         session = self._order.session_of(request)
         recorded = readable(session.in_recorded(request))
         key = self._recognised(recorded) or self._read(recorded)
-        task = self._tasks.named_by(key.lookup)
+        task = self._tasks.named_by(key.lookup) if self._tasks.by_id else None
         if task is not None:
             return self._play_step(request, recorded, task, session, key, now)
         taken_for = session.recorded
@@ -178,7 +179,7 @@ class Player:
         self.plays += 1
         if chosen in self._answered:
             return self._play(request, self._answered[chosen], session, key, now)
-        task = self._tasks.created_by(chosen)
+        task = self._tasks.by_call.get(chosen)
         if task is not None:
             self._begin(task, session, now)
         session.arrive(chosen, key.values)
@@ -376,9 +377,9 @@ class Player:
             waits = NO_WAITS
         # A stream may be resumed at any event that has an id.
         piecewise = self._paced or entry.session != "" or any(event_ids(response))
-        task_gaps, notified = task_values_in(response, self._tasks.ids)
+        task_gaps, notified = task_values_in(response, self._tasks.by_id)
         echoed = echoes_in(entry.stream.asker, response, waits)
-        gaps: list[Gap] = sorted((*echoed, *task_gaps), key=lambda gap: gap.span)
+        gaps: list[Gap] = sorted((*echoed, *task_gaps), key=itemgetter(0))
         reply = build_reply(gaps, response, waits, started_ms=started_ms, piecewise=piecewise)
         reply = reply._replace(notified=notified, end=End.OPEN if stays_open else reply.end)
         self._replies[entry] = reply

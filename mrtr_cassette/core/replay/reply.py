@@ -61,12 +61,13 @@ class Part(NamedTuple):
 
     def fill(self, value_of: Callable[[Gap], bytes | None]) -> bytes:
         """Return the bytes with values in the gaps; recorded ones where there are none."""
-        return b"".join(
-            [
-                each if isinstance(each, bytes) else value_of(each) or each.recorded
-                for each in self.segments
-            ]
-        )
+        filled = []
+        for each in self.segments:
+            if isinstance(each, bytes):
+                filled.append(each)
+            else:
+                filled.append(value_of(each) or each.recorded)
+        return b"".join(filled)
 
 
 class Reply(NamedTuple):
@@ -303,8 +304,9 @@ class Delivery:
         refused = None if request is None else session.refused.pop(request, None)
         if refused is not None and request is not None:
             return Refusal(refused, session.values_of(request).id, is_last)
-        for state in [self.reply.notified[at] for at in part.pieces if at in self.reply.notified]:
-            if state.id in session.tasks:
+        for at in part.pieces if self.reply.notified else ():
+            state = self.reply.notified.get(at)
+            if state is not None and state.id in session.tasks:
                 session.tasks[state.id].saw(state)
         raw = session.spelled(part.fill(self._value_of), entry.session)
         return Sending(raw, part.at_ms, is_last, part.pieces, part.gate.responds)

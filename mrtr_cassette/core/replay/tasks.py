@@ -9,11 +9,11 @@ portions: the next stretch begins as soon as all answers of the recorded update 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import LookupKey, answers_by_key
-from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, UPDATE_TASK
+from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, TASK_STEPS, UPDATE_TASK
 from mrtr_cassette.core.protocol.tasks import (
     CREATED_AT,
     POLL_INTERVAL,
@@ -26,7 +26,6 @@ from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER
 from mrtr_cassette.core.wire.jsonbytes import parse
 
-_METHODS: Final = frozenset({GET_TASK, UPDATE_TASK, CANCEL_TASK})
 _NO_KEY: Final = {"": ""}
 """Stands for the answers of an update that gives none."""
 
@@ -93,40 +92,31 @@ class RecordedTask:
 
 
 class RecordedTasks:
-    """The tasks of a cassette, by their ids."""
+    """The tasks of a cassette, by their ids and by the calls that created them."""
 
     def __init__(self, interactions: Iterable[Sequence[ReplayEntry]]) -> None:
-        self._by_id: dict[str, RecordedTask] = {}
-        self._by_call: dict[ReplayEntry, RecordedTask] = {}
+        self.by_id: dict[str, RecordedTask] = {}
+        self.by_call: dict[ReplayEntry, RecordedTask] = {}
         for own in interactions:
             calls = [each for each in own if each.answers is None and each.created_by is None]
             created = calls[-1].exchange.created_task
             if created is not None:
                 task = RecordedTask(calls[-1], created)
-                self._by_id[created.id] = self._by_call[task.creating] = task
-        for each in (each for own in interactions if self._by_id for each in own):
+                self.by_id[created.id] = self.by_call[task.creating] = task
+        for each in (each for own in interactions if self.by_id for each in own):
             for state in notified_states(each.exchange.response) if each.is_listening else ():
-                if state.id in self._by_id:
-                    self._by_id[state.id].notified_keys.update(state.input_requests)
+                if state.id in self.by_id:
+                    self.by_id[state.id].notified_keys.update(state.input_requests)
 
     def __iter__(self) -> Iterator[RecordedTask]:
         """Yield the tasks."""
-        return iter(self._by_id.values())
-
-    @property
-    def ids(self) -> Collection[str]:
-        """Their ids."""
-        return self._by_id.keys()
-
-    def created_by(self, entry: ReplayEntry) -> RecordedTask | None:
-        """Return the task that a recorded call created, or None."""
-        return self._by_call.get(entry)
+        return iter(self.by_id.values())
 
     def named_by(self, lookup: LookupKey) -> RecordedTask | None:
         """Return the task that a request polls, updates or cancels, or None."""
-        if not self._by_id or lookup.call.method not in _METHODS:
+        if lookup.call.method not in TASK_STEPS:
             return None
-        task = self._by_id.get(lookup.call.name)
+        task = self.by_id.get(lookup.call.name)
         return task if task is not None and task.steps else None
 
 
