@@ -68,13 +68,7 @@ def recorded_over(earlier: Cassette, recorded: Cassette) -> Rerecording:
     if len(same) == len(earlier.interactions) == len(recorded.interactions):
         return Rerecording(earlier, len(same))
     alike = {pair.new.number: pair for pair in same if pair.is_alike}
-    kept = {new: pair.old.number for new, pair in alike.items()}
-    before, after = _connected(earlier), _connected(recorded)
-    while apart := [
-        new for new, old in kept.items() if {kept.get(each) for each in after[new]} != before[old]
-    ]:
-        for new in apart:
-            del kept[new]
+    kept = _kept_together(alike, earlier, recorded)
     names = _Names()
     stands_for: dict[RecordedExchange, RecordedExchange] = {}
     exchanges: dict[RecordedExchange, RecordedExchange] = {}
@@ -100,6 +94,20 @@ def recorded_over(earlier: Cassette, recorded: Cassette) -> Rerecording:
     _correct_digests(exchanges, stands_for)
     partners = {pair.new.number: pair.old.number for pair in pairs}
     return Rerecording(_merged(earlier, recorded, exchanges, kept, partners), len(kept))
+
+
+def _kept_together(
+    alike: Mapping[int, _Pair], earlier: Cassette, recorded: Cassette
+) -> dict[int, int]:
+    """Return which earlier interaction stands for a new one, where all connected ones do."""
+    kept = {new: pair.old.number for new, pair in alike.items()}
+    before, after = _connected(earlier), _connected(recorded)
+    while apart := [
+        new for new, old in kept.items() if {kept.get(each) for each in after[new]} != before[old]
+    ]:
+        for new in apart:
+            del kept[new]
+    return kept
 
 
 def _settings(cassette: Cassette) -> tuple[Any, ...]:
