@@ -103,18 +103,20 @@ class Sealer:
         body, response = sent.body, sent
         raw = request.body + body
         request = replace(request, headers=_kept_of_request(request.headers, self.kept_headers))
-        if response.is_event_stream and b"id:" in body and self._is_in_session(seen):
+        if b"id:" in body and response.is_event_stream and self._is_in_session(seen):
             pieces = tuple(map(_with_sealed_event_id, response.pieces))
             response = replace(response, pieces=pieces)
-        # Most exchanges have no state: one look at both bodies says so.
-        may_tell = may_ask(body) or may_name_tasks(raw)
-        echoed = (named_task(call.message) if may_tell else None) or _echoed_by(call)
-        located = response_to(call.message, response) if may_tell else None
+        # Most exchanges have no state and no task: one look at both bodies says so.
+        may_tell = may_ask(raw) or may_name_tasks(raw)
+        echoed, located = None, None
+        if may_tell:
+            echoed = named_task(call.message) or _echoed_by(call)
+            located = response_to(call.message, response)
         result = located.message.tree.get("result") if located is not None else None
         issued = None if located is None else _issued_by(call, located.message)
         for task in _tasks_of(call, located, response) if self.seals and may_tell else ():
             self.known.remember(task)
-        if self.seals and (self.known.texts or may_have_states(raw)):
+        if self.seals and (self.known.texts or may_tell):
             request, response, states = _seal_states(request, response, self.known)
             if located is None and states:
                 # What was not understood, such as an ask that broke off, may issue one too.

@@ -328,7 +328,8 @@ class PlayOrder:
             if not kept:
                 return Chosen(None, left, reason)
             left = kept
-        return Chosen(next((each for each in left if each.caller == key.caller), left[0]))
+        same = [each for each in left if each.caller == key.caller]
+        return Chosen((same or left)[0])
 
     def _found(self, lookup: LookupKey, received: Request) -> _ByTraits | None:
         found = self._by_lookup.get(self._known_as(lookup))

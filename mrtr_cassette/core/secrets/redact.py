@@ -12,7 +12,13 @@ from mrtr_cassette.core.secrets.decode import spell_in_url
 from mrtr_cassette.core.secrets.rules import ActiveRules, RedactionRules, by_ending
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, placeholder
 from mrtr_cassette.core.secrets.search import Kind, Search
-from mrtr_cassette.core.wire.http import EVENT_STREAM, Headers, Request, decoded_header
+from mrtr_cassette.core.wire.http import (
+    EVENT_STREAM,
+    Headers,
+    Request,
+    decoded_header,
+    header_value,
+)
 
 _FORM = "application/x-www-form-urlencoded"
 _SCALAR = re.compile(rb"\s*(?:-?[0-9][0-9.eE+-]*|true|false|null)\s*")
@@ -80,7 +86,7 @@ class Redactor:
 
     def request(self, request: Request) -> Request:
         """Redact a request."""
-        body = self.body(request.body, request.header("content-type"))
+        body = self.body(request.body, header_value(request.headers, "content-type"))
         return self.head(request if body == request.body else replace(request, body=body))
 
     def head(self, request: Request) -> Request:
