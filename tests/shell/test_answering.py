@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from harness import looped
+from harness import looped, post
 from messages import form, input_required, message, result
 from standin import Visit, event_stream, json_response, upstream
 from tasking import created, state
@@ -179,6 +180,29 @@ async def test_questions_of_a_task_are_answered_between_polls(tmp_path: Path) ->
         assert await statuses(replay.url) == told
         assert not replay.outcome.misses
         assert not replay.outcome.unplayed
+
+
+@looped
+async def test_question_of_a_task_that_nobody_answers_is_the_clients(tmp_path: Path) -> None:
+    """Each of its polls gets the state as the server said it, and the sources are asked once."""
+    asked = state(TASK, "input_required", f"{TASK}:1")
+    told: list[Any] = []
+
+    async def server(visit: Visit) -> None:
+        body = visit.request.json
+        found = created(TASK) if body["method"] == "tools/call" else asked
+        await visit.send(json_response(result(found, id=body["id"])))
+
+    poll = message("tasks/get", {"taskId": TASK, "_meta": META}, id=8)
+    chosen = replace(options(tmp_path), log=told.append)
+    async with (
+        upstream(server) as live,
+        recording(live.url, tmp_path / "cassette.json", chosen) as session,
+    ):
+        await call(session.url)
+        for _ in range(2):
+            assert (await post(session.url, poll)).json == result(asked, id=8)
+    assert sum("not answered" in line for line in told) == 1
 
 
 def test_answering_and_appending_exclude_each_other(tmp_path: Path) -> None:

@@ -144,6 +144,8 @@ class AnsweredTask:
         self.call = call
         self.answered: set[str] = set()
         """The keys of the questions that have been answered."""
+        self.left: set[str] = set()
+        """The keys of the questions that are left to the client."""
         self.asked = 0
         """How many states asked something new."""
 
@@ -169,14 +171,17 @@ class AnsweredPoll(Requests):
 
     def next(self) -> Observation | None:
         """Return the next request to send; None where the client gets the last response."""
-        self._ask = None
+        if self._ask is not None:
+            self._of.left.update(self._ask.task_keys)
+            self._ask = None
         return self.session.request(self._due.pop(0), self) if self._due else None
 
     def answer(self, answer: Answered) -> Observation | None:
         """Answer what the last poll asked; then poll again."""
         ask = self._ask
         if ask is not None and ask.task is not None and answer.value is not None:
-            self._of.answered.update(ask.task.input_requests)
+            self._ask = None
+            self._of.answered.update(ask.task_keys)
             self._due = [_update(self.request, ask.task.id, answer.value), self.request]
         return None
 
@@ -185,14 +190,16 @@ class AnsweredPoll(Requests):
         self.session.responded(observation)
         exchange = observation.seal(End.COMPLETE, 0.0)
         if observation.call.method == UPDATE_TASK:
+            # The client sees what the server does not take.
+            self._of.left.update(self._of.answered if has_error(exchange) else ())
             return
         self.last, self.task = exchange, polled_state(observation.response)
         asked = {} if self.task is None else self.task.input_requests
-        new = {key: key for key in asked if key not in self._of.answered}
+        new = {key: key for key in asked if key not in self._of.answered | self._of.left}
         if new:
             self._of.asked += 1
             turn, call = self._of.asked, self._of.call
             self._ask = LiveAsk(turn, exchange, task=self.task, task_keys=new, call=call)
-        elif asked:
+        elif asked and asked.keys() <= self._of.answered - self._of.left:
             # The answers have not taken effect.
             self._due = [self.request]
