@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from typing import Any, NamedTuple
 
-from builders import Conversation, loaded, play, result_of, sent_now, tool
+from builders import Conversation, delivery_of, loaded, play, result_of, rpc, sent_now, told, tool
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import Json
+from messages import Json, compact, message
 from tasking import cancel, created, get, state, update
 
 from mrtr_cassette.core.cassette.recorded import Cassette
@@ -32,6 +34,8 @@ class Recording(NamedTuple):
 
     events: list[Event]
     cassette: Cassette
+    is_heard: bool
+    """Whether the client listened to notifications of all states too."""
 
     def causes(self, until: int | None = None) -> list[int]:
         """Return the places of updates and cancellations before a place."""
@@ -44,6 +48,7 @@ def recordings(draw: Any) -> Recording:
     """Record a task that asks for up to six keys, and is cancelled or not."""
     talk, events = Conversation(seals=draw(st.booleans())), [Event("state")]
     talk.response(talk.request(CALL), created(TASK))
+    stream = talk.stream(listen(TASK)) if draw(st.booleans()) else 0
     shown, answered = frozenset[str](), frozenset[str]()
     for number in range(draw(st.integers(1, 10))):
         waiting = sorted(shown - answered)
@@ -65,11 +70,20 @@ def recordings(draw: Any) -> Recording:
             status = "input_required" if keys else "working"
             said = state(TASK, status, *asked, statusMessage=str(number))
             talk.response(talk.request(get(TASK)), said)
+        if kind == "state" and stream:
+            talk.event(stream, compact(message("notifications/tasks", said, id=None)))
         if kind != "state":
             answers = update(TASK, dict.fromkeys(asked, YES))
             request = answers if kind == "update" else cancel(TASK)
             talk.response(talk.request(request), {"acknowledged": number})
-    return Recording(events, loaded(talk.cassette()))
+    if stream:
+        talk.end(stream)
+    return Recording(events, loaded(talk.cassette()), is_heard=stream > 0)
+
+
+def listen(task: str) -> bytes:
+    """Return the request that opens the stream of a task's notifications."""
+    return rpc("subscriptions/listen", {"taskIds": [task]}, 7)
 
 
 class Client:
@@ -78,7 +92,9 @@ class Client:
     def __init__(self, recording: Recording, player: Player) -> None:
         self._player, self._recording = player, recording
         self._task = result_of(play(player, CALL))["taskId"]
+        self._stream = delivery_of(player, listen(self._task)) if recording.is_heard else None
         self.seen: list[int] = []
+        self.heard: list[int] = []
         self.names: dict[str, str] = {}
         self.given: set[str] = set()
         self.cancelled = 0
@@ -86,13 +102,19 @@ class Client:
     def _told(self, request: Request) -> Json:
         """Return the result that a request gets; None where it is a miss."""
         decision = self._player.request_received(request)
+        for each in [] if self._stream is None else told(self._stream):
+            for event in re.findall(rb"data: (.*)\n\n", each if isinstance(each, bytes) else b""):
+                self.heard.append(self._read(json.loads(event)["params"]))
         return result_of(sent_now(decision)) if isinstance(decision, Play) else None
+
+    def _read(self, state: Json) -> int:
+        """Return the place of a state, and remember what it asks."""
+        self.names |= {key.rpartition(":")[2]: key for key in state.get("inputRequests", {})}
+        return int(state["statusMessage"])
 
     def poll(self) -> int:
         """Return the place of the state that a poll gets."""
-        told = self._told(get(self._task))
-        self.names |= {key.rpartition(":")[2]: key for key in told.get("inputRequests", {})}
-        place = int(told["statusMessage"])
+        place = self._read(self._told(get(self._task)))
         self.seen += [place] if self.seen[-1:] != [place] else []
         return place
 
@@ -146,7 +168,8 @@ def test_states_come_in_order_after_their_causes(recording: Recording, data: st.
                 # Nothing else was polled until now.
                 later = events[place + 1 : client.following]
                 assert "state" not in {event.kind for event in later}
-            left_out = {at for at in range(place) if events[at].kind == "state"} - {*client.seen}
+            left_out = {at for at in range(place) if events[at].kind == "state"}
+            left_out -= {*client.seen, *client.heard}
             causes = [cause for cause in recording.causes() if client.has_come(cause)]
             assert all(at < max(causes, default=-1) for at in left_out)
             assert client.seen == sorted(client.seen)
@@ -158,6 +181,7 @@ def test_states_come_in_order_after_their_causes(recording: Recording, data: st.
         elif recorded:
             chosen = data.draw(st.frozensets(st.sampled_from(recorded), min_size=1))
             assert client.answer(*chosen) == (chosen <= {*keys})
+        assert all(place < client.following for place in client.heard)
 
 
 @given(recordings(), st.booleans(), st.data())
@@ -188,7 +212,7 @@ def test_clients_that_answer_alike_see_alike(
                 assert not keys or client.answer(*keys)
         for _ in events:
             client.poll()
-        seen.append({*client.seen})
+        seen.append({*client.seen, *client.heard})
     last = max(recording.causes(), default=-1)
     for place in seen[0] ^ seen[1]:
         assert place < last
@@ -207,4 +231,4 @@ def test_client_that_never_answers_sees_nothing_after_the_question(
         client.poll()
         if client.names and data.draw(st.booleans()):
             assert not client.answer(*client.names, value=NO)
-    assert client.seen == [*range(first)]
+    assert sorted({*client.seen, *client.heard}) == [*range(first)]

@@ -224,7 +224,7 @@ class Player:
                 miss = no_step(call, found, task.steps, self._ignored)
             self.misses.append(miss)
             return miss
-        for each in {found.entry: None, **dict.fromkeys(found.came)}:
+        for each in dict.fromkeys(found.came):
             self._order.played(each, (), session)
             session.arrive(each, key.values)
         self.plays += 1

@@ -31,7 +31,10 @@ _NO_KEY: Final = {"": ""}
 
 
 class Step(NamedTuple):
-    """The recorded exchange that a request is played, and the recorded causes that came by it."""
+    """The recorded exchange that a request is played, and those that have come whole by it.
+
+    An update that gives a part of the recorded answers is acknowledged, and has not come.
+    """
 
     entry: ReplayEntry
     came: Sequence[ReplayEntry] = ()
@@ -188,7 +191,7 @@ class LiveTask:
             self._asked.update(entry.asked)
             # What the proxy answered while recording (`answers`), it answers now too.
             if not entry.asked or update is None or not update.request.header(ANSWERED_BY_HEADER):
-                return Step(entry, came)
+                return Step(entry, [*came, entry])
             came += [entry, update]
             for key in self._recorded.updates.get(following, ()):
                 self._given[key] += 1
