@@ -12,17 +12,6 @@ pytest_plugins = ["pytester"]
 # --- Files ---
 
 
-def test_names_that_differ_in_case_only_are_refused(suite):
-    """On some file systems the two would be one cassette."""
-    suite.write("test_one.py", ONE_TEST)
-    suite.run()
-    suite.write("test_one.py", ONE_TEST.replace("test_deploy", "test_Deploy"))
-    result = suite.run(errors=1)
-    result.stdout.fnmatch_lines(
-        ["*test_Deploy.json: 'test_deploy.json' stands beside it, and not every file system tells*"]
-    )
-
-
 def test_the_ini_moves_all_cassettes_into_one_folder(suite):
     """Test files of one name in two folders have cassettes of their own there too."""
     suite.write("pytest.ini", "[pytest]\nmrtr_cassette_dir = data/tapes\npythonpath = .\n")
