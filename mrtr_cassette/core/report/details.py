@@ -27,7 +27,7 @@ from mrtr_cassette.core.protocol.messages import Via, last_response, messages_in
 from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, UPDATE_TASK
 from mrtr_cassette.core.protocol.tasks import TaskState, key_names, polled_state
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER
-from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End
+from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import counted, printable, shorten
 
@@ -444,11 +444,10 @@ def _own_response(exchange: RecordedExchange) -> Message | None:
     return last_response(exchange.response)
 
 
-def final_of(exchange: RecordedExchange) -> FinalResponse:
-    """Return what the response to a call says, or the last state of its task."""
-    response = exchange.response
+def final_of(method: str, response: Response | None) -> FinalResponse:
+    """Return what the response to a call of a method says, or the last state of its task."""
     message = None if response is None else last_response(response)
-    state = polled_state(message) if exchange.call.method == GET_TASK else None
+    state = polled_state(message) if method == GET_TASK else None
     members = {} if message is None else message.tree if state is None else state.response
     return _outcome(members)[1] if members else FinalResponse("nothing", None)
 

@@ -8,8 +8,9 @@ from typing import Any, Final
 from mrtr_cassette.core.answers.fulfilment import CallTurn
 from mrtr_cassette.core.cassette.recorded import PushedAsk, RecordedExchange
 from mrtr_cassette.core.drive.appending import Unrecorded
+from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.protocol.messages import Via
+from mrtr_cassette.core.protocol.messages import Via, ask_in
 from mrtr_cassette.core.protocol.tasks import TASK, TaskState, named_task
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
@@ -78,7 +79,7 @@ def _without_id(key: str, task: str | None) -> str:
 
 def response_said(
     observation: Observation,
-    exchange: RecordedExchange | None,
+    exchange: RecordedExchange,
     end: End,
     at_ms: float,
     task: TaskState | None = None,
@@ -86,13 +87,16 @@ def response_said(
     """Return that a call was asked something or ended.
 
     Args:
-        exchange: it as it is recorded, by which the line says what was answered and came of it.
+        exchange: it as it is recorded, which has nothing that must not be shown.
         task: the new state of a task, of which the response tells.
     """
-    ask, shown, label = observation.ask, observation.recorder.shown, observation.label
-    asked = {} if ask is None else ask.input_requests
+    call, response, recorder = exchange.call, exchange.response, observation.recorder
+    label = recorder.label(call, is_sealed=True)
+    ask = None if response is None else ask_in(call.message, response)
+    asked, shown = {} if ask is None else ask.input_requests, printable
     if task is not None:
         asked = {_without_id(key, task.id): it for key, it in task.input_requests.items()}
+        shown = recorder.shown
     took_ms = at_ms - observation.started_ms
     event: Event = {
         "event": "asked" if asked or ask is not None else "ended",
@@ -104,9 +108,7 @@ def response_said(
         "duration_ms": round(took_ms, 1),
     }
     line = f"{observation.number:>4}  {label}"
-    is_answer = observation.call.answers is not None or observation.answered is not None
-    if exchange is not None and is_answer:
-        line += _answers_of(exchange, observation.answered)
+    line += _answers_of(call, observation.answered)
     if observation.status:
         line += f" -> HTTP {observation.status}"
     elif observation.pieces:
@@ -114,7 +116,11 @@ def response_said(
     else:
         line += " -> no response"
     if asked or ask is not None:
-        requests, state = _shown(asked, shown), None if ask is None else _hash(ask.request_state)
+        requests, has_state = (
+            _shown(asked, shown),
+            ask is not None and ask.request_state is not None,
+        )
+        state = exchange.issued_sha256 if has_state else None
         via = "result" if task is None else "task"
         event |= {"via": via, "keys": _kinds(requests), "request_state_sha256": state}
         line += f", asks: {question_words(requests)}"
@@ -122,8 +128,8 @@ def response_said(
     elif task is not None and not task.response:
         event["task"] = printable(task.status)
         line += f": task {shown(task_words([stage_of(task)]))}"
-    elif exchange is not None and observation.size <= _LONGEST_SHOWN:
-        words = final_words(final_of(exchange))
+    elif observation.size <= _LONGEST_SHOWN:
+        words = final_words(final_of(call.method, response))
         line += f": {words}" if words else ""
     return event, f"{line} ({took_ms:.0f} ms)"
 
@@ -138,10 +144,10 @@ def _shown(
     }
 
 
-def _answers_of(exchange: RecordedExchange, pushed: OpenPush | None) -> str:
-    call = exchange.call
-    if call.answers is not None:
-        given, task = call.answers.input_responses or {}, named_task(call.message)
+def _answers_of(call: Call, pushed: OpenPush | None) -> str:
+    answers = call.answers
+    if answers is not None:
+        given, task = answers.input_responses or {}, named_task(call.message)
         return f", {answer_words({_without_id(key, task): it for key, it in given.items()})}"
     if pushed is None or call.message is None:
         return ""

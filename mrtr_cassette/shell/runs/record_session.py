@@ -155,12 +155,14 @@ class ExchangeRecording:
                 watcher.announcer.say(pushed_said, observation, push)
             if end is not None:
                 watcher.session.exchanges += 1
-                if watcher.is_told:
-                    self._tell(observation, end, now_ms)
+                if watcher.is_told and self._sealed is not None:
+                    self._tell(observation, self._sealed, end, now_ms)
         except Exception as error:  # noqa: BLE001
             self._failed(error)
 
-    def _tell(self, observation: Observation, end: End, now_ms: float) -> None:
+    def _tell(
+        self, observation: Observation, exchange: RecordedExchange, end: End, now_ms: float
+    ) -> None:
         """Say what came; a poll of a task has a line only where the state is another one."""
         watcher = self.watcher
         announcer, told = watcher.announcer, watcher.told_states
@@ -170,7 +172,7 @@ class ExchangeRecording:
             state, announcer = None, replace(announcer, log=None)
         elif state is not None:
             told[state.id] = state.digest
-        announcer.say(response_said, observation, self._sealed, end, now_ms, state)
+        announcer.say(response_said, observation, exchange, end, now_ms, state)
 
     def _failed(self, error: Exception) -> None:
         self.observation = None
@@ -182,8 +184,7 @@ class ExchangeRecording:
         if ask is not None and observation.ask is None:
             watcher.live_asks.asked(observation.call, ask)
         observation.ask = ask
-        if watcher.announcer.log is not None:
-            self._sealed = exchange
+        self._sealed = exchange
         for each in unread:
             watcher.warn_of(observation, each)
         watcher.journal.append(encode_line(exchange, continues=due.continues))
