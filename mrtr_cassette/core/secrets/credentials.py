@@ -55,23 +55,25 @@ class _Known(NamedTuple):
     shown: str
     is_kept: bool
     spellings: tuple[_Spelling, ...]
+    grams: set[bytes]
+    """Parts of the ends of its spellings, as many texts begin with the same characters.
+
+    Wherever a spelling stands in a word, one of them is at a multiple of their length.
+    """
 
     def spellings_in(self, raw: bytes) -> list[_Spelling]:
         return [each for each in self.spellings if each.probe in raw]
 
-    def grams(self) -> set[bytes]:
-        """Return parts of the ends of its spellings, as many texts begin with the same characters.
 
-        Wherever a spelling stands in a word, one of them is at a multiple of their length.
-        """
-        probes = [probe for _, probe in self.spellings]
-        ends = [probe[-_LONG_RUN:] for probe in probes if len(probe) >= _LONG_RUN]
-        grams = {end[at : at + _GRAM] for end in ends for at in range(_GRAM)}
-        return grams if len(ends) == len(probes) else grams | {_SHORT}
+def _grams_of(spellings: Sequence[_Spelling]) -> set[bytes]:
+    ends = [probe[-_LONG_RUN:] for _, probe in spellings if len(probe) >= _LONG_RUN]
+    grams = {end[at : at + _GRAM] for end in ends for at in range(_GRAM)}
+    return grams if len(ends) == len(spellings) else grams | {_SHORT}
 
 
 def _spelling(raw: bytes) -> _Spelling:
-    return _Spelling(raw, max(_PLAIN_RUN.findall(raw), key=len, default=b""))
+    plain = _PLAIN_RUN.findall(raw)
+    return _Spelling(raw, plain[0] if len(plain) == 1 else max(plain, key=len, default=b""))
 
 
 def _spellings_of(text: str) -> Iterator[_Spelling]:
@@ -175,12 +177,12 @@ class KnownTexts:
             if oldest is not None:
                 self._forget(oldest)
         spellings = tuple(_spellings_of(text)) if is_searched else ()
-        self.texts[text] = known = _Known(shown, is_kept, spellings)
-        for gram in known.grams():
+        self.texts[text] = known = _Known(shown, is_kept, spellings, _grams_of(spellings))
+        for gram in known.grams:
             self._by_gram.setdefault(gram, {})[text] = None
 
     def _forget(self, text: str) -> None:
-        for gram in self.texts.pop(text).grams():
+        for gram in self.texts.pop(text).grams:
             del self._by_gram[gram][text]
             if not self._by_gram[gram]:
                 del self._by_gram[gram]

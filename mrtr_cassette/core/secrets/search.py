@@ -444,6 +444,8 @@ def _is_meant(given: Find, at: int, sign: str, closing: str, *, is_spaced: bool)
 _BEFORE_ID = 192
 _BASE64 = words_of(BASE64_WORDS)
 _SHORTEST_BASE64 = 11
+_FIRST_OF_BASE64 = b"CDIJKLMNOPQRSTUVWXYZabcdefwxyz0123456789"
+"""How base64 of text begins: with a character of ASCII, or with the first byte of another."""
 _ENCODED = re.compile(
     r"(?:[A-Za-z0-9+/_-]{60,}+(?:\s{1,4}[A-Za-z0-9+/_-]{2,})*|[A-Za-z0-9+/_-]{11,})={0,2}", re.ASCII
 )
@@ -566,8 +568,10 @@ class Search:
         raw = text.encode("latin-1")
         end = 0
         for start, stop in long_words(raw, _BASE64, _SHORTEST_BASE64):
+            if start < end or raw[start] not in _FIRST_OF_BASE64:
+                continue
             first = raw[start : start + (12 if stop - start >= 12 else 8)].translate(AS_STANDARD)
-            if start < end or not TEXT_BEGINS.match(a2b_base64(first)):
+            if not TEXT_BEGINS.match(a2b_base64(first)):
                 continue
             match = _ENCODED.match(text, start)
             word, end = (match[0], match.end()) if match else ("", end)
