@@ -80,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(run, "mrtr-cassette-run")
     orphans = config.getoption("mrtr_orphans")
     if orphans:
-        from mrtr_cassette.testing.suite import Orphans
+        from mrtr_cassette.testing.uses import Orphans
 
         found = Orphans(config, fails=orphans == "fail")
         config.pluginmanager.register(found, "mrtr-cassette-orphans")
@@ -186,8 +186,7 @@ class SuiteRun:
             self._folder.rmdir()
 
     def _publish(self, session: pytest.Session, folder: Path) -> None:
-        from mrtr_cassette.testing.suite import publish_suite
-        from mrtr_cassette.testing.uses import MrtrCassetteWarning
+        from mrtr_cassette.testing.uses import MrtrCassetteWarning, publish_suite
 
         for each in publish_suite(self.config, folder, self.outcomes):
             self.counts[each.outcome] += 1

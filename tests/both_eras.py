@@ -18,8 +18,7 @@ from mrtr_cassette.core.drive.conversation import (
 )
 from mrtr_cassette.core.protocol.messages import response_to
 from mrtr_cassette.core.record.recorder import Recorder
-from mrtr_cassette.core.wire.http import Request
-from mrtr_cassette.core.wire.lines import channel_request, line_request
+from mrtr_cassette.core.wire.http import Request, channel_request, line_request
 from mrtr_cassette.shell.runs.live_server import LiveServer
 
 OVER_HTTP = (sys.executable, str(PEERS / "server_both_eras.py"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import unittest
 from collections import Counter
@@ -9,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
+from tempfile import mkstemp
 from typing import Any, Final, Literal, NoReturn
 
 import pytest
@@ -18,15 +20,19 @@ from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.page import View
 from mrtr_cassette.core.report.runs import InteractionOutcome, Outcome, ReplayReport, unused_text
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
+from mrtr_cassette.shell.files.cassettes import OPENED_VARIABLE, is_cassette
 from mrtr_cassette.shell.files.reports import write_page
 from mrtr_cassette.shell.runs.plays import CassetteUse, Run, Settings
+from mrtr_cassette.shell.runs.shared_plays import Published, TestOutcome, publish_shared
 from mrtr_cassette.shell.runs.views import Mode, MrtrCassette
 from mrtr_cassette.testing.settings import (
     TERMS,
     Place,
+    cassette_folder,
     cassette_path,
     hint_at_rename,
     marked,
+    paths_of,
     place_of_call,
     settings_of,
     sharers_of,
@@ -337,3 +343,88 @@ def _replay_of(use: CassetteUse) -> ReplayReport | None:
         for each in shown.interactions
     )
     return ReplayReport(str(use.path), tuple(outcomes), shown.misses)
+
+
+# The cassettes of a whole suite: published, found unused
+
+_FOUND: Final = "mrtr_cassette_found"
+
+_NARROWING = ("deselect", "ignore", "ignore_glob", "lf", "stepwise", "collectonly")
+"""The options that leave tests out, beside `-k` and `-m`, as pytest keeps them."""
+
+
+def publish_suite(
+    config: pytest.Config, folder: Path, outcomes: Mapping[str, TestOutcome]
+) -> list[Published]:
+    """Publish what the tests of a run recorded for cassettes that they share."""
+    return publish_shared(folder, outcomes, _narrowed_by(config), TERMS)
+
+
+def _narrowed_by(config: pytest.Config) -> str | None:
+    """Return what on the command line leaves tests out, or None."""
+    options = {name: f"--{name.replace('_', '-')}" for name in _NARROWING}
+    for name, option in {"keyword": "-k", "markexpr": "-m", **options}.items():
+        if config.getoption(name, None):
+            return f"{option} leaves tests out"
+    if config.args_source is pytest.Config.ArgsSource.ARGS:
+        return "only the tests under the given paths were collected"
+    return None
+
+
+class Orphans:
+    """Finds cassettes that no collected test uses; a plugin where that is asked for."""
+
+    def __init__(self, config: pytest.Config, *, fails: bool) -> None:
+        """Begin with none; with `fails` an orphan makes the run fail."""
+        self._config = config
+        self._fails = fails
+        self._used: set[str] = set()
+        self._folders: set[str] = set()
+        self._orphans: list[Path] = []
+        if OPENED_VARIABLE not in os.environ:
+            # Workers of pytest-xdist, and all that tests start, have the variable too.
+            file, os.environ[OPENED_VARIABLE] = mkstemp(prefix="mrtr-cassette-")
+            os.close(file)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
+        """Note what the tests use, also those that will be deselected."""
+        self._folders |= {str(cassette_folder(item)) for item in items}
+        self._used |= {str(path.resolve()) for path in paths_of(items)}
+        yield
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take what a worker of pytest-xdist found."""
+        used, folders = getattr(node, "workeroutput", {}).get(_FOUND, ((), ()))
+        self._used |= set(used)
+        self._folders |= set(folders)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Add what was opened while the tests ran, and look for the others."""
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output[_FOUND] = (sorted(self._used), sorted(self._folders))
+            return
+        opened = Path(os.environ.pop(OPENED_VARIABLE))
+        self._used |= set(opened.read_text(encoding="utf-8").splitlines())
+        opened.unlink()
+        self._orphans = sorted(
+            path
+            for folder in self._folders
+            for path in Path(folder).rglob("*.json")
+            if path.is_file() and str(path.resolve()) not in self._used and is_cassette(path)
+        )
+        if self._fails and self._orphans and not exitstatus:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """List the orphans."""
+        terminalreporter.section("mrtr-cassette: cassettes that no collected test uses")
+        root = self._config.rootpath
+        for path in self._orphans:
+            shown = path.relative_to(root) if path.is_relative_to(root) else path
+            terminalreporter.line(str(shown))
+        if not self._orphans:
+            terminalreporter.line("none")

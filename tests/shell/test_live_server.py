@@ -26,7 +26,7 @@ from mrtr_cassette.core.drive.conversation import (
     ServerSession,
 )
 from mrtr_cassette.core.record.recorder import Recorder
-from mrtr_cassette.core.wire.lines import line_request
+from mrtr_cassette.core.wire.http import line_request
 from mrtr_cassette.shell.http.client import connecting
 from mrtr_cassette.shell.pipes.transport import pipe_upstream
 from mrtr_cassette.shell.runs.live_server import LiveServer

@@ -51,8 +51,15 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import completed_by, messages_in
-from mrtr_cassette.core.wire.http import NO_STATUS, End, Headers, Piece, Request, Response
-from mrtr_cassette.core.wire.lines import line_request
+from mrtr_cassette.core.wire.http import (
+    NO_STATUS,
+    End,
+    Headers,
+    Piece,
+    Request,
+    Response,
+    line_request,
+)
 from mrtr_cassette.core.wire.pointers import escape_pointer
 from mrtr_cassette.errors import CassetteError, printable, shorten
 

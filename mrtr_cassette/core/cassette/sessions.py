@@ -19,8 +19,13 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import last_response
 from mrtr_cassette.core.protocol.methods import LISTEN
 from mrtr_cassette.core.protocol.origins import ServerOrigin
-from mrtr_cassette.core.wire.http import SESSION_HEADER, Request, Response, header_value
-from mrtr_cassette.core.wire.lines import opens_channel
+from mrtr_cassette.core.wire.http import (
+    SESSION_HEADER,
+    Request,
+    Response,
+    header_value,
+    opens_channel,
+)
 from mrtr_cassette.core.wire.sse import event_id, read_event
 
 E = TypeVar("E")

@@ -21,9 +21,10 @@ from mrtr_cassette.core.wire.http import (
     Piece,
     Request,
     Response,
+    line_request,
+    opens_channel,
 )
 from mrtr_cassette.core.wire.jsonbytes import canonical
-from mrtr_cassette.core.wire.lines import line_request, opens_channel
 from mrtr_cassette.core.wire.sse import read_event
 from mrtr_cassette.errors import CassetteError, printable
 

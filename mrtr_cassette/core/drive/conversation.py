@@ -32,6 +32,7 @@ from mrtr_cassette.core.wire.http import (
     Piece,
     Request,
     Response,
+    line_request,
 )
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
@@ -41,7 +42,6 @@ from mrtr_cassette.core.wire.jsonbytes import (
     replace_members,
     splice,
 )
-from mrtr_cassette.core.wire.lines import line_request
 from mrtr_cassette.core.wire.pointers import value_at
 from mrtr_cassette.core.wire.sse import event_id, retry_ms
 from mrtr_cassette.errors import shorten

@@ -64,9 +64,9 @@ from mrtr_cassette.core.wire.http import (
     NO_STATUS,
     End,
     Request,
+    opens_channel,
 )
 from mrtr_cassette.core.wire.jsonbytes import parse
-from mrtr_cassette.core.wire.lines import opens_channel
 
 Part = Literal["call", "opening", "notice", "listening", "other"]
 """What an interaction is: a call that a user makes, what opens and closes sessions, a notification,

@@ -16,9 +16,8 @@ from mrtr_cassette.core.cassette.sessions import listens
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import SUBSCRIPTION_ID, Kind, Message, classify
 from mrtr_cassette.core.protocol.methods import CANCELLED
-from mrtr_cassette.core.wire.http import End, Request
+from mrtr_cassette.core.wire.http import End, Request, channel_request, line_request
 from mrtr_cassette.core.wire.jsonbytes import canonical
-from mrtr_cassette.core.wire.lines import channel_request, line_request
 
 E = TypeVar("E")
 

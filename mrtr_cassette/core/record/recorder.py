@@ -40,9 +40,9 @@ from mrtr_cassette.core.wire.http import (
     content_coding,
     header_value,
     is_event_stream,
+    lines_in,
     readable,
 )
-from mrtr_cassette.core.wire.lines import lines_in
 from mrtr_cassette.core.wire.sse import SseFramer, read_event
 from mrtr_cassette.errors import BodyTooLargeError, printable
 

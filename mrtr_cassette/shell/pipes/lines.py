@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from threading import Semaphore, Thread
 from typing import Final
 
-from mrtr_cassette.core.wire.lines import Line, LineFramer
+from mrtr_cassette.core.wire.http import Line, LineFramer
 
 _READ_AT_ONCE: Final = 64 * 1024
 _MOST_UNTAKEN: Final = 16

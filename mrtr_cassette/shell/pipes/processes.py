@@ -19,7 +19,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from mrtr_cassette.core.secrets.credentials import Given, Knows, shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
-from mrtr_cassette.core.wire.lines import Line
+from mrtr_cassette.core.wire.http import Line
 from mrtr_cassette.errors import UpstreamError, printable
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.pipes.lines import LineWriter, lines_from

@@ -15,9 +15,17 @@ from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, classify
 from mrtr_cassette.core.record.channel import Channel
 from mrtr_cassette.core.secrets.credentials import Knows
-from mrtr_cassette.core.wire.http import ACCEPTED, EVENT_STREAM, NO_STATUS, Headers, Request
+from mrtr_cassette.core.wire.http import (
+    ACCEPTED,
+    EVENT_STREAM,
+    NO_STATUS,
+    Headers,
+    Request,
+    channel_request,
+    line_request,
+    opens_channel,
+)
 from mrtr_cassette.core.wire.jsonbytes import find_spans, splice
-from mrtr_cassette.core.wire.lines import channel_request, line_request, opens_channel
 from mrtr_cassette.shell.http.transport import Handler, RawHeaders
 from mrtr_cassette.shell.pipes.lines import STDIN, STDOUT, LineWriter, lines_from
 from mrtr_cassette.shell.pipes.processes import CommandError, Grace, ServerProcess, server_process

@@ -15,8 +15,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import over_pipes
 from mrtr_cassette.core.record.channel import Channel
 from mrtr_cassette.core.secrets.sealed import sha256_of
-from mrtr_cassette.core.wire.http import NO_STATUS, End, Request
-from mrtr_cassette.core.wire.lines import Line, opens_channel
+from mrtr_cassette.core.wire.http import NO_STATUS, End, Line, Request, opens_channel
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UsageError
 from mrtr_cassette.options import RecordOptions, ReplayOptions
 from mrtr_cassette.shell.files import cassettes
@@ -100,12 +99,8 @@ async def record_pipe(
     announcer = Announcer(options.log, heard_by(on_event), options.terms)
     began(session)
     async with told_to_end() as told:
-        with journaling(
-            *(session, options, announcer, CLOCK),
-            upstream=shown,
-            transport="stdio",
-            client=client,
-        ) as watcher:
+        run = (session, options, announcer, CLOCK)
+        with journaling(*run, upstream=shown, transport="stdio", client=client) as watcher:
             if earlier is not None and player is not None:
                 longest = watcher.recorder.largest_body
                 upstream = pipe_upstream(command, longest, watcher.recorder, told, cwd)

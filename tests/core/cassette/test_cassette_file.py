@@ -45,8 +45,15 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedInteraction,
     RecorderFacts,
 )
-from mrtr_cassette.core.wire.http import NO_STATUS, End, Piece, Request, Response
-from mrtr_cassette.core.wire.lines import channel_request, line_request
+from mrtr_cassette.core.wire.http import (
+    NO_STATUS,
+    End,
+    Piece,
+    Request,
+    Response,
+    channel_request,
+    line_request,
+)
 from mrtr_cassette.errors import CassetteError
 
 CALL = tool("deploy", env="prod")

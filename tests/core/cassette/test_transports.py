@@ -26,8 +26,15 @@ from builders import (
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION, over_http, over_pipes
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.wire.http import NO_STATUS, End, Piece, Request, Response
-from mrtr_cassette.core.wire.lines import channel_request, line_request
+from mrtr_cassette.core.wire.http import (
+    NO_STATUS,
+    End,
+    Piece,
+    Request,
+    Response,
+    channel_request,
+    line_request,
+)
 from mrtr_cassette.errors import CassetteError
 
 ADD = with_token(tool("add", a=1), "t")

@@ -44,8 +44,7 @@ from mrtr_cassette.core.drive.conversation import (
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.sealed import sealed_hash
-from mrtr_cassette.core.wire.http import End, Request
-from mrtr_cassette.core.wire.lines import line_request
+from mrtr_cassette.core.wire.http import End, Request, line_request
 
 CALL = tool("deploy", env="prod")
 SESSION = ("Mcp-Session-Id", "session-0123456789")

@@ -31,8 +31,7 @@ from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest, InputRequired
 from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.wire.http import End, Headers, Piece, Request, Response
-from mrtr_cassette.core.wire.lines import line_request
+from mrtr_cassette.core.wire.http import End, Headers, Piece, Request, Response, line_request
 
 CALL = tool("deploy", env="prod")
 FIRST, SECOND = "first-recorded-state-0123456789", "second-recorded-state-0123456789"

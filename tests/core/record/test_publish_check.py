@@ -24,8 +24,7 @@ from messages import asks, text
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange, TurnPlace
 from mrtr_cassette.core.record.publish_check import ExposedSecret, Outcomes, exposed_secrets
-from mrtr_cassette.core.wire.http import NO_STATUS, End, Headers, Request, Response
-from mrtr_cassette.core.wire.lines import line_request
+from mrtr_cassette.core.wire.http import NO_STATUS, End, Headers, Request, Response, line_request
 
 PING = rpc("ping")
 HTML: Headers = (("Content-Type", "Text/HTML; charset=utf-8"),)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.wire.http import SESSION_HEADER
-from mrtr_cassette.core.wire.lines import (
+from mrtr_cassette.core.wire.http import (
+    SESSION_HEADER,
     Line,
     LineFramer,
     channel_request,
