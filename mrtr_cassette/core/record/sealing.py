@@ -19,7 +19,7 @@ from mrtr_cassette.core.protocol.dialect import (
     recognise,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Message
-from mrtr_cassette.core.protocol.messages import Located, messages_in, response_to, splice_pieces
+from mrtr_cassette.core.protocol.messages import messages_in, response_to, splice_pieces
 from mrtr_cassette.core.protocol.tasks import created_id, named_task, notified_state
 from mrtr_cassette.core.secrets.credentials import Credentials, KnownStates
 from mrtr_cassette.core.secrets.redact import Redactor
@@ -104,18 +104,18 @@ class Sealer:
         raw = request.body + body
         request = replace(request, headers=_kept_of_request(request.headers, self.kept_headers))
         if b"id:" in body and response.is_event_stream and self._is_in_session(seen):
-            pieces = tuple(map(_with_sealed_event_id, response.pieces))
-            response = replace(response, pieces=pieces)
+            response = replace(response, pieces=tuple(map(_with_sealed_event_id, response.pieces)))
         # Most exchanges have no state and no task: one look at both bodies says so.
-        may_tell = may_ask(raw) or may_name_tasks(raw)
-        echoed, located = None, None
-        if may_tell:
-            echoed = named_task(call.message) or _echoed_by(call)
-            located = response_to(call.message, response)
-        result = located.message.tree.get("result") if located is not None else None
-        issued = None if located is None else _issued_by(call, located.message)
-        for task in _tasks_of(call, located, response) if self.seals and may_tell else ():
-            self.known.remember(task)
+        has_tasks = may_name_tasks(raw)
+        may_tell = has_tasks or may_ask(raw)
+        echoed = _echoed_by(call) if may_tell else None
+        located = response_to(call.message, response) if may_tell else None
+        issued = None if located is None else _issued_by(located.message)
+        if has_tasks:
+            created = None if located is None else created_id(call.message, located.message)
+            echoed, issued = named_task(call.message) or echoed, created or issued
+            for task in _tasks_of(call, created, response) if self.seals else ():
+                self.known.remember(task)
         if self.seals and (self.known.texts or may_tell):
             request, response, states = _seal_states(request, response, self.known)
             if located is None and states:
@@ -127,7 +127,7 @@ class Sealer:
             request, response = redacted(request, response, self.redactor)
         if self.credentials is not None and self.credentials.known.texts:
             request, response = _without_credentials(request, response, self.credentials)
-        ask = None if result is None else recognise(result)
+        ask = None if located is None else recognise(located.message.tree.get("result"))
         digests: tuple[tuple[str, str], ...] = ()
         # Most responses announce nothing, and have no secret.
         if ask is None and (response.pieces != sent.pieces or may_announce(body)):
@@ -157,19 +157,17 @@ def _echoed_by(call: Call) -> str | None:
     return None if answers is None else answers.request_state
 
 
-def _issued_by(call: Call, response: Message) -> str | None:
-    """Return the id of the task that a response creates, or the state that it issues."""
+def _issued_by(response: Message) -> str | None:
     result = response.tree.get("result")
     state = result.get(REQUEST_STATE) if isinstance(result, dict) else None
-    return created_id(call.message, response) or (state if isinstance(state, str) else None)
+    return state if isinstance(state, str) else None
 
 
-def _tasks_of(call: Call, located: Located | None, response: Response) -> Iterator[str]:
+def _tasks_of(call: Call, created: str | None, response: Response) -> Iterator[str]:
     """Yield the id of the task that an exchange creates, and those that it names.
 
     Where it is short, and the task's creation is not recorded, an id is no secret.
     """
-    created = None if located is None else created_id(call.message, located.message)
     if created is not None:
         yield created
     named = named_task(call.message)
