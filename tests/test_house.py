@@ -23,9 +23,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 33_166,
-    "modules of the package": 128,
-    "lines of tests": 43_021,
+    "lines of the package": 34_709,
+    "modules of the package": 130,
+    "lines of tests": 44_144,
     "words of README and docs": 20_000,
     "lines of README": 150,
 }
