@@ -165,10 +165,12 @@ async def test_poll_that_is_called_by_itself_gets_the_state() -> None:
 @pytest.mark.parametrize("asks", [True, False])
 @looped
 async def test_task_is_cancelled_where_nobody_waits_for_it(*, asks: bool) -> None:
-    """Where time is up, and where nothing answers its question."""
+    """Where time is up, and where nothing answers its question, which is told once."""
     seen: list[Any] = []
+    events: list[Any] = []
     at_work = state("the-task", "input_required" if asks else "working", *["a"] * asks)
-    got = await called(tasks(at_work, seen=seen), timeout=1)
+    got = await called(tasks(at_work, seen=seen), log=events.append, timeout=1)
+    assert [each["event"] for each in events].count("unanswered") == asks
     assert (got.unanswered is not None, got.problem is None) == (asks, asks)
     assert [each["method"] for each in seen][-1] == "tasks/cancel"
 

@@ -195,7 +195,7 @@ def _indented(text: str, columns: int) -> Iterator[str]:
 # Questions, answers and ends in a line
 
 _LONGEST_PART: Final = 80
-_DIGEST: Final = re.compile("((?:mrtr-[a-z]+|sha256):(?:[0-9]+:)?[0-9a-f]{8})[0-9a-f]{8,}")
+_DIGEST: Final = re.compile("(?<!/)((?:mrtr-[a-z]+|sha256):(?:[0-9]+:)?[0-9a-f]{8})[0-9a-f]{8,}")
 
 
 def outcome_line(each: Interaction) -> str:
@@ -295,7 +295,10 @@ def _content_text(content: Mapping[str, Any]) -> str:
 
 
 def short_digests(text: str) -> str:
-    """Cut the digests that stand for states, sessions and sealed answers to eight digits."""
+    """Cut the digests that stand for states, sessions and sealed answers to eight digits.
+
+    In a pointer they are whole, so that it can be ignored as it is shown.
+    """
     return _DIGEST.sub(lambda match: f"{match[1]}…", text)
 
 

@@ -103,6 +103,9 @@ class LiveServer:
                 answer = await supply(ask)
                 if answer is not None:
                     steps.answer(answer)
+                else:
+                    # The ask stands while the call is cancelled.
+                    supply = None
 
     async def _leave(self, steps: Requests) -> None:
         """Tell the server that nobody waits for its task any more."""

@@ -232,6 +232,18 @@ def test_answer_is_shown_beside_the_recorded_one() -> None:
     ]
 
 
+def test_place_of_an_answer_is_shown_whole() -> None:
+    """It is a pointer that can be ignored, though a task's id is cut where it is only named."""
+    key = "mrtr-task:0f7fd208914bc95c:1:1f"
+    asks = (POLL, state(TASK, "input_required", key))
+    player = player_of(asks, (gives(key), {"ack": key}), DONE)
+    play(player, CALL)
+    play(player, POLL)
+    text = report_of_miss(missed(player, gives(key, action="decline")), "t.json").text
+    assert "answering mrtr-task:0f7fd208…:1:1f" in text
+    assert f"  /inputResponses/{key}/action: recorded" in text
+
+
 def test_unplayed_are_updates_and_ends() -> None:
     """Polls and working states don't count; an update that was never sent does, and the end."""
     player = player_of(WORKING, ASKS_A, A, WORKING, DONE)
