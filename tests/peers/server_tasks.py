@@ -47,8 +47,8 @@ async def book(seats: int, ctx: Context) -> str | InputRequiredResult:
 
 @server.tool(task=TASK)
 async def wait() -> str:
-    """Wait for somebody who cancels it, though not so long that the server's end takes long."""
-    await asyncio.sleep(3)
+    """Wait for somebody who cancels it."""
+    await asyncio.sleep(20)
     return "waited"
 
 
