@@ -16,6 +16,7 @@ from mrtr_cassette.core.cassette.load import load
 SERVER = (*PYTHON, str(PEERS / "server_tasks.py"))
 CLIENT = (*PYTHON, str(PEERS / "client_tasks.py"))
 OTHER_CLIENT = (*PYTHON, str(PEERS / "client_one_task.py"))
+SDK_CLIENT = (*PYTHON, str(PEERS / "client_sdk_task.py"))
 WAYS = ("http", "stdio")
 SAID = """\
 asked: Whose name?
@@ -141,3 +142,10 @@ def test_declined_task_is_a_miss(recorded: Path, way: str) -> None:
     assert done.code == 1
     for words in ("miss: answers-differ", '(form) "Whose name?"', 'recorded "accept", received'):
         assert words in done.stderr
+
+
+def test_hook_of_the_sdk_ends_a_played_task(recorded: Path) -> None:
+    """A client on the Python SDK gets the result of a call whose task FastMCP's client polled."""
+    done = played(recorded, "http", *SDK_CLIENT)
+    assert done.code == 0, done.stderr
+    assert done.stdout.endswith("\n2 seats, the meal\n")
