@@ -25,7 +25,7 @@ LONGEST_FUNCTION = 50
 BUDGET = {
     "lines of the package": 34_715,
     "modules of the package": 130,
-    "lines of tests": 44_158,
+    "lines of tests": 44_195,
     "words of README and docs": 20_000,
     "lines of README": 150,
 }
