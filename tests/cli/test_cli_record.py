@@ -7,6 +7,7 @@ import json
 import shutil
 import signal
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -307,6 +308,11 @@ async def test_a_killed_recording_is_recovered(tmp_path: Path) -> None:
     async with command("replay", path, "--port", 0) as process:
         assert len(await conversation(await process.listening())) == 3
         assert (await process.stopped()).err == "played 2 of 2 interactions, no misses\n"
+    # Killed between the two steps of publishing: the cassette has all of it.
+    journal.write_bytes(kept)
+    (tmp_path / f".mrtr-cassette-{sha256(b'c.json').hexdigest()[:8]}-left").touch()
+    assert (await run("recover", path)).code == 0
+    assert [one.name for one in tmp_path.iterdir()] == ["c.json"]
     again = await run("recover", path)
     assert (again.code, again.out) == (3, "")
     assert "there is no journal to recover from" in again.err

@@ -46,7 +46,7 @@ from patience import HANGS_S
 from standin import BrokenOffError, Head
 
 from mrtr_cassette.core.cassette.journal import decode_line
-from mrtr_cassette.shell.files.cassettes import journal_path, publish_journal
+from mrtr_cassette.shell.files.cassettes import journal_path, recover_journal
 
 SERVER = (sys.executable, str(Path(__file__).with_name("server.py")))
 TORN = "is not whole"
@@ -567,7 +567,8 @@ async def killed(this: Round) -> Tally:
 async def recovered(this: Round) -> str:
     """Publish a journal, and return what is said of it."""
     if not this.is_sample:
-        return publish_journal(this.cassette)[1] or ""
+        published = recover_journal(this.cassette)
+        return "" if published is None else published[1] or ""
     ended = await run("recover", this.cassette, env=dict(os.environ))  # as a process
     if ended.code:
         raise UnexpectedError(f"recover ended with {ended.code}: {ended.err}")

@@ -37,6 +37,7 @@ from mrtr_cassette.shell.files.disk import (
     check_writable,
     is_locked,
     reason_of,
+    remove_leftovers,
     stands_at,
     write_whole,
 )
@@ -397,6 +398,8 @@ def recover_journal(output: Location) -> tuple[Publication | None, str | None] |
         recorders = load_cassette(output).recorders
         if any(journal.header.recorder == each.id for each in recorders):
             path.unlink()
+            if isinstance(output, Path):
+                remove_leftovers(output)
             return None
     return publish_journal(output)
 

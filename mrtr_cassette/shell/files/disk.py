@@ -71,12 +71,8 @@ def write_whole(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
         OSError: it could not be written.
     """
     target = real_path(path)
-    # A name of the greatest length has to fit in.
-    digest = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:8]
-    prefix = f".mrtr-cassette-{digest}-"
-    for left_by_a_killed_run in target.parent.glob(f"{prefix}*"):
-        left_by_a_killed_run.unlink(missing_ok=True)
-    handle, name = tempfile.mkstemp(prefix=prefix, dir=target.parent)
+    remove_leftovers(target)
+    handle, name = tempfile.mkstemp(prefix=_prefix_for(target), dir=target.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -90,6 +86,18 @@ def write_whole(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
                 _put_where_nothing_is(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what runs left that were killed while they wrote a file."""
+    target = real_path(path)
+    for leftover in target.parent.glob(f"{_prefix_for(target)}*"):
+        leftover.unlink(missing_ok=True)
+
+
+def _prefix_for(target: Path) -> str:
+    # A name of the greatest length has to fit in.
+    return f".mrtr-cassette-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:8]}-"
 
 
 def _put_where_nothing_is(temporary: Path, target: Path) -> None:
