@@ -25,7 +25,7 @@ LONGEST_FUNCTION = 50
 BUDGET = {
     "lines of the package": 34_726,
     "modules of the package": 130,
-    "lines of tests": 44_202,
+    "lines of tests": 44_216,
     "words of README and docs": 20_000,
     "lines of README": 150,
 }

@@ -254,11 +254,10 @@ class _Loader:
             )
             for turn in task_turns(steps)
         ]
-        first = len(model.elicitation_turns) - len(turns)
-        if [each for each in model.elicitation_turns if isinstance(each, TaskTurnModel)] != turns:
-            raise self._damaged(f"{pointer}/elicitation_turns", "not the turns of `task`")
-        if model.elicitation_turns[first:] != turns:
-            raise self._damaged(f"{pointer}/elicitation_turns", "a turn after those of the task")
+        others = [it for it in model.elicitation_turns if not isinstance(it, TaskTurnModel)]
+        if model.elicitation_turns != [*others, *turns]:
+            reason = "the turns of a task are not those of its steps, or another turn follows them"
+            raise self._damaged(f"{pointer}/elicitation_turns", reason)
         return steps
 
     def _answer_of(self, number: int, branch: Branch) -> AnswerModel:

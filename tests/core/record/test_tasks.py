@@ -40,6 +40,7 @@ from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.naming import reopened
 from mrtr_cassette.core.replay.history import united
 from mrtr_cassette.core.wire.http import End
+from mrtr_cassette.errors import CassetteError
 
 TASK = "786512e2-9e0d-44bd-8f29-789f320fe840"
 OTHER = "0e6f4f3a-4f4a-4a0c-9c39-0fd6f5d3c7aa"
@@ -92,6 +93,19 @@ def test_task_is_one_interaction(*, seals: bool) -> None:
     assert polls == [None, 2, None, None, 2, None, None, 2]
     assert [turn.answer.steps for turn in interaction.elicitation_turns] == [[2, 4]]
     assert (TASK.encode() in encode_cassette(cassette)) is not seals
+
+
+@pytest.mark.parametrize("edit", ['"step":1', '"keys":["other"]', '"steps":[0]'])
+def test_turns_that_are_not_those_of_the_steps_are_refused(edit: str) -> None:
+    """A turn of a task that was edited by hand contradicts the steps, which are played."""
+    asked = (get(TASK), state(TASK, "input_required", ONE))
+    cassette = cassette_of(BEGUN, asked, (update(TASK, {ONE: YES}), {}), (get(TASK), DONE))
+    tree = json.loads(encode_cassette(cassette))
+    (turn,) = tree["interactions"][0]["elicitation_turns"]
+    name, value = next(iter(json.loads(f"{{{edit}}}").items()))
+    turn["answer" if name == "steps" else "ask"][name] = value
+    with pytest.raises(CassetteError, match="turns of a task are not those of its steps"):
+        load(json.dumps(tree).encode(), "f")
 
 
 ASKED = state(TASK, "input_required", ONE)
