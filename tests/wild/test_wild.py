@@ -10,7 +10,6 @@ from wild.pairs import Pair
 from wild.peers import CLIENTS, PUSHED, RESUMABLE, SERVERS, install
 
 CORE = {
-    ("python-v1", "python-v1"): PUSHED,
     ("typescript-v1", "typescript-v1"): PUSHED,
     ("python-v1 resumable", "python-v1"): RESUMABLE,
     ("python-v1 stateless JSON", "typescript-v1"): ("json",),
