@@ -27,7 +27,7 @@ from mrtr_cassette.options import (
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import merge_files
 from mrtr_cassette.shell.files.stores import location
-from mrtr_cassette.shell.runs.client_starts import recorded_by_client, replayed_by_client
+from mrtr_cassette.shell.runs.piped import recorded_by_client, replayed_by_client
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import Proxy, result_in_thread

@@ -427,7 +427,7 @@ def warn_of_path(
     from mrtr_cassette.core.secrets.credentials import shown_by
     from mrtr_cassette.core.secrets.rules import BUILT_IN, patterns_of_path
     from mrtr_cassette.shell.files.cassettes import exists, load_cassette
-    from mrtr_cassette.shell.runs.record_session import rules_of_both
+    from mrtr_cassette.shell.runs.sessions import rules_of_both
 
     if not isinstance(upstream, str) or not patterns_of_path(upstream):
         return

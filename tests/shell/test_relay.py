@@ -14,10 +14,8 @@ from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.shell.files.cassettes import Journal, journal_path, publish_journal
-from mrtr_cassette.shell.files.log import CLOCK, Announcer
 from mrtr_cassette.shell.http.transport import RawHeaders
-from mrtr_cassette.shell.runs.record_session import Watcher
-from mrtr_cassette.shell.runs.relay import Relay
+from mrtr_cassette.shell.runs.recording import Relay
 from mrtr_cassette.shell.runs.sessions import RecordSession
 
 PING = Request("POST", "/mcp", (("Content-Type", "application/json"),), compact(message("ping")))
@@ -99,12 +97,10 @@ async def relaying(path: Path, server: Server) -> AsyncIterator[tuple[Relay, Rec
         "http://h/mcp", "verbatim", "2026-01-01T00:00:00+00:00", "keep", None, None
     )
     journal = Journal(journal_path(path), header)
-    session = RecordSession("", "", path, None, None)
-    watcher = Watcher(
-        Recorder(seals=False), journal, session, Announcer(), CLOCK, started=CLOCK.now()
-    )
+    recorder = Recorder(seals=False)
+    session = RecordSession("", "", path, None, None, recorder=recorder, journal=journal)
     try:
-        yield Relay(server, "server", (), watcher), session
+        yield Relay(server, "server", (), session), session
     finally:
         journal.close()
         publish_journal(path)
@@ -158,7 +154,7 @@ async def test_acknowledgement_is_read_on_though_its_client_leaves(
     left, status, chunks, text, end = ACKNOWLEDGED[name]
     path = tmp_path / "c.json"
     response = Response(list(chunks), (), status)
-    async with relaying(path, Server(response)) as (relay, _), relay.watcher.finishing():
+    async with relaying(path, Server(response)) as (relay, _), relay.session.finishing():
         with pytest.raises(ConnectionResetError):
             await relay.handle(left, Client(has_left=True))
 

@@ -1,27 +1,34 @@
-"""Record and replay on this process's own pipes, in the place of the client's server."""
+"""Record and replay on pipes: in this process, or in those that a client starts by a command."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import fcntl
+import os
+import pickle
 import secrets
+import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NoReturn
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import over_pipes
 from mrtr_cassette.core.record.channel import Channel
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Line, Request, opens_channel
-from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UsageError
+from mrtr_cassette.errors import BodyTooLargeError, CassetteError, MrtrCassetteError, UsageError
 from mrtr_cassette.options import RecordOptions, ReplayOptions
 from mrtr_cassette.shell.files import cassettes
-from mrtr_cassette.shell.files.cassettes import recover_journal
+from mrtr_cassette.shell.files.cassettes import journal_path, recorded_so_far, recover_journal
 from mrtr_cassette.shell.files.disk import is_locked
-from mrtr_cassette.shell.files.log import CLOCK, Announcer, OnEvent, heard_by
+from mrtr_cassette.shell.files.log import Announcer, OnEvent, heard_by
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.pipes.lines import STDIN, STDOUT, LineWriter, lines_from
 from mrtr_cassette.shell.pipes.processes import (
@@ -31,18 +38,19 @@ from mrtr_cassette.shell.pipes.processes import (
     shown_command,
 )
 from mrtr_cassette.shell.pipes.transport import LAST_S, PipedClient, pipe_upstream
-from mrtr_cassette.shell.runs.appending import appender_of, appending_player
-from mrtr_cassette.shell.runs.record_session import (
+from mrtr_cassette.shell.runs.recording import Appender, Relay, appending_player
+from mrtr_cassette.shell.runs.replaying import load_server
+from mrtr_cassette.shell.runs.running import run, told_to_end
+from mrtr_cassette.shell.runs.sessions import (
     ExchangeRecording,
-    Watcher,
+    RecordSession,
+    ReplaySession,
+    RunOutcome,
+    Session,
     check_output,
     journaling,
     rules_of_both,
 )
-from mrtr_cassette.shell.runs.relay import Relay
-from mrtr_cassette.shell.runs.replaying import load_server
-from mrtr_cassette.shell.runs.running import told_to_end
-from mrtr_cassette.shell.runs.sessions import RecordSession, ReplaySession
 
 _PREDECESSOR_S: Final = 5.0
 """Seconds to wait for the end of a recorder that the same client started before."""
@@ -91,27 +99,30 @@ async def record_pipe(
     shown = shown_command(command, rules_of_both(earlier, options.redaction))
     player = None
     if plays and earlier is not None:
-        check_transport(earlier)
+        _check_transport(earlier)
         earlier = replace(earlier, path=str(named or output))
         player = appending_player(over_pipes(earlier), options, given_to(command))
-    session = RecordSession(shown, shown, output, earlier, player, options.terms)
-    session.publishes_anyway = options.publish_anyway
     announcer = Announcer(options.log, heard_by(on_event), options.terms)
-    began(session)
+    run = journaling(
+        *(output, options, announcer, earlier, player),
+        upstream=shown,
+        transport="stdio",
+        client=client,
+    )
     async with told_to_end() as told:
-        run = (session, options, announcer, CLOCK)
-        with journaling(*run, upstream=shown, transport="stdio", client=client) as watcher:
+        with run as session:
+            began(session)
             if earlier is not None and player is not None:
-                longest = watcher.recorder.largest_body
-                upstream = pipe_upstream(command, longest, watcher.recorder, told, cwd)
-                async with watcher.finishing(), upstream as live:
-                    relay = Relay(live, shown, (), watcher)
-                    answered = PipedClient(appender_of(relay, earlier, player).handle, longest)
+                upstream = pipe_upstream(command, options.max_body, session.recorder, told, cwd)
+                async with session.finishing(), upstream as live:
+                    relay = Relay(live, shown, (), session)
+                    appender = Appender(relay, earlier, player)
+                    answered = PipedClient(appender.handle, options.max_body)
                     live.on_own_line = partial(answered.listen, relay.handle)
                     await _answer(answered, earlier, told, _LAST_S)
                 return session, live.exit_code or 0
-            with server_process(command, watcher.recorder, cwd) as server:
-                code = await _PipedRecorder(watcher, server).run(told)
+            with server_process(command, session.recorder, cwd) as server:
+                code = await _PipedRecorder(session, server).run(told)
             if not session.outcomes.errors and not session.outcomes.has_success:
                 session.failure = f"{command[0]!r} ended with {code} and answered nothing"
     if client is not None and session.published is not None and session.published.is_same:
@@ -119,12 +130,7 @@ async def record_pipe(
     return session, code
 
 
-def check_transport(earlier: Cassette) -> None:
-    """Make sure that a cassette can be added to over pipes.
-
-    Raises:
-        UsageError: it was recorded over HTTP.
-    """
+def _check_transport(earlier: Cassette) -> None:
     if earlier.transport != "stdio":
         raise UsageError(
             f"{earlier.path} was recorded over HTTP, and this recording would be over pipes",
@@ -138,7 +144,7 @@ async def _predecessor_ended(output: Location, client: str, named: Location) -> 
     Raises:
         CassetteError: it goes on, or was killed, and what it left can't be published.
     """
-    journal = cassettes.journal_path(output)
+    journal = journal_path(output)
     looks = round(_PREDECESSOR_S / _LOOK_S)
     while cassettes.client_of(journal) == client:
         if not is_locked(journal):
@@ -171,13 +177,14 @@ def _client_of(output: Location) -> str | None:
 class _PipedRecorder:
     """Passes lines between a client and a server, and records them."""
 
-    def __init__(self, watcher: Watcher, server: ServerProcess) -> None:
-        self._watcher = watcher
+    def __init__(self, session: RecordSession, server: ServerProcess) -> None:
+        self._session = session
+        self._longest = session.recorder.largest_body
         self._server = server
         self._client = LineWriter(STDOUT, server.client_has_left)
         # Each run of the server after the first one in a cassette is a session of its own.
-        session = secrets.token_hex(16) if watcher.session.base is not None else ""
-        self._channel: Channel[ExchangeRecording] = Channel(self._begin, session)
+        own = secrets.token_hex(16) if session.base is not None else ""
+        self._channel: Channel[ExchangeRecording] = Channel(self._begin, own)
 
     async def run(self, told: asyncio.Event) -> int:
         """Pass lines on until both sides have ended; return the server's exit code."""
@@ -195,7 +202,7 @@ class _PipedRecorder:
 
     async def _from_client(self) -> None:
         writer = self._server.writer
-        async for lines in lines_from(STDIN, self._watcher.recorder.largest_body):
+        async for lines in lines_from(STDIN, self._longest):
             for line in lines:
                 # Nothing that the server says in response is read before the line is shown.
                 writer.write(line.raw)
@@ -205,7 +212,7 @@ class _PipedRecorder:
 
     async def _from_server(self) -> None:
         client = self._client
-        async for lines in self._server.lines(self._watcher.recorder.largest_body):
+        async for lines in self._server.lines(self._longest):
             for line in lines:
                 self._show(line, self._server_said)
                 client.write(line.raw)
@@ -214,19 +221,19 @@ class _PipedRecorder:
         client.close()
 
     def _begin(self, request: Request) -> ExchangeRecording:
-        exchange = ExchangeRecording(self._watcher, request)
+        exchange = ExchangeRecording(self._session, request)
         if opens_channel(request):
             exchange.response_started(NO_STATUS, ())
         return exchange
 
     def _show(self, line: Line, said: Callable[[bytes], None]) -> None:
         if not line.is_whole:
-            self._watcher.failed(BodyTooLargeError("a line", self._watcher.recorder.largest_body))
+            self._session.failed(BodyTooLargeError("a line", self._longest))
             return
         try:
             said(line.raw)
         except Exception as error:  # noqa: BLE001  the recorder is a spectator
-            self._watcher.failed(error)
+            self._session.failed(error)
 
     def _client_said(self, line: bytes) -> None:
         exchange, is_over = self._channel.client_line(line)
@@ -275,3 +282,205 @@ async def replay_pipe(
     async with told_to_end() as told:
         await _answer(PipedClient(server.handle, options.max_body), cassette, told)
     return session, int(bool(server.player.misses))
+
+
+# What a client starts
+
+_WORK: Final = "work"
+_OUTCOMES: Final = "outcomes"
+_PROGRAM: Final = "from mrtr_cassette.shell.runs.piped import main; main()"
+_PUBLISHING_S: Final = 5.0
+"""Seconds for processes whose clients have closed, which publish what they recorded."""
+_LEFT_OPEN: Final = (
+    "a process that the client started as its server is still running: close the client before "
+    "the test ends"
+)
+_Work = partial[Any]
+"""The call of `record_pipe` or `replay_pipe` that a started process makes."""
+
+
+class ClientStarts:
+    """A recording or a replay whose command a client may start any number of times.
+
+    Its work and the outcomes pass in the files of a folder: clients hand on neither their
+    environment nor descriptors.
+    """
+
+    admin_url = None
+
+    def __init__(self, path: Location, work: _Work, folder: Path, base: Cassette | None) -> None:
+        """Prepare a folder for the work; `base` is the cassette that is played or added to."""
+        self.path = path
+        self.base = base
+        self.is_recording = work.func is record_pipe
+        self.command = [sys.executable, "-c", _PROGRAM, str(folder)]
+        self.is_left_open = False
+        """A start was still running at the end."""
+        self._outcomes = folder / _OUTCOMES
+        self._last: list[RunOutcome] | None = None
+        self._whole: Cassette | None = None
+        self._outcomes.touch()
+        (folder / _WORK).write_bytes(pickle.dumps(work))
+
+    @property
+    def url(self) -> str:
+        """There is none."""
+        raise UsageError(
+            f"{self.path} is {'recorded' if self.is_recording else 'played'} over pipes, "
+            "where there is no URL",
+            hint="have the client start `command`",
+        )
+
+    @property
+    def exchanges(self) -> int:
+        """How many exchanges have been recorded."""
+        recorded, before = (
+            0 if each is None else each.highest_number for each in (self.recorded(), self.base)
+        )
+        return recorded - before
+
+    @property
+    def outcome(self) -> RunOutcome:
+        """What all starts came to so far."""
+        starts = self._starts() if self._last is None else self._last
+        numbers = set(range(1, 1 + (0 if self.base is None else len(self.base.interactions))))
+        for start in starts:
+            if start.unplayed is not None:
+                numbers &= set(start.unplayed)
+        problems = [start.problem for start in starts]
+        if self.is_left_open:
+            problems.append(_LEFT_OPEN)
+        return RunOutcome(
+            misses=[miss for start in starts for miss in start.misses],
+            played=sum(start.played for start in starts),
+            unplayed=sorted(numbers),
+            unreachable=sum(start.unreachable for start in starts),
+            unrecorded=[text for start in starts for text in start.unrecorded],
+            problem=next(filter(None, problems), None),
+            objection=next(filter(None, (start.objection for start in starts)), None),
+        )
+
+    def _starts(self) -> list[RunOutcome]:
+        # The last word of each process counts.
+        lines = self._outcomes.read_bytes().splitlines()
+        told = dict(pickle.loads(base64.b64decode(line)) for line in lines)  # noqa: S301  ours alone
+        return [*told.values()]
+
+    def recorded(self) -> Cassette | None:
+        """Return the cassette as it is by now."""
+        if self._last is not None:
+            return self._whole
+        running = recorded_so_far(self.path) if self.is_recording else self.base
+        if running is None and cassettes.exists(self.path):
+            return cassettes.load_cassette(self.path)
+        return running
+
+    def finish(self) -> None:
+        """Wait for all starts, and publish the journal of one that was killed."""
+        deadline = time.monotonic() + _PUBLISHING_S
+        while not self.is_left_open and is_locked(self._outcomes):
+            self.is_left_open = time.monotonic() > deadline
+            time.sleep(_LOOK_S)
+        last = self._starts()
+        if self.is_recording:
+            journal = journal_path(self.path)
+            is_good = all(start.objection is None for start in last)
+            if is_good and journal.exists() and not is_locked(journal):
+                recover_journal(self.path)
+        self._whole, self._last = self.recorded(), last
+
+
+@asynccontextmanager
+async def recorded_by_client(
+    server: Sequence[str],
+    output: Location,
+    options: RecordOptions,
+    cwd: Path | None = None,
+    *,
+    named: Path | None = None,
+) -> AsyncIterator[ClientStarts]:
+    """Prepare the recording of a server on pipes; a client starts its `command`.
+
+    Each start publishes what it recorded when it ends, and is added to those before it. Messages
+    name the cassette `named`.
+
+    Raises:
+        CassetteError: the cassette can't be written, or exists.
+        UsageError: a cassette that is to be added to was recorded over HTTP.
+    """
+    earlier = check_output(output, options)
+    if earlier is not None:
+        _check_transport(replace(earlier, path=str(named or output)))
+    begin = partial(record_pipe, tuple(server), output.absolute(), replace(options, log=None))
+    work = partial(begin, cwd=cwd, named=named or output)
+    async with _started(output, work, earlier) as starts:
+        yield starts
+
+
+@asynccontextmanager
+async def replayed_by_client(path: Location, options: ReplayOptions) -> AsyncIterator[ClientStarts]:
+    """Prepare a replay on pipes; a client starts its `command`.
+
+    Raises:
+        CassetteError: the cassette can't be read.
+    """
+    cassette = cassettes.load_cassette(path)
+    work = partial(replay_pipe, path.absolute(), replace(options, log=None))
+    async with _started(path, work, cassette) as starts:
+        yield starts
+
+
+@asynccontextmanager
+async def _started(
+    path: Location, work: _Work, base: Cassette | None
+) -> AsyncIterator[ClientStarts]:
+    with tempfile.TemporaryDirectory(prefix="mrtr-cassette-") as folder:
+        starts = ClientStarts(path, work, Path(folder), base)
+        try:
+            yield starts
+        finally:
+            await asyncio.to_thread(starts.finish)
+
+
+# In the process that a client has started
+
+
+def main() -> NoReturn:
+    """Record or replay in a process that a client has started, and exit."""
+    sys.exit(run(_started_by_client(Path(sys.argv[1]))))
+
+
+async def _started_by_client(folder: Path) -> int:
+    """Record or replay, write the outcomes to the file as they change; return the code."""
+    work: _Work = pickle.loads((folder / _WORK).read_bytes())  # noqa: S301  ours alone
+    outcomes = os.open(folder / _OUTCOMES, os.O_RDWR | os.O_APPEND)
+    # It is let go of when this process ends, whatever ends it.
+    fcntl.flock(outcomes, fcntl.LOCK_SH)
+    sessions: list[Session] = []
+    code: int
+
+    def tell(outcome: RunOutcome) -> None:
+        line = base64.b64encode(pickle.dumps((os.getpid(), outcome)))
+        # Where nobody waits any more, there is nobody to be told.
+        with suppress(OSError):
+            os.write(outcomes, line + b"\n")
+
+    def on_event(event: dict[str, object]) -> None:
+        if event["event"] in ("unrecorded", "missed"):
+            tell(sessions[0].outcome)
+
+    # Whoever has the command is the same client, by however many processes it starts it.
+    client = {"client": sha256_of(str(folder))}
+    try:
+        session, code = await work(
+            on_event=on_event,
+            began=sessions.append,
+            **(client if work.func is record_pipe else {}),
+        )
+    except MrtrCassetteError as error:
+        problem = error.in_terms(work.args[-1].terms)
+        tell(RunOutcome(problem=problem))
+        sys.stderr.write(f"error: {problem}\n")
+        return error.exit_code
+    tell(session.outcome)
+    return code

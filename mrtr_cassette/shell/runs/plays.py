@@ -26,16 +26,11 @@ from mrtr_cassette.shell.files.cassettes import (
     publish_recording,
 )
 from mrtr_cassette.shell.files.stores import path_of
-from mrtr_cassette.shell.runs.client_starts import (
-    ClientStarts,
-    recorded_by_client,
-    replayed_by_client,
-)
-from mrtr_cassette.shell.runs.record_session import check_output, kept_as_in
+from mrtr_cassette.shell.runs.piped import ClientStarts, recorded_by_client, replayed_by_client
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import in_thread
-from mrtr_cassette.shell.runs.sessions import RecordSession, RunOutcome
+from mrtr_cassette.shell.runs.sessions import RecordSession, RunOutcome, check_output, kept_as_in
 from mrtr_cassette.shell.runs.shared_plays import Share
 from mrtr_cassette.shell.runs.upstreams import (
     Applications,

@@ -1,7 +1,8 @@
-"""Record with a proxy between clients and the upstream."""
+"""Record with a proxy between clients and the upstream: relay, append, or answer for the client."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -9,8 +10,16 @@ from pathlib import Path
 from typing import Final
 
 from mrtr_cassette.core.answers.fulfilment import LeavesToSources, Rounds, Sources
-from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.sessions import EndpointPassing
 from mrtr_cassette.core.cassette.transports import STARTED_HERE
+from mrtr_cassette.core.drive.appending import (
+    RecordedAsks,
+    ReplayToAsk,
+    SessionOpening,
+    Sessions,
+    Unrecorded,
+)
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     Conversation,
@@ -23,29 +32,56 @@ from mrtr_cassette.core.drive.conversation import (
     with_id_of,
 )
 from mrtr_cassette.core.drive.tasks import AnsweredPoll, AnsweredTask
-from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.methods import GET_TASK, method_of
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.record.recorder import Recorder
-from mrtr_cassette.core.secrets.credentials import shown_by
-from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, Headers, Request
-from mrtr_cassette.errors import UpstreamError, UsageError
+from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.matching import redactor_of
+from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.report.events import caught_up_said, unreachable_said, unrecorded_event
+from mrtr_cassette.core.report.misses import error_body, report_of_unrecorded, upstream_error_body
+from mrtr_cassette.core.secrets.credentials import Given, shown_by
+from mrtr_cassette.core.wire.http import (
+    ANSWERED_BY_HEADER,
+    JSON_HEADERS,
+    End,
+    Headers,
+    Request,
+    is_event_stream,
+)
+from mrtr_cassette.errors import BodyTooLargeError, UpstreamError, UsageError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files import cassettes
-from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent
+from mrtr_cassette.shell.files.log import Announcer, OnEvent
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.http.access import OwnOrigin, is_own_name, listening
-from mrtr_cassette.shell.http.transport import Downstream, Handler
+from mrtr_cassette.shell.http.transport import (
+    Downstream,
+    Handler,
+    Upstream,
+    UpstreamResponse,
+    no_response,
+    passed_headers,
+    sent_headers,
+)
 from mrtr_cassette.shell.runs.admin import Admin
 from mrtr_cassette.shell.runs.answerers import Answerers, answerers, load_answers
-from mrtr_cassette.shell.runs.appending import appender_of, appending_player
 from mrtr_cassette.shell.runs.live_server import LiveServer
-from mrtr_cassette.shell.runs.record_session import check_output, journaling, rules_of_both
-from mrtr_cassette.shell.runs.relay import Relay, RelayedResponse
-from mrtr_cassette.shell.runs.sessions import RecordSession
+from mrtr_cassette.shell.runs.replaying import ReplayServer, player_of
+from mrtr_cassette.shell.runs.sessions import (
+    ExchangeRecording,
+    RecordSession,
+    check_output,
+    journaling,
+    rules_of_both,
+)
 from mrtr_cassette.shell.runs.upstreams import target_of
 
 DEFAULTS: Final = RecordOptions()
+_LARGEST_REST: Final = 64 * 1024
+_LONGEST_REST_S: Final = 1.0
+"""Bytes and seconds that are read on of a response whose reader has left."""
 
 
 @asynccontextmanager
@@ -57,7 +93,6 @@ async def recording(
     started: Sequence[str] | None = None,
     kept_for: Location | None = None,
     on_event: OnEvent | None = None,
-    clock: Clock = CLOCK,
 ) -> AsyncIterator[RecordSession]:
     """Record what passes until the block ends, then publish the cassette.
 
@@ -77,27 +112,26 @@ async def recording(
     admin = Admin(options)
     target = target_of(upstream, options, options.redaction, started or ())
     with cassettes.without_collection():
-        earlier = check_output(output, options)
-        earlier = None if earlier is None else replace(earlier, path=str(kept_for or output))
-        player = None if earlier is None else appending_player(earlier, options, target.given)
-    rules = rules_of_both(earlier, options.redaction)
-    shown = shown_by(rules)
+        earlier, player = check_output(output, options), None
+        if earlier is not None:
+            earlier = replace(earlier, path=str(kept_for or output))
+            player = appending_player(earlier, options, target.given)
+    shown = shown_by(rules_of_both(earlier, options.redaction))
+    announcer = Announcer(options.log, admin.listeners(on_event), options.terms)
     with listening(options) as listener:
         if target.port == listener.port and is_own_name(target.host, options):
             raise UsageError(f"the upstream {shown(target.name)} is this proxy itself")
-        own_url = listener.url(target.path)
-        session = RecordSession(own_url, shown(own_url), output, earlier, player, options.terms)
-        session.publishes_anyway = options.publish_anyway
-        announcer = Announcer(options.log, admin.listeners(on_event), options.terms)
+        url = listener.url(target.path)
         with journaling(
-            *(session, options, announcer, clock),
+            *(output, options, announcer, earlier, player),
             upstream=shown(target.name if started is None else STARTED_HERE),
-            publishes=kept_for is None,
-        ) as watcher:
-            async with target.connecting(watcher.recorder) as server:
-                relay = Relay(server, target.origin, target.headers, watcher)
+        ) as session:
+            session.url, session.shown_url = url, shown(url)
+            session.publishes = kept_for is None
+            async with target.connecting(session.recorder) as server:
+                relay = Relay(server, target.origin, target.headers, session)
                 entries = () if player is None else player.entries
-                async with _handling(relay, options) as handler, watcher.finishing():
+                async with _handling(relay, options) as handler, session.finishing():
                     served = OwnOrigin(handler, ServerOrigin(target.name), listener.url(""))
                     session.authorities_elsewhere = served.elsewhere
                     async with admin.serving(
@@ -109,15 +143,276 @@ async def recording(
 @asynccontextmanager
 async def _handling(relay: Relay, options: RecordOptions) -> AsyncIterator[Handler]:
     """Open the handler of requests: the relay, an appender or auto-answers before it."""
-    session = relay.watcher.session
+    session = relay.session
     if session.base is not None and session.player is not None:
-        yield appender_of(relay, session.base, session.player).handle
+        yield Appender(relay, session.base, session.player).handle
     elif options.answers is not None:
         sources = Sources(file=load_answers(Path(options.answers)))
-        async with answerers(sources, relay.watcher.announcer) as those:
+        async with answerers(sources, session.announcer) as those:
             yield AutoAnswerHandler(relay, sources, those).handle
     else:
         yield relay.handle
+
+
+class RelayedResponse:
+    """An upstream's response that is recorded as it is read: what was read may be passed on."""
+
+    def __init__(
+        self, response: UpstreamResponse, recording: ExchangeRecording, endpoint: str | None
+    ) -> None:
+        """Wrap a response of which nothing has been read.
+
+        `endpoint` is the upstream's name, where a stream may say where its client is to post.
+        """
+        self.status, self.reason, self.headers = response.status, response.reason, response.headers
+        self.passed = passed_headers(response.headers)
+        self.is_read = False
+        self.reads_on = False
+        """The rest is read on when the reader has left, as that of an acknowledgement is."""
+        self.recording = recording
+        self._response = response
+        self._is_ended = False
+        self._endpoint: EndpointPassing | None = None
+        if endpoint is not None and is_event_stream(self.passed):
+            # A stream that says where to post leads its client back here.
+            self._endpoint = EndpointPassing(endpoint.partition("://")[2])
+
+    def begin(self) -> None:
+        """Record the head."""
+        self.recording.response_started(self.status, self.passed)
+
+    def read_now(self) -> bytes:
+        """Return the bytes that have come with the head."""
+        return self._recorded(self._response.read_now())
+
+    async def read(self) -> bytes:
+        """Return the next bytes, or none at the end; an OSError says that the body is cut short."""
+        if self.is_read:
+            return b""
+        try:
+            return self._recorded(await self._response.read())
+        except OSError:
+            self._end(End.BROKEN)
+            raise
+
+    def close(self) -> None:
+        """Leave the rest; an acknowledgement is read to its end, as clients may or may not wait."""
+        seen = self.recording.observation
+        if not self._is_ended and seen is not None and (self.reads_on or seen.acknowledges):
+            self.recording.session.go_on(self._read_on())
+        else:
+            self._end(End.OPEN)
+
+    def _recorded(self, chunk: bytes) -> bytes:
+        is_read = self._response.is_read
+        if self._endpoint is not None:
+            chunk = self._endpoint.feed(chunk) + (self._endpoint.finish() if is_read else b"")
+        if chunk:
+            self.recording.response_bytes(chunk)
+        if is_read:
+            self.is_read = True
+            # Before the client can know that its response is complete.
+            self._end(End.COMPLETE)
+        return chunk
+
+    def _end(self, end: End) -> None:
+        if not self._is_ended:
+            self._is_ended = True
+            self.recording.response_ended(end)
+            self._response.close()
+
+    async def _read_on(self) -> None:
+        seen = self.recording.observation
+        try:
+            async with asyncio.timeout(_LONGEST_REST_S):
+                while not self.is_read and seen is not None and seen.size < _LARGEST_REST:
+                    await self.read()
+        except OSError:  # TimeoutError is one
+            pass
+        finally:
+            self._end(End.OPEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """Passes requests to one upstream, and records the exchanges."""
+
+    upstream: Upstream
+    shown_as: str
+    """The upstream, as shown in messages."""
+    headers: Headers
+    """Added to every request, in the place of the client's of that name."""
+    session: RecordSession
+
+    async def handle(
+        self, request: Request, downstream: Downstream, sent: Request | None = None
+    ) -> None:
+        """Relay one exchange; `sent` goes upstream in the place of the client's request."""
+        try:
+            response = await self.send(request, sent)
+            try:
+                reason = response.reason.decode("utf-8", "surrogateescape")
+                downstream.begin(response.status, response.passed, reason)
+            except ValueError:
+                response.recording.forget()
+                response.close()
+                raise
+        except (OSError, ValueError) as error:
+            await self.answer_unreachable(request, downstream, no_response(self.shown_as, error))
+            return
+        response.begin()
+        try:
+            chunk = response.read_now()
+            while not response.is_read:
+                await downstream.send(chunk)
+                try:
+                    chunk = await response.read()
+                except OSError:
+                    downstream.break_off()
+                    return
+        finally:
+            response.close()
+        await downstream.send(chunk, is_last=True)
+
+    async def send(self, received: Request, sent: Request | None = None) -> RelayedResponse:
+        """Send a request upstream, and return its response when the head has come.
+
+        Raises:
+            OSError: there is no response.
+        """
+        recording = ExchangeRecording(self.session, received)
+        request = sent or received
+        try:
+            headers = sent_headers(request.headers, self.headers)
+            response = await self.upstream.send(request, headers)
+        except asyncio.CancelledError:
+            recording.response_ended(End.OPEN)
+            raise
+        endpoint = self.shown_as if received.method == "GET" else None
+        return RelayedResponse(response, recording, endpoint)
+
+    async def answer_unreachable(
+        self, request: Request, downstream: Downstream, problem: str
+    ) -> None:
+        """Answer for an upstream that gave no response, and count what is no exchange to record."""
+        session = self.session
+        session.unreachable += 1
+        shown = f"{request.method} {session.recorder.shown(request.target, is_target=True)}"
+        session.announcer.say(unreachable_said, shown, problem)
+        await downstream.send_whole(502, JSON_HEADERS, upstream_error_body(request, problem))
+
+
+# Adding to a cassette
+
+_REFUSED: Final = (
+    "it answers what was asked during a call that is played as recorded, and any answer but the "
+    "recorded one is refused"
+)
+_FIXED: Final = "it is about the task of a call that is played as recorded"
+
+
+class Appender:
+    """Answers requests from a cassette, or from the upstream if the cassette lacks them.
+
+    The upstream is brought to where the client is; nothing that is sent for that is recorded.
+    """
+
+    def __init__(self, relay: Relay, earlier: Cassette, player: Player) -> None:
+        recorder = relay.session.recorder
+        redactor, credentials = redactor_of(earlier), recorder.credentials
+        for interaction in earlier.interactions:
+            for exchange in interaction.own:
+                if exchange.response is not None:
+                    recorder.announced.add(exchange.response, exchange.response)
+        self._relay, self._session, self._player = relay, relay.session, player
+        self._server = ReplayServer(player, relay.session.announcer, paced=False)
+        self._live_server = LiveServer(relay.upstream, relay.shown_as, relay.headers)
+        self._recorded_asks = RecordedAsks(player, redactor, credentials)
+        self._sessions = Sessions(redactor, credentials)
+        self._opening = asyncio.Lock()
+        """Held while a session is opened, which others may need too."""
+
+    async def handle(self, request: Request, downstream: Downstream) -> None:
+        """Answer one request."""
+        player, recorder = self._player, self._session.recorder
+        call = recorder.read(request)
+        if self._session.live_asks.answered_by(call) or recorder.has_asked(call):
+            player.goes_live(request)
+            await self._relay.handle(request, downstream, self._sessions.in_live(request))
+            return
+        decision = player.request_received(request, self._server.clock.wall())
+        if isinstance(decision, Play):
+            entry = decision.entry
+            self._sessions.played(request, entry.key.method, entry.exchange.response)
+            if entry.exchange.number is not None and player.is_write(entry):
+                recorder.played.append(entry.exchange.number)
+            await self._server.play(decision, downstream)
+            return
+        # What the cassette lacks is no miss of a run that records it.
+        player.misses.pop()
+        nearest = decision.nearest if isinstance(decision, Miss) else None
+        sent: Request | Unrecorded
+        if isinstance(decision, Miss) and decision.is_refused:
+            self._unrecorded(Unrecorded(decision.call, _REFUSED))
+            await self._server.accept(downstream)
+            return
+        if nearest is not None and nearest.created_by is not None:
+            sent = Unrecorded(decision.call, _FIXED, nearest)
+        else:
+            try:
+                sent = await self._as_live(request, decision.call)
+            except (UpstreamError, BodyTooLargeError) as error:
+                await self._relay.answer_unreachable(request, downstream, str(error))
+                return
+        if isinstance(sent, Unrecorded):
+            await downstream.send_whole(200, JSON_HEADERS, self._unrecorded(sent))
+        else:
+            player.goes_live(request)
+            await self._relay.handle(request, downstream, sent)
+
+    async def _as_live(self, request: Request, shown: Call) -> Request | Unrecorded:
+        """Bring the live server to the client's turn, and return the request in its terms."""
+        async with self._opening:
+            opening = self._sessions.opening_for(shown)
+            if isinstance(opening, SessionOpening):
+                await self._live_server.follow(opening)
+                if opening.failure is None:
+                    self._sessions.opened(opening)
+                opening = opening.failure
+        if opening is not None:
+            return opening
+        sent = self._sessions.in_live(request)
+        catch_up = self._recorded_asks.replay_for(read_call(sent), shown)
+        if catch_up is None or isinstance(catch_up, Unrecorded):
+            return catch_up or sent
+        await self._live_server.follow(catch_up)
+        if catch_up.failure is not None:
+            return catch_up.failure
+        if isinstance(catch_up, ReplayToAsk):
+            known = self._session.recorder.known
+            for live, recorded in catch_up.states:
+                known.remember(recorded)
+                known.remember(live, shown_as=recorded)
+            self._session.announcer.say(caught_up_said, catch_up.asker)
+        return catch_up.retry()
+
+    def _unrecorded(self, failure: Unrecorded) -> bytes:
+        session, player = self._session, self._player
+        report = report_of_unrecorded(failure, player.path, player.redacted, session.terms)
+        session.unrecorded.append(report.text)
+        session.announcer.say(lambda: (unrecorded_event(failure), report.text))
+        return error_body(report, failure.call)
+
+
+def appending_player(earlier: Cassette, options: RecordOptions, given: Given) -> Player:
+    """Return the player of a cassette that is added to; the live server has these credentials."""
+    # What it lacks is for the upstream to answer, harmless or not.
+    player = player_of(earlier, options, strict=True)
+    player.was_given(given)
+    return player
+
+
+# Answering for the client
 
 
 @dataclass(slots=True)
@@ -173,12 +468,12 @@ class AutoAnswerHandler:
         call, session = read_call(request), ServerSession(Recorder(seals=False))
         asks_again = method_of(call.method).answered_by == call.method
         task, rounds = self.tasks.get(call.name if call.method == GET_TASK else "", (None, None))
-        steps: AnsweredPoll | Conversation | None = None
+        steps: AnsweredPoll | Conversation
         if task is not None and is_modern(call):
             steps = AnsweredPoll(request, session, task)
         elif asks_again and is_modern(call) and call.answers is None:
             steps = Conversation(request, LeavesToSources(), session)
-        if steps is None:
+        else:
             await self.relay.handle(request, downstream)
             return
         rounds = rounds or Rounds(self.sources)
@@ -188,7 +483,13 @@ class AutoAnswerHandler:
         except UpstreamError as error:
             await self.relay.answer_unreachable(request, downstream, str(error))
             return
-        exchange = steps.last if isinstance(steps, AnsweredPoll) else _last_of(steps)
+        exchange = None
+        if isinstance(steps, AnsweredPoll):
+            exchange = steps.last
+        elif isinstance(steps.standing, NeedsAnswers):
+            exchange = steps.standing.ask.exchange
+        elif isinstance(steps.standing, Finished):
+            exchange = steps.standing.exchange
         if upstream.last is None or exchange is None or exchange.response is None:
             downstream.break_off()
             return
@@ -199,11 +500,3 @@ class AutoAnswerHandler:
             pair for pair in upstream.last.passed if pair[0].lower() != "content-length"
         )
         await downstream.send_whole(upstream.last.status, headers, with_id_of(call, exchange))
-
-
-def _last_of(conversation: Conversation) -> RecordedExchange | None:
-    """Return the exchange whose response the client gets."""
-    standing = conversation.standing
-    if isinstance(standing, NeedsAnswers):
-        return standing.ask.exchange
-    return standing.exchange if isinstance(standing, Finished) else None

@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
 
-from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.journal import JournalHeader, encode_line
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
+from mrtr_cassette.core.drive.appending import LiveAsks
+from mrtr_cassette.core.protocol.methods import GET_TASK
+from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.record.publish_check import Outcomes
+from mrtr_cassette.core.record.recorder import Due, Observation, Recorder
+from mrtr_cassette.core.record.sealing import Unread
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.report.events import (
+    failed_said,
+    pushed_said,
+    request_event,
+    response_said,
+    unread_said,
+)
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.core.report.runs import RecordingReport, reports_of_misses
-from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
+from mrtr_cassette.core.secrets.credentials import Credentials
+from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.wire.http import End, Headers, Request
+from mrtr_cassette.errors import (
+    LIBRARY_TERMS,
+    CassetteError,
+    MrtrCassetteError,
+    Terms,
+    UsageError,
+    internal_error,
+)
+from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files import cassettes
-from mrtr_cassette.shell.files.cassettes import Publication, recorded_so_far
+from mrtr_cassette.shell.files.cassettes import Publication, publish_journal, recorded_so_far
+from mrtr_cassette.shell.files.log import CLOCK, Announcer
 from mrtr_cassette.shell.files.stores import Location
 
 
@@ -101,10 +132,15 @@ class ReplaySession(Session):
     player: Player
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class RecordSession(Session):
-    """A recording under way, and what it came to."""
+    """A recording under way, and what it came to; a failure of it never breaks what passes."""
 
+    recorder: Recorder
+    journal: cassettes.Journal
+    announcer: Announcer = field(default_factory=Announcer)
+    publishes: bool = True
+    """Its journal becomes a cassette at the end."""
     publishes_anyway: bool = False
     """Nothing speaks against publishing it."""
     exchanges: int = 0
@@ -114,6 +150,13 @@ class RecordSession(Session):
     """How the command that was recorded failed."""
     published: Publication | None = None
     """The published cassette; None where there is none."""
+    live_asks: LiveAsks = field(default_factory=LiveAsks)
+    """The questions without a state that the upstream has asked."""
+    told_states: dict[str, str] = field(default_factory=dict)
+    """The digest of the latest state of each task, by its id."""
+    _began: float = field(default_factory=CLOCK.now)
+    _under_way: set[asyncio.Task[None]] = field(default_factory=set)
+    _warned_of: set[Unread] = field(default_factory=set)
 
     is_recording = True
 
@@ -152,3 +195,233 @@ class RecordSession(Session):
         if self.published is not None:
             return cassettes.load_cassette(self.path)
         return recorded_so_far(self.path) or self.base
+
+    def now_ms(self) -> float:
+        """Return the milliseconds since the recording began."""
+        return (CLOCK.now() - self._began) * 1000
+
+    def go_on(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do some work that must be done before the recording ends, and not before."""
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    @asynccontextmanager
+    async def finishing(self) -> AsyncIterator[None]:
+        """Wait, when the block ends, for the work under way."""
+        try:
+            yield
+        finally:
+            while self._under_way:
+                await asyncio.wait(self._under_way)
+
+    def write(self, due: Due, observation: Observation) -> RecordedExchange:
+        """Seal what is due of an exchange, and write it to the journal."""
+        exchange, ask, unread = self.recorder.seal(due.exchange, due.call)
+        if ask is not None and observation.ask is None:
+            self.live_asks.asked(observation.call, ask)
+        observation.ask = ask
+        for each in unread:
+            if each not in self._warned_of:
+                self._warned_of.add(each)
+                self.announcer.say(unread_said, observation, each, self.terms)
+        self.journal.append(encode_line(exchange, continues=due.continues))
+        if not due.continues and not self.outcomes.has_success:
+            self.outcomes.add(exchange)
+        return exchange
+
+    def failed(self, error: Exception) -> None:
+        """Say, once, that the recording is not whole; what passes goes on."""
+        if self.problem is not None:
+            return
+        if isinstance(error, MrtrCassetteError):
+            self.problem = error.in_terms(self.terms)
+        elif isinstance(error, OSError):
+            self.problem = f"{self.path}: {error.strerror or error}".lower()
+        else:
+            self.problem = internal_error(error)
+        self.announcer.say(failed_said, self.problem)
+
+
+class ExchangeRecording:
+    """Records one exchange while it is relayed.
+
+    Bytes may be passed on when the method that takes them has returned: the journal has what is due
+    by then. After a failure, which is said once, nothing more of the exchange is recorded.
+    """
+
+    def __init__(self, session: RecordSession, request: Request) -> None:
+        self.session = session
+        self.observation: Observation | None = None
+        self._sealed: RecordedExchange | None = None
+        try:
+            self.observation = session.recorder.request_received(request, session.now_ms())
+            session.announcer.tell(request_event, self.observation)
+        except Exception as error:  # noqa: BLE001  the recorder is a spectator
+            self._failed(error)
+
+    def forget(self) -> None:
+        """Record nothing of this exchange."""
+        self.observation = None
+
+    def response_started(self, status: int, headers: Headers) -> None:
+        """Show the response's head."""
+        self._show(Observation.response_started, status, headers)
+
+    def response_bytes(self, chunk: bytes) -> None:
+        """Show bytes that will be passed on."""
+        self._show(Observation.response_bytes, chunk)
+
+    def response_ended(self, end: End) -> None:
+        """Show the end."""
+        self._show(Observation.response_ended, end=end)
+
+    def _show(self, take: Callable[..., Due | None], *args: Any, end: End | None = None) -> None:
+        """Show the observation something, and write what is due."""
+        observation, session = self.observation, self.session
+        if observation is None:
+            return
+        now_ms = session.now_ms()
+        try:
+            due = take(observation, *args, now_ms, *(() if end is None else (end,)))
+            if due is not None:
+                self._sealed = session.write(due, observation)
+            for push in observation.take_pushed() if observation.pushed else ():
+                session.announcer.say(pushed_said, observation, push)
+            if end is not None:
+                session.exchanges += 1
+                if self._sealed is not None:
+                    self._tell(observation, self._sealed, end, now_ms)
+        except Exception as error:  # noqa: BLE001
+            self._failed(error)
+
+    def _tell(
+        self, observation: Observation, exchange: RecordedExchange, end: End, now_ms: float
+    ) -> None:
+        """Say what came; a poll of a task has a line only where the state is another one."""
+        announcer, told = self.session.announcer, self.session.told_states
+        is_poll = observation.call.method == GET_TASK
+        state = polled_state(observation.response) if is_poll else None
+        if state is not None and told.get(state.id) == state.digest:
+            state, announcer = None, replace(announcer, log=None)
+        elif state is not None:
+            told[state.id] = state.digest
+        announcer.say(response_said, observation, exchange, end, now_ms, state)
+
+    def _failed(self, error: Exception) -> None:
+        self.observation = None
+        self.session.failed(error)
+
+
+def check_output(output: Location, options: RecordOptions) -> Cassette | None:
+    """Make sure that the cassette can be written; return the one to add to, or None."""
+    cassettes.check_replaceable(output)
+    if not cassettes.exists(output) or options.existing == "replace":
+        return None
+    if options.existing == "keep":
+        hint = "use <<replace>> to replace it or <<append>> to add to it"
+        raise CassetteError(output, "the cassette exists", hint=hint)
+    earlier = cassettes.load_cassette(output)
+    kept = {True: "sealed", False: "readable"}
+    answers = kept[earlier.seals_answers], kept[options.seal_answers]
+    for what, option, before, now in (
+        ("request states", "<<request_state>>", earlier.request_state, options.request_state),
+        ("answers", "<<seal_answers>>", *answers),
+    ):
+        if before != now:
+            raise UsageError(
+                f"{output} has its {what} {before}, and this recording would have them {now}",
+                hint=f"choose another <<cassette>>, or {option} as it was recorded",
+            )
+    return earlier
+
+
+def rules_of_both(earlier: Cassette | None, rules: RedactionRules) -> RedactionRules:
+    """Return the redaction rules of a cassette, and those of what is added to it."""
+    if earlier is None or earlier.redaction is None:
+        return rules
+    before = earlier.redaction
+    return RedactionRules(
+        patterns=tuple(dict.fromkeys((*before.patterns, *rules.patterns))),
+        keys=tuple(dict.fromkeys((*before.keys, *rules.keys))),
+        disabled=tuple(name for name in before.disabled if name in rules.disabled),
+    )
+
+
+def kept_as_in(cassette: Cassette, options: RecordOptions) -> RecordOptions:
+    """Return options by which a recording keeps and hides what a cassette keeps and hides."""
+    rules = rules_of_both(cassette, options.redaction)
+    return replace(
+        options,
+        redact=rules.patterns,
+        redact_keys=rules.keys,
+        no_redact=rules.disabled,
+        request_state=cassette.request_state,
+        seal_answers=cassette.seals_answers,
+    )
+
+
+@contextmanager
+def journaling(
+    output: Location,
+    options: RecordOptions,
+    announcer: Announcer,
+    earlier: Cassette | None,
+    player: Player | None,
+    *,
+    upstream: str,
+    transport: Transport = "http",
+    client: str | None = None,
+) -> Iterator[RecordSession]:
+    """Write a journal until the block ends; then it becomes the cassette, or stays.
+
+    Args:
+        earlier: the cassette that is added to, which `player` plays.
+        upstream: names the server in the cassette.
+        client: hash of the client, where it has started this process.
+
+    Raises:
+        CassetteError: the journal can't be written, or the cassette not be published.
+    """
+    now, rules = datetime.now(UTC), rules_of_both(earlier, options.redaction)
+    header = JournalHeader(
+        upstream=upstream,
+        request_state=options.request_state,
+        recorded_at=now.isoformat(timespec="seconds"),
+        existing=options.existing,
+        redaction=rules,
+        answers="sealed" if options.seal_answers else None,
+        transport=transport,
+        client=client,
+        recorder=secrets.token_hex(16),
+        wall_ms=now.timestamp() * 1000,
+    )
+    journal = cassettes.Journal(cassettes.journal_path(output), header, output)
+    redactor = Redactor(rules, keyed_hash(secrets.token_bytes(32)))
+    recorder = Recorder(
+        seals=options.request_state == "sealed",
+        redactor=redactor,
+        credentials=Credentials(redactor),
+        seals_answers=options.seal_answers,
+        kept_headers=options.kept_headers,
+        largest_body=options.max_body,
+    )
+    session = RecordSession(
+        *(upstream, upstream, output, earlier, player, options.terms),
+        recorder=recorder,
+        journal=journal,
+        announcer=announcer,
+        publishes_anyway=options.publish_anyway,
+    )
+    try:
+        yield session
+    finally:
+        with journal.held():
+            try:
+                journal.close()
+            except CassetteError as error:
+                session.problem = session.problem or error.in_terms(session.terms)
+                session.publishes = False
+            if session.publishes and session.objection is None:
+                session.published, lost = publish_journal(session.path)
+                session.problem = lost or session.problem

@@ -23,7 +23,7 @@ from mrtr_cassette.core.record.naming import lasting
 from mrtr_cassette.errors import MrtrCassetteError, Terms, counted
 from mrtr_cassette.options import Existing
 from mrtr_cassette.shell.files.cassettes import load_cassette, publish_recording
-from mrtr_cassette.shell.runs.record_session import rules_of_both
+from mrtr_cassette.shell.runs.sessions import rules_of_both
 
 TestOutcome = Literal["passed", "skipped", "xfailed", "failed"]
 """What a test has come to, by its reports; where it was run again, by those of the last time."""

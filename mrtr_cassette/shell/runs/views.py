@@ -22,7 +22,7 @@ from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.files.stores import location, path_of
 from mrtr_cassette.shell.runs.answerers import load_answers
 from mrtr_cassette.shell.runs.calling import call as call_server
-from mrtr_cassette.shell.runs.client_starts import ClientStarts
+from mrtr_cassette.shell.runs.piped import ClientStarts
 from mrtr_cassette.shell.runs.running import result_in_thread
 from mrtr_cassette.shell.runs.sessions import Session
 
