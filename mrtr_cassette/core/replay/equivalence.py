@@ -1,92 +1,72 @@
-"""Which recorded responses are equal except for generated names, and so what any replica may play.
+"""Which recorded requests are equal where a replay remembers nothing, and what it can't play then.
 
-Two request states stand for each other only if equal requests got them in equal responses.
+A request state, a session or a secret from the server stands for any that an equal request got.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Final
 
-from mrtr_cassette.core.cassette.lookup import LookupKey
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.protocol.calls import Traits
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import messages_in
-from mrtr_cassette.core.replay.history import (
-    GENERATED_NAME,
-    Timelines,
-    outcome_of_task,
-    without_caller,
-)
-from mrtr_cassette.core.replay.matching import ReplayEntry, Secret
+from mrtr_cassette.core.replay.history import GENERATED_NAME, Timelines, answer_digest
+from mrtr_cassette.core.replay.matching import MatchedForm, ReplayEntry, Secret
 from mrtr_cassette.core.replay.tasks import RecordedTask
-from mrtr_cassette.core.secrets.sealed import (
-    PLACEHOLDER,
-    SHORTEST_SEARCHED,
-    STATE_SURROGATE,
-    placeholder,
-    sha256_of,
-)
-from mrtr_cassette.core.wire.jsonbytes import canonical
+from mrtr_cassette.core.secrets.sealed import placeholder
 from mrtr_cassette.errors import CassetteError, shorten
 
 _MOST_LISTED: Final = 10
+_REMEDY: Final = "serve it without, from one process"
 
 
-class ResponseDigest(NamedTuple):
-    """A response without names and the caller's values; hashes of its states; its other names."""
+class EqualRequests:
+    """Lets the first of equal requests stand for all of them.
 
-    digest: bytes
-    states: tuple[str, ...]
-    names: tuple[str, ...]
-
-
-class Identity(NamedTuple):
-    """What equal requests share; of secrets those that a client can only have from the server."""
-
-    lookup: LookupKey
-    traits: Traits
-    secrets: tuple[str, ...]
-    caller: str
-
-
-class ResponseClasses:
-    """Which recorded exchanges are equal; `digests` are of calls that were recorded repeatedly."""
+    Raises:
+        CassetteError: some reply depends on more than its request; the error names which.
+    """
 
     def __init__(
-        self, by_arrival: Sequence[ReplayEntry], answered: Mapping[ReplayEntry, ReplayEntry]
+        self,
+        cassette: Cassette,
+        by_arrival: Iterable[ReplayEntry],
+        matched: MatchedForm,
+        timelines: Timelines,
+        answered: Mapping[ReplayEntry, ReplayEntry],
+        tasks: Iterable[RecordedTask],
     ) -> None:
+        self._matched = matched
         self._roots: dict[str, str] = {}
-        self._issued = _issued_secrets(by_arrival)
-        often = Counter((each.key, each.lookup.answers) for each in by_arrival)
-        responses: dict[ReplayEntry, ResponseDigest] = {}
-        by_proxy = set(answered.values())
-        for each in by_arrival:
-            # A notification may have got no response.
-            is_silent = each.kind is Kind.NOTIFICATION and each.exchange.response is None
-            is_alone = often[each.key, each.lookup.answers] == 1
-            if not (is_alone or is_silent or each in by_proxy):
-                digest, last = self._digest(each), each
-                while last in answered:
-                    last = answered[last]
-                    # The client gets the end, and carries no state.
-                    digest = self._digest(last)._replace(states=digest.states)
-                responses[each] = digest
-        states: dict[tuple[Identity, bytes], ResponseDigest] = {}
-        names: dict[tuple[Identity, bytes], ResponseDigest] = {}
+        by_arrival = [each for each in by_arrival if each.created_by is None]
+        bound = [*_bound(cassette, by_arrival, timelines, tasks)]
+        if bound:
+            reason = f"<<stateless>> can't play what one process has to remember; {_REMEDY}, "
+            reason += "or from several to which a load balancer routes each session"
+            raise CassetteError(cassette.path, _listed(reason, bound))
+        groups: dict[object, list[ReplayEntry]] = {}
         # Whatever a request carries was issued before it arrived.
-        for each, found in responses.items():
-            identity = self.identity(each)
-            first = states.setdefault((identity._replace(caller=""), found.digest), found)
-            self._unite(first.states, found.states)
-            # Clients that tell who they are get sessions and secrets of their own.
-            first = names.setdefault((identity, found.digest), found)
-            self._unite(first.names, found.names)
-        self.digests = {each: found.digest for each, found in responses.items()}
+        for each in by_arrival:
+            group = groups.setdefault(self._identify(each), [])
+            group.append(each)
+            for name, other in zip(_names_from(group[0]), _names_from(each), strict=False):
+                if name and other and self.root(name) != self.root(other):
+                    self._roots[self.root(other)] = self.root(name)
+        ambiguous = []
+        for group in groups.values():
+            first = next((each for each in group if each.exchange.response), group[0])
+            for each in group:
+                each.same = None if each is first else first
+            if len(group) > 1 and len({*_digests(group, answered)}) > 1:
+                numbers = sorted({each.interaction for each in group})
+                listed = shorten(", ".join(f"#{number}" for number in numbers))
+                ambiguous.append(f"{listed}: {first.key}")
+        if ambiguous:
+            reason = "with <<stateless>> nothing tells which of several recorded answers these "
+            reason += f"requests get; {_REMEDY}, or record one answer to each, or a header by "
+            reason += "<<match_headers>> that tells them apart"
+            raise CassetteError(cassette.path, _listed(reason, ambiguous))
 
     def root(self, name: str) -> str:
         """Return the first of the names, or hashes of states, that stand for the same as one."""
@@ -94,155 +74,68 @@ class ResponseClasses:
             name = self._roots[name]
         return name
 
-    def identity(self, entry: ReplayEntry) -> Identity:
-        """Return what all requests share that are equal to a recorded one."""
-        lookup, traits = entry.lookup, entry.traits
-        if lookup.state is not None:
-            lookup = lookup._replace(state=self.root(lookup.state))
-        session = self.root(traits.session)
-        caller = f"{session}{entry.caller[len(traits.session) :]}"
-        traits = traits._replace(session=session)
-        return Identity(lookup, traits, tuple(map(self._secret, entry.secrets)), caller)
+    def _identify(self, entry: ReplayEntry) -> object:
+        """Put the first of equal names into what an entry is found by, and return all of this."""
+        session = self.root(entry.traits.session)
+        entry.caller = f"{session}{entry.caller[len(entry.traits.session) :]}"
+        entry.traits = entry.traits._replace(session=session)
+        if entry.lookup.state is not None:
+            entry.lookup = entry.lookup._replace(state=self.root(entry.lookup.state))
+        return entry.lookup, entry.traits, entry.caller, *map(self._known_as, entry.secrets)
 
-    def _secret(self, secret: Secret) -> str:
+    def _known_as(self, secret: Secret) -> str:
         """Return what a secret is known by; those that clients know by themselves are all alike."""
         text = placeholder(*secret)
-        return self.root(text) if text in self._issued else f"<{secret.rule}>"
+        return self.root(text) if text in self._matched.issued else secret.rule
 
     def fitting(
         self, entries: list[ReplayEntry], received: tuple[Secret, ...]
     ) -> list[ReplayEntry]:
-        """Return the exchanges whose secrets can be those of a request; all if they are equal."""
-        same = [
-            each
-            for each in entries
-            if all(self._secret(one) == self._secret(other) for one, other in each.paired(received))
-        ]
-        is_one_answer = len({self.digests.get(each) for each in entries}) == 1
-        return same or (entries if is_one_answer else [])
+        """Return the exchanges whose secrets can be those of a request."""
+        known = [*map(self._known_as, received)]
+        same = [each for each in entries if [*map(self._known_as, each.secrets)] == known]
+        return same or (entries if len(entries) == 1 else [])
 
-    def _unite(self, names: Iterable[str], others: Iterable[str]) -> None:
-        for name, other in zip(names, others, strict=False):
-            root, other_root = self.root(name), self.root(other)
-            if root != other_root:
-                self._roots[other_root] = root
 
-    def _digest(self, entry: ReplayEntry) -> ResponseDigest:
-        exchange, response = entry.exchange, entry.exchange.response
-        if response is None:
-            return ResponseDigest(b"", (), ())
-        request = exchange.call.message
-        parts = [without_caller(each.message, request) for each in messages_in(response)]
-        task = exchange.created_task
-        if task is not None:
-            parts = [outcome_of_task(task, entry)]
-        if not parts and not response.is_event_stream:
-            parts = [response.body.decode("latin-1")]
-        states: list[str] = []
-        names: list[str] = []
-        state = None if entry.ask is None else entry.ask.request_state
-        if state is not None and not STATE_SURROGATE.fullmatch(state):
-            # A verbatim cassette has it as it was issued, and wherever the server repeated it.
-            parts = [part.replace(canonical(state), '"<state>"') for part in parts]
-            if len(state) >= SHORTEST_SEARCHED:
-                parts = [part.replace(canonical(state)[1:-1], "<state>") for part in parts]
-            states.append(sha256_of(state))
-
-        def named(match: re.Match[str]) -> str:
+def _names_from(entry: ReplayEntry) -> list[str | None]:
+    """Return the names that a response gave to its client, and the hashes of its state."""
+    response = entry.exchange.response
+    names = [entry.issued_sha256, entry.exchange.issued_sha256]
+    if response is not None:
+        texts = [value for _, value in response.headers]
+        text = "\n".join([*texts, response.body.decode("latin-1")])
+        for match in GENERATED_NAME.finditer(text):
             if match["kind"] is None:
                 names.append(placeholder(match["rule"], match["token"]))
-                return f"<{match['rule']}>"
-            name = match[0].replace("%3A", ":")
-            if match["kind"] == "state":
-                states.append(sha256_of(name))
-            else:
-                names.append(name)
-            return f"<{match['kind']}>"
-
-        # Who ends a listening stream is chance.
-        ends = not (entry.is_listening or response.only_accepts)
-        head = [str(response.status), response.end.value if ends else ""]
-        head += sorted(f"{name.lower()}: {value}" for name, value in response.headers)
-        text = GENERATED_NAME.sub(named, "\n".join([*head, *parts]))
-        if exchange.issued_sha256 is not None:
-            states.append(exchange.issued_sha256)
-        digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        return ResponseDigest(digest, tuple(states), tuple(names))
+            elif match["kind"] == "session":
+                names.append(match[0].replace("%3A", ":"))
+    return names
 
 
-def _issued_secrets(by_arrival: Sequence[ReplayEntry]) -> set[str]:
-    """Return the placeholders of the secrets that no client sent before the server did."""
-    own: set[str] = set()
-    issued: set[str] = set()
-    for each in by_arrival if any(each.secrets for each in by_arrival) else ():
-        own.update(placeholder(*secret) for secret in each.secrets)
-        own -= issued
-        response = each.exchange.response
-        for match in PLACEHOLDER.finditer(
-            "" if response is None else response.body.decode("latin-1")
-        ):
-            issued.add(placeholder(match["rule"], match["token"]))
-        issued -= own
-    return issued
-
-
-# What no replica can know
-
-
-def unite_equal(
-    cassette: Cassette,
-    by_arrival: Sequence[ReplayEntry],
-    timelines: Timelines,
-    answered: Mapping[ReplayEntry, ReplayEntry],
-    tasks: Iterable[RecordedTask],
-) -> ResponseClasses:
-    """Let one exchange stand for all that are equal, so that any process plays the same.
-
-    Raises:
-        CassetteError: some reply depends on more than its request; the error names which.
-    """
-    by_arrival = [each for each in by_arrival if each.created_by is None]
-    bound = [
-        f"(#{each.creating.interaction}): which state of its task is played depends on what was "
-        "answered or cancelled"
-        for each in tasks
-        if each.asks or each.causes
-    ]
-    bound += _bound(cassette, by_arrival, timelines)
-    if bound:
-        reason = (
-            "<<stateless>> can't play what one process has to remember; serve it without, from "
-            "one process, or from several to which a load balancer routes each session"
-        )
-        raise CassetteError(cassette.path, _listed(reason, bound))
-    classes = ResponseClasses(by_arrival, answered)
-    groups: dict[Identity, list[ReplayEntry]] = {}
-    for each in by_arrival:
-        groups.setdefault(classes.identity(each), []).append(each)
-    ambiguous = [
-        f"{_numbered(members)}: {identity.lookup.call}"
-        for identity, members in groups.items()
-        if len({classes.digests[each] for each in members if each in classes.digests}) > 1
-    ]
-    if ambiguous:
-        reason = (
-            "with <<stateless>> nothing tells which of several recorded answers these requests "
-            "get; serve it without, from one process, or record one answer to each, or a "
-            "header by <<match_headers>> that tells them apart"
-        )
-        raise CassetteError(cassette.path, _listed(reason, ambiguous))
-    for identity, members in groups.items():
-        first = next((each for each in members if each.exchange.response), members[0])
-        for each in members:
-            each.lookup, each.traits, _, each.caller = identity
-            each.same = None if each is first else first
-    return classes
+def _digests(
+    group: Iterable[ReplayEntry], answered: Mapping[ReplayEntry, ReplayEntry]
+) -> Iterator[bytes]:
+    for each in group:
+        last = each
+        # The client gets the end of what the proxy answered.
+        while last in answered:
+            last = answered[last]
+        # A notification may have got no response.
+        if last.kind is not Kind.NOTIFICATION or last.exchange.response is not None:
+            yield answer_digest(last)
 
 
 def _bound(
-    cassette: Cassette, by_arrival: Iterable[ReplayEntry], timelines: Timelines
+    cassette: Cassette,
+    by_arrival: Iterable[ReplayEntry],
+    timelines: Timelines,
+    tasks: Iterable[RecordedTask],
 ) -> Iterator[str]:
     """Say which calls get what depends on other requests, and why."""
+    for task in tasks:
+        if task.asks or task.causes:
+            reason = "which state of its task is played depends on what was answered or cancelled"
+            yield f"(#{task.creating.interaction}): {reason}"
     pushing = {each.number for each in cassette.interactions if each.pushed_turns}
     for each in by_arrival:
         reason, response = "", each.exchange.response
@@ -258,10 +151,6 @@ def _bound(
         if reason:
             session = f"{each.session} " if each.session else ""
             yield f"{session}(#{each.interaction}): {reason}"
-
-
-def _numbered(members: Iterable[ReplayEntry]) -> str:
-    return shorten(", ".join(f"#{n}" for n in sorted({each.interaction for each in members})))
 
 
 def _listed(reason: str, items: Sequence[object]) -> str:

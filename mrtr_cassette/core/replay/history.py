@@ -39,7 +39,7 @@ from mrtr_cassette.core.protocol.methods import (
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.naming import recounted, with_texts
 from mrtr_cassette.core.replay.matching import ReplayEntry
-from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, renumber
+from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, is_searched, renumber
 from mrtr_cassette.core.wire.http import End, Response
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse, splice
 from mrtr_cassette.errors import CassetteError, shorten
@@ -602,7 +602,8 @@ def answer_digest(entry: ReplayEntry) -> bytes:
         text = without_caller(message, exchange.call.message)
     state = None if exchange.ask is None else exchange.ask.request_state
     if state is not None:
-        text = text.replace(canonical(state), '""')
+        spelled = canonical(state)
+        text = text.replace(spelled[1:-1] if is_searched(state) else spelled, "")
     text = GENERATED_NAME.sub(lambda match: match["kind"] or match["rule"], text)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 

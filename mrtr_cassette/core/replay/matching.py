@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import LookupKey, digest_of, lookup_key
@@ -46,39 +46,13 @@ from mrtr_cassette.core.secrets.sealed import (
     without_numbers,
     without_rules,
 )
-from mrtr_cassette.core.wire.http import Headers, Request, Response, named_by_user
+from mrtr_cassette.core.wire.http import Headers, Request, named_by_user
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 
 _RECEIVED: Final = "received."
 """Begins the token of a secret that a client sent; a cassette's tokens are numbers."""
 _NOT_ISSUED: Final = "not-given."
-"""Begins the token of what looks like a placeholder and was not sent to the client."""
-
-
-class IssuedTokens:
-    """The hashes, placeholders and sealed answers that this replay has sent to clients.
-
-    One that a client sends counts only if it is among these: otherwise it is a text like any other.
-    """
-
-    def __init__(self, url: str) -> None:
-        self._unread: dict[int, Response] = {}
-        self._tokens = set(_tokens_in(url))
-
-    def played(self, response: Response) -> None:
-        """Take note of a response; it is searched once a client sends what may be a token."""
-        self._unread[id(response)] = response
-
-    def __contains__(self, token: str) -> bool:
-        """Tell whether a token was sent to a client, spelled as in a cassette."""
-        for response in self._unread.values():
-            for text in (
-                response.body.decode("latin-1"),
-                *(value for _, value in response.headers),
-            ):
-                self._tokens.update(_tokens_in(text))
-        self._unread.clear()
-        return token in self._tokens
+"""Begins the token of what looks like a placeholder and stands in no response."""
 
 
 def _tokens_in(text: str) -> Iterator[str]:
@@ -108,10 +82,8 @@ def redactor_of(cassette: Cassette) -> Redactor | None:
 class MatchedForm:
     """Turns requests into the form in which they are compared with one cassette's."""
 
-    def __init__(
-        self, cassette: Cassette, issued: IssuedTokens, ignored: Collection[MemberPath]
-    ) -> None:
-        self._issued = issued
+    def __init__(self, cassette: Cassette, ignored: Collection[MemberPath]) -> None:
+        self._cassette = cassette
         self.ignored = ignored
         self._states_are_sealed = cassette.request_state == "sealed"
         self._answers_are_sealed = cassette.seals_answers
@@ -119,11 +91,37 @@ class MatchedForm:
         # Lower-case names of the headers that were kept because the user named them.
         self.header_names = frozenset[str]().union(*[named_by_user(r.headers) for r in requests])
         self._redacts = cassette.redaction is not None
-        self.has_placeholders = self._redacts and any(map(has_placeholders, requests))
+        self.has_placeholders = self._redacts and any(map(_has_placeholders, requests))
         self._tokens: dict[Secret, str] = {}
         # A cassette that was written by hand has no rules, but what is shown of it has.
         self._redactor = Redactor(cassette.redaction or RedactionRules(), self._token)
         self._credentials = Credentials(self._redactor, seals_sessions=False)
+
+    @cached_property
+    def issued(self) -> frozenset[str]:
+        """The hashes, placeholders and sealed answers that a client can have from a response.
+
+        Any other that a client sends is a text like any other.
+        """
+        texts = [self._cassette.upstream]
+        for exchange in (each for one in self._cassette.interactions for each in one.own):
+            if exchange.response is not None:
+                texts += (value for _, value in exchange.response.headers)
+                texts.append(exchange.response.body.decode("latin-1"))
+        return frozenset(token for text in texts for token in _tokens_in(text))
+
+    def lookup(self, call: Call) -> LookupKey:
+        """Return the key by which a request in this form is looked up.
+
+        A client that was given a placeholder may send it where another rule found the secret while
+        recording, so placeholders don't tell their rules.
+        """
+        lookup = lookup_key(call, self.ignored)
+        if not self.has_placeholders:
+            return lookup
+        key, state, answers = lookup
+        any_answers = None if answers is None else without_rules(answers)
+        return LookupKey(CallKey(*map(without_rules, key)), state, any_answers)
 
     def was_given(self, given: Given) -> None:
         """Look for the credentials in what the server was given from now on."""
@@ -190,16 +188,16 @@ class MatchedForm:
 
     def _received_state(self, state: str) -> str:
         sealed = SEALED_HASH.fullmatch(state)
-        if sealed is not None and f"sha256:{sealed[2]}" not in self._issued:
+        if sealed is not None and f"sha256:{sealed[2]}" not in self.issued:
             return sealed_hash(state)
         return as_recorded(state)
 
     def _is_issued_answer(self, text: str) -> bool:
-        return looks_sealed(text) and text in self._issued
+        return looks_sealed(text) and text in self.issued
 
     def _marked(self, text: str) -> str:
         def marked(rule: str, token: str) -> str | None:
-            is_issued = placeholder(rule, token) in self._issued
+            is_issued = placeholder(rule, token) in self.issued
             return None if is_issued else f"{_NOT_ISSUED}{token}"[:LONGEST_TOKEN]
 
         return renumber(text, marked)
@@ -221,14 +219,7 @@ class MatchedForm:
         return without_numbers(self._redactor.text(text))
 
 
-def by_any_rule(lookup: LookupKey) -> LookupKey:
-    """Return a lookup key in which placeholders don't tell their rules either."""
-    call, state, answers = lookup
-    any_answers = None if answers is None else without_rules(answers)
-    return LookupKey(CallKey(*map(without_rules, call)), state, any_answers)
-
-
-def has_placeholders(request: Request) -> bool:
+def _has_placeholders(request: Request) -> bool:
     """Tell whether a request has placeholders of secrets."""
     return _may_have_placeholders(request) and _all_alike(request) != request
 
@@ -332,8 +323,8 @@ class ReplayEntry:
         call = read_call(self.request)
         message = call.message
         self.kind = None if message is None else message.kind
-        self.lookup = lookup_key(call, matched.ignored)
-        self.key = self.lookup.call
+        self.lookup = matched.lookup(call)
+        self.key = call.key(matched.ignored)
         self.asker: Message | None = None
         if message is not None:
             token = {name: it for name, it in message.meta.items() if name == "progressToken"}
@@ -380,13 +371,13 @@ class ReplayEntry:
         """Its request as it is matched, read."""
         return read_call(self.request)
 
-    def paired(self, received: Iterable[Secret]) -> list[tuple[Secret, Secret]]:
-        """Return its secrets beside those of a request, where the same rule found both.
+    def takes(self, received: Iterable[Secret]) -> bool:
+        """Tell whether the same rules found the secrets of a request.
 
         A placeholder that the client was given may stand where another rule found the secret.
         """
         pairs = zip(self.secrets, received, strict=False)
-        return [(recorded, secret) for recorded, secret in pairs if recorded.rule == secret.rule]
+        return all(one.rule == other.rule or not other.is_received for one, other in pairs)
 
     @property
     def issued_sha256(self) -> str | None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import starmap
 from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import CallerValues, LookupKey
@@ -21,17 +20,9 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.record.naming import TextChange, headers_with, request_with
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.equivalence import ResponseClasses
+from mrtr_cassette.core.replay.equivalence import EqualRequests
 from mrtr_cassette.core.replay.history import PlayedWrites, Worlds
-from mrtr_cassette.core.replay.matching import (
-    IssuedTokens,
-    MatchedForm,
-    Question,
-    ReplayEntry,
-    Secret,
-    by_any_rule,
-    has_placeholders,
-)
+from mrtr_cassette.core.replay.matching import Question, ReplayEntry, Secret
 from mrtr_cassette.core.replay.tasks import LiveTask
 from mrtr_cassette.core.secrets.sealed import SESSION_SURROGATE, session_surrogate
 from mrtr_cassette.core.wire.http import Headers, Request
@@ -84,7 +75,6 @@ class LiveSession:
 
     recorded: str = NO_SESSION
     id: str = NO_SESSION
-    remembers: bool = True
     played: dict[ReplayEntry, int] = field(default_factory=dict)
     asked: set[Question | str] = field(default_factory=set)
     sent: dict[ReplayEntry, int] = field(default_factory=dict)
@@ -99,15 +89,12 @@ class LiveSession:
 
     def count(self, entry: ReplayEntry) -> None:
         """Count an exchange as played, and what it asks as asked."""
-        if self.remembers:
-            self.played[entry] = self.played.get(entry, 0) + 1
-            if entry.question is not None:
-                self.asked.add(entry.question)
+        self.played[entry] = self.played.get(entry, 0) + 1
+        if entry.question is not None:
+            self.asked.add(entry.question)
 
     def was_asked(self, entry: ReplayEntry) -> bool:
         """Tell whether the ask that an exchange answers has been played, or an equal one."""
-        if not self.remembers:
-            return True
         if entry.answers is not None:
             return entry.answers.pending.lookup_number in self._arrived
         if entry.parent is None or not entry.proves_its_ask:
@@ -119,8 +106,6 @@ class LiveSession:
 
         Without values nothing has come, but nothing waits for it any more.
         """
-        if not self.remembers:
-            return
         number = entry.lookup_number
         count = self._arrived[number] = self._arrived.get(number, 0) + 1
         if values is not None and entry.session:
@@ -196,13 +181,15 @@ class SecretMapping:
         self, entries: list[ReplayEntry], received: tuple[Secret, ...]
     ) -> list[ReplayEntry]:
         """Return the recorded exchanges whose secrets can be those of a request."""
+
+        def keep(fits: Callable[[Secret, Secret], bool]) -> list[ReplayEntry]:
+            return [each for each in entries if all(map(fits, each.secrets, received))]
+
         if len({each.secrets for each in entries}) > 1:
-            same = [each for each in entries if all(starmap(self._is, each.paired(received)))]
+            same = keep(self._is)
             if same:
                 return same
-            entries = [
-                each for each in entries if all(starmap(self._may_be, each.paired(received)))
-            ]
+            entries = keep(self._may_be)
         return [each for each in entries if not self._has_been_another(each, received)]
 
     def _has_been_another(self, entry: ReplayEntry, received: tuple[Secret, ...]) -> bool:
@@ -221,7 +208,7 @@ class SecretMapping:
 
     def played(self, entry: ReplayEntry, received: tuple[Secret, ...]) -> None:
         """Take note of what the secrets of a request were played as."""
-        for recorded, secret in entry.paired(received):
+        for recorded, secret in zip(entry.secrets, received, strict=False):
             if secret.is_received:
                 self._received.setdefault(recorded, secret)
 
@@ -230,7 +217,7 @@ class SecretMapping:
 
     def _may_be(self, recorded: Secret, received: Secret) -> bool:
         is_new = recorded not in self._received and received.is_received
-        return is_new or self._is(recorded, received)
+        return is_new or recorded.rule != received.rule or self._is(recorded, received)
 
 
 class PlayOrder:
@@ -239,21 +226,16 @@ class PlayOrder:
     def __init__(
         self,
         by_arrival: Sequence[ReplayEntry],
-        matched: MatchedForm,
-        issued: IssuedTokens,
         worlds: Worlds,
         repeat: Repeat,
-        classes: ResponseClasses | None = None,
+        equal: EqualRequests | None = None,
     ) -> None:
-        self._has_placeholders = matched.has_placeholders
-        self._issued = issued
         self._worlds = worlds
         self._repeat = repeat
-        self._classes = classes
+        self._equal = equal
         self._secrets = SecretMapping()
         self._by_lookup: dict[LookupKey, _ByTraits] = {}
-        self._by_any_rule: dict[LookupKey, _ByTraits] = {}
-        self._shared = LiveSession(remembers=classes is None)
+        self._shared = LiveSession()
         self._by_id: dict[str, LiveSession] = {}
         self._recorded: dict[str, set[int]] = {}
         self._handshakes: dict[str, list[ReplayEntry]] = {}
@@ -265,11 +247,14 @@ class PlayOrder:
         self._last = max(numbers, default=0)
         # Each keeps some of the recordings; where one keeps none, that is why there is a miss.
         self._rules: tuple[tuple[Reason, _Rule], ...] = (
+            (Reason.ARGUMENTS_DIFFER, self._of_session),
             (Reason.ARGUMENTS_DIFFER, self._with_secrets),
             (Reason.OUT_OF_ORDER, self._whose_ask_was_played),
             (Reason.OTHER_HISTORY, self._after_the_same_writes),
             (Reason.ALREADY_PLAYED, self._not_used_up),
         )
+        if equal is not None:
+            self._rules = ((Reason.ARGUMENTS_DIFFER, self._with_secrets),)
 
     def _add(self, entry: ReplayEntry) -> None:
         session, lookup = entry.session, entry.lookup
@@ -277,9 +262,6 @@ class PlayOrder:
             self._recorded.setdefault(session, set()).add(entry.lookup_number)
             if entry.key.method == INITIALIZED:
                 self._handshakes.setdefault(session, []).append(entry)
-            if self._classes is not None:
-                root = self._classes.root(session)
-                self._by_id[session] = LiveSession(root, session, remembers=False)
         if entry.same is not None or entry.created_by is not None:
             return
         self._add_under(lookup, entry)
@@ -291,24 +273,22 @@ class PlayOrder:
 
     def _add_under(self, lookup: LookupKey, entry: ReplayEntry) -> None:
         self._by_lookup.setdefault(lookup, {}).setdefault(entry.traits, []).append(entry)
-        general = by_any_rule(lookup) if self._has_placeholders else lookup
-        if general != lookup:
-            by_traits = self._by_any_rule.setdefault(general, {})
-            by_traits.setdefault(entry.traits, []).append(entry)
 
     def _known_as(self, lookup: LookupKey) -> LookupKey:
-        if self._classes is None or lookup.state is None:
+        if self._equal is None or lookup.state is None:
             return lookup
-        return lookup._replace(state=self._classes.root(lookup.state))
+        return lookup._replace(state=self._equal.root(lookup.state))
 
     def session_of(self, request: Request) -> LiveSession:
-        """Return the session in which a client sent a request."""
+        """Return the session in which a client sent a request; a new one without memory."""
         if not self._recorded:
-            return self._shared
+            return self._shared if self._equal is None else LiveSession()
         session_id = session_of(request)
         session = self._by_id.get(session_id)
         if session is not None:
             return session
+        if self._equal is not None:
+            return LiveSession(self._equal.root(session_id), session_id)
         if session_id not in self._recorded:
             return self._shared
         # A client may know the id of a recorded session from an earlier run, and not open it again.
@@ -317,12 +297,12 @@ class PlayOrder:
             session.arrive(each)
         return session
 
-    def choose(self, key: MatchKey, received: Request, session: LiveSession) -> Chosen:
+    def choose(self, key: MatchKey, session: LiveSession) -> Chosen:
         """Return the recording that a request gets in a session, or why there is none."""
-        by_traits = self._found(key.lookup, received)
+        by_traits = self._by_lookup.get(self._known_as(key.lookup))
         if by_traits is None:
             return Chosen(None)
-        left = self._of_session(_nearest(by_traits, key.traits), session)
+        left = _nearest(by_traits, key.traits)
         for reason, rule in self._rules:
             kept = rule(left, key, session)
             if not kept:
@@ -331,21 +311,15 @@ class PlayOrder:
         same = [each for each in left if each.caller == key.caller]
         return Chosen((same or left)[0])
 
-    def _found(self, lookup: LookupKey, received: Request) -> _ByTraits | None:
-        found = self._by_lookup.get(self._known_as(lookup))
-        # A client that was given a placeholder may send it where another rule found the secret
-        # while recording; a secret that it knows by itself is found by the same rule.
-        if found is None and self._has_placeholders and has_placeholders(received):
-            return self._by_any_rule.get(by_any_rule(lookup))
-        return found
-
-    def _of_session(self, entries: list[ReplayEntry], session: LiveSession) -> list[ReplayEntry]:
+    def _of_session(
+        self, entries: list[ReplayEntry], _key: MatchKey, session: LiveSession
+    ) -> list[ReplayEntry]:
         """Keep the exchanges of the recorded session that is played in a live one, if it has any.
 
         Clients that begin alike are told apart by what they do later: where the session that was
         taken for this one has no such exchange, one that has what came so far is taken for it.
         """
-        if session.recorded == NO_SESSION or not session.remembers:
+        if session.recorded == NO_SESSION:
             return entries
         if any(each.session == session.recorded for each in entries):
             return entries
@@ -362,7 +336,8 @@ class PlayOrder:
         """Keep the exchanges whose secrets can be those of a request."""
         if not key.secrets:
             return entries
-        return (self._classes or self._secrets).fitting(entries, key.secrets)
+        taking = [each for each in entries if each.takes(key.secrets)]
+        return (self._equal or self._secrets).fitting(taking, key.secrets)
 
     def _whose_ask_was_played(
         self, entries: list[ReplayEntry], _key: MatchKey, session: LiveSession
@@ -410,8 +385,6 @@ class PlayOrder:
         chosen.played += 1
         if secrets:
             self._secrets.played(chosen, secrets)
-        if chosen.played == 1 and chosen.exchange.response is not None:
-            self._issued.played(chosen.exchange.response)
         if chosen.opens_session:
             # Which client it is shows only from now on.
             session.count(chosen)
@@ -425,8 +398,8 @@ class PlayOrder:
 
     def _opened(self, opening: ReplayEntry) -> LiveSession:
         recorded = session_id = opening.session
-        if self._classes is not None:
-            return self._by_id[recorded]
+        if self._equal is not None:
+            return LiveSession(recorded, recorded)
         if recorded in self._by_id:
             self._last += 1
             session_id = session_surrogate(self._last)

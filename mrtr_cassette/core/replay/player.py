@@ -10,13 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
 
-from mrtr_cassette.core.cassette.lookup import (
-    CallerValues,
-    caller_values,
-    cut_body,
-    has_member,
-    lookup_key,
-)
+from mrtr_cassette.core.cassette.lookup import CallerValues, caller_values, cut_body, has_member
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import event_ids, is_answered
 from mrtr_cassette.core.protocol.calls import (
@@ -36,15 +30,9 @@ from mrtr_cassette.core.replay.diagnosis import (
     no_step,
     not_now,
 )
-from mrtr_cassette.core.replay.equivalence import unite_equal
+from mrtr_cassette.core.replay.equivalence import EqualRequests
 from mrtr_cassette.core.replay.history import NO_WAITS, History, Timelines, Worlds
-from mrtr_cassette.core.replay.matching import (
-    IssuedTokens,
-    MatchedForm,
-    ReplayEntry,
-    entries_of,
-    number_lookups,
-)
+from mrtr_cassette.core.replay.matching import MatchedForm, ReplayEntry, entries_of, number_lookups
 from mrtr_cassette.core.replay.order import Chosen, LiveSession, MatchKey, PlayOrder, Repeat
 from mrtr_cassette.core.replay.reply import (
     Delivery,
@@ -113,8 +101,7 @@ class Player:
         self._paced = paced
         self._stateless = stateless
         self.poll_interval: int | None = None
-        issued = IssuedTokens(cassette.upstream)
-        self._matched = MatchedForm(cassette, issued, self._ignored)
+        self._matched = MatchedForm(cassette, self._ignored)
         self.interactions = entries_of(cassette, self._matched)
         self.entries = [each for own in self.interactions for each in own]
         self._strict = strict
@@ -125,19 +112,14 @@ class Player:
         self._listening: dict[LiveSession, list[Delivery]] = {}
         self._replies: dict[ReplayEntry, Reply] = {}
         self._answered = _answered_by_proxy(by_arrival)
-        classes = None
+        equal = None
         if stateless:
-            classes = unite_equal(
-                cassette, by_arrival, self._timelines, self._answered, self._tasks
-            )
-            # Another process may have given any of them to the client.
-            responses = [each.exchange.response for each in by_arrival]
-            for response in filter(None, responses):
-                issued.played(response)
+            facts = self._matched, self._timelines, self._answered, self._tasks
+            equal = EqualRequests(cassette, by_arrival, *facts)
         if history is History.AUTO and (stateless or repeat is Repeat.ALWAYS):
             history = History.ORDER
         self._worlds = Worlds(by_arrival, self._timelines, cassette.recorders, history, reads)
-        self._order = PlayOrder(by_arrival, self._matched, issued, self._worlds, repeat, classes)
+        self._order = PlayOrder(by_arrival, self._worlds, repeat, equal)
         # The first of each.
         self._by_digest = {each.digest: each for each in by_arrival[::-1] if each.digest}
 
@@ -160,7 +142,7 @@ class Player:
         if task is not None:
             return self._play_step(request, recorded, task, session, key, now)
         taken_for = session.recorded
-        choice = self._order.choose(key, recorded, session)
+        choice = self._order.choose(key, session)
         if session.recorded != taken_for:
             self._follow(session)
         if choice.entry is not None:
@@ -185,8 +167,8 @@ class Player:
         session.arrive(chosen, key.values)
         delivery = self._delivery(chosen, session, key.values)
         times = session.played.get(chosen, 0)
-        # Where nothing is counted, every client listens for itself.
-        if delivery is not None and chosen.is_listening and chosen.session and times:
+        listens = chosen.is_listening and chosen.session and not self._stateless
+        if delivery is not None and listens:
             if times > 1:
                 # The end of a resumed stream was not recorded, so keep it open.
                 reply = delivery.reply._replace(end=End.OPEN)
@@ -196,11 +178,9 @@ class Player:
         return Play(request, chosen, delivery)
 
     def _begin(self, task: RecordedTask, session: LiveSession, now: float | None) -> LiveTask:
-        live = session.tasks.get(task.id)
-        if live is None or not self._stateless:
-            interval, is_over = self.poll_interval, self._stateless
-            live = LiveTask(task, now, poll_interval=interval, is_over=is_over)
-            session.begin(live)
+        interval, is_over = self.poll_interval, self._stateless
+        live = LiveTask(task, now, poll_interval=interval, is_over=is_over)
+        session.begin(live)
         return live
 
     def _play_step(
@@ -278,7 +258,7 @@ class Player:
             self._see(call)
         traits = call.traits_with(self._matched.header_names)
         values = caller_values(received.message)
-        return MatchKey(lookup_key(call, self._ignored), traits, call.caller, values, secrets)
+        return MatchKey(self._matched.lookup(call), traits, call.caller, values, secrets)
 
     def _see(self, call: Call) -> None:
         self._unseen = [path for path in self._unseen if not has_member(call, path)]

@@ -172,16 +172,13 @@ def test_what_differs_whenever_it_is_recorded_makes_no_other_answer(
     ("one", "other"),
     [
         (text("a"), text("b")),
-        (answer(CALL, text("a")), Answer((answer(CALL, text("a")),), JSON_HEADERS, 400)),
-        (PLAIN, answer(CALL, text("a"))),
-        (stream(progress("t")), stream(progress("t"), end=End.BROKEN)),
         (PLAIN, Answer((), (), 0, End.OPEN)),
         (b"<html>a", b"<html>b"),
         (asks("a", state=FIRST), asks("b", state=SECOND)),
     ],
 )
 def test_what_a_client_can_tell_is_another_answer(one: Json, other: Json) -> None:
-    """Text, status, framing, the end of a stream, no response, and bytes that are no message."""
+    """Text, no response, bytes that are no message, and what is asked."""
     assert "#1, #2" in refused((CALL, one), (CALL, other))
 
 
