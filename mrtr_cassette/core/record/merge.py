@@ -1,17 +1,18 @@
 """Merge what several recorders saw into one recording, as one recorder would have seen it.
 
 The files' order and their number mean nothing. What contradicts itself is an error that names the
-files; what can only be guessed is told. What one recorder saw stays in its order, and nothing
-stands before what caused it: the ask before the retry with its state, the opening of a session
-before its use, what a server pushed before the answer to it. Only then the clocks decide.
+files. What one recorder saw stays in its order, and nothing stands before what caused it: the ask
+before the retry with its state, the opening of a session before its use, what a server pushed
+before the answer to it. Only then the clocks decide.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from heapq import heappop, heappush
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.journal import JournalHeader
@@ -35,8 +36,6 @@ from mrtr_cassette.core.secrets.sealed import renumber, sha256_of
 from mrtr_cassette.errors import CassetteError, counted
 
 _ORIGIN = re.compile("[a-z]+://[^/?]*")
-_TOLD_MS = 1.0
-"""Milliseconds from which on a clock is told to be wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +46,8 @@ class Source:
     header: JournalHeader
     exchanges: Mapping[int, RecordedExchange]
     """By number at the recorder."""
-    namespace: str
-    """Whose tokens stand for its secrets."""
     is_published: bool = False
-    """It is a cassette."""
+    """It is a cassette, whose placeholders have numbers of its own."""
 
     @property
     def recorder(self) -> str:
@@ -58,19 +55,18 @@ class Source:
         return self.header.recorder or ""
 
     @property
-    def began_ms(self) -> float:
-        """When the recorder began, by its wall clock."""
-        return self.header.wall_ms or 0.0
+    def key(self) -> str:
+        """What tells whose tokens stand for its secrets."""
+        return self.name if self.is_published else self.recorder
 
 
 class Merged(NamedTuple):
-    """Several recordings in one."""
+    """Several recordings in one, and what to know of it, in words."""
 
     header: JournalHeader
     recorders: tuple[RecorderFacts, ...]
     exchanges: Mapping[int, RecordedExchange]
     notes: tuple[str, ...]
-    """What to know of it, in words."""
 
 
 def merged(sources: Sequence[Source]) -> Merged:
@@ -79,51 +75,47 @@ def merged(sources: Sequence[Source]) -> Merged:
     Raises:
         CassetteError: they can't be put together, or contradict each other.
     """
-    sources = sorted(sources, key=lambda source: (source.began_ms, source.recorder, source.name))
-    by_id: dict[str, list[Source]] = {}
+    # A journal has ids of sessions that a cassette has not.
+    sources = sorted(sources, key=lambda each: (each.is_published, -len(each.exchanges), each.name))
+    by_id: dict[str, _Recorder] = {}
     for source in sources:
         _check_alike(sources[0], source)
-        by_id.setdefault(source.recorder, []).append(source)
-    recorders = [_Recorder(by_id[identity]) for identity in sorted(by_id)]
-    givers = _givers_of(recorders)
-    corrections = _clock_corrections(recorders, givers)
-    began = [each.began_ms + late for each, late in zip(recorders, corrections, strict=True)]
-    offsets_ms = [each - min(began) for each in began]
-    notes = (
-        *_notes_of_files(sources, recorders),
-        *_notes_of_clocks(recorders, corrections),
-        *_notes_of_causes(recorders, givers),
-    )
+        began_ms = source.header.wall_ms or 0.0
+        recorder = by_id.setdefault(source.recorder, _Recorder(source.recorder, began_ms))
+        for number, exchange in source.exchanges.items():
+            recorder.take(number, source, exchange)
+    recorders = sorted(by_id.values(), key=lambda each: (each.began_ms, each.id))
+    givers: dict[_Cause, list[_Giver]] = {}
+    for index, recorder in enumerate(recorders):
+        for happening in recorder.happenings:
+            for cause in happening.gives:
+                givers.setdefault(cause, []).append((index, happening.number))
+    exchanges = _as_one(recorders, givers)
+    notes = list(_notes_of(recorders, givers))
+    first = next(each for each in sources if each.recorder == recorders[0].id)
+    upstreams = sorted({source.header.upstream for source in sources})
+    if len(upstreams) > 1:
+        said = f"the upstreams are {', '.join(upstreams)}; the cassette names the first recorder's"
+        notes = [said, *notes]
     facts = [
-        RecorderFacts(recorder.id, recorder.began_ms, offset_ms)
-        for recorder, offset_ms in zip(recorders, offsets_ms, strict=True)
+        RecorderFacts(each.id, each.began_ms, each.began_ms - recorders[0].began_ms)
+        for each in recorders
     ]
-    exchanges = _as_one(recorders, offsets_ms, givers)
-    first = recorders[offsets_ms.index(0)]
-    return Merged(first.sources[0].header, tuple(facts), exchanges, notes)
+    return Merged(first.header, tuple(facts), exchanges, tuple(notes))
 
 
 def _check_alike(first: Source, source: Source) -> None:
     """Make sure that two recordings can stand in one cassette."""
     one, two = first.header, source.header
     reason, hint = "", "merge what was recorded alike"
-    for what, mine, others in (
-        ("the transport", two.transport, one.transport),
-        ("request states", two.request_state, one.request_state),
-        ("answers", two.answers or "readable", one.answers or "readable"),
-    ):
-        if mine != others:
-            raise CassetteError(
-                source.name, f"{what}: {mine}, and {others} in {first.name}", hint=hint
-            )
-    if two.redaction != one.redaction:
-        reason = f"it was recorded with other rules of redaction than {first.name}"
-        hint = f"a placeholder would not mean the same; {hint}"
-    elif two.transport == "stdio" and source.recorder != first.recorder:
+    for name in ("transport", "request_state", "redaction", "answers"):
+        if getattr(one, name) != getattr(two, name):
+            reason = f"it was recorded with another {name.replace('_', ' ')} than {first.name}"
+    if not reason and two.transport == "stdio" and source.recorder != first.recorder:
         reason = f"it is a recording over pipes, and so is {first.name}: each has a client and a "
         reason += "server of its own"
         hint = "only pieces of one journal can be merged"
-    elif two.transport != "stdio" and _path(two.upstream) != _path(one.upstream):
+    elif not reason and _ORIGIN.sub("", two.upstream) != _ORIGIN.sub("", one.upstream):
         reason = f"its upstream is {two.upstream}, and that of {first.name} is {one.upstream}: "
         reason += "another path is another server"
         hint = "merge each server's recordings into a cassette of its own"
@@ -131,74 +123,9 @@ def _check_alike(first: Source, source: Source) -> None:
         raise CassetteError(source.name, reason, hint=hint)
 
 
-def _path(upstream: str) -> str:
-    return _ORIGIN.sub("", upstream)
-
-
 # What one recorder saw
 
-
-class _Seen(NamedTuple):
-    source: Source
-    exchange: RecordedExchange
-
-
-class _Recorder:
-    """All that the sources have of one recorder, in its order."""
-
-    def __init__(self, sources: Iterable[Source]) -> None:
-        # A journal has ids of sessions that a cassette has not.
-        self.sources = sorted(
-            sources,
-            key=lambda each: (each.is_published, -len(each.exchanges), each.namespace, each.name),
-        )
-        self.id, self.began_ms = self.sources[0].recorder, self.sources[0].began_ms
-        self.seen: dict[int, _Seen] = {}
-        for source in self.sources:
-            for number, exchange in source.exchanges.items():
-                self._take(number, _Seen(source, exchange))
-        self.happenings = [
-            happening
-            for number, seen in sorted(self.seen.items())
-            for happening in _happenings_of(number, seen.exchange)
-        ]
-        self.happenings.sort(key=lambda happening: happening[:3])
-
-    def _take(self, number: int, seen: _Seen) -> None:
-        """Take an exchange that is new, or of which this source has more."""
-        taken = self.seen.setdefault(number, seen)
-        if taken is seen:
-            return
-        mine, others = _content(seen.exchange), _content(taken.exchange)
-        if not (mine.startswith(others) or others.startswith(mine)):
-            call = seen.exchange.call.title
-            raise CassetteError(
-                seen.source.name,
-                f"exchange {number} of its recorder, {call}, is not as in {taken.source.name}",
-                hint="one of the files was edited or damaged; leave one of them out",
-            )
-        if len(mine) > len(others):
-            self.seen[number] = seen
-
-    def needs(self) -> Iterator[tuple[_Happening, _Cause]]:
-        """Yield all that has to be there before what it saw."""
-        for happening in self.happenings:
-            for cause in happening.needs:
-                yield happening, cause
-
-
-def _content(exchange: RecordedExchange) -> str:
-    """Return what two copies of one exchange share, of which one may have more of the response."""
-    request, response = exchange.request, exchange.response
-    status = 0 if response is None else response.status
-    bodies = [request.body] if response is None else [request.body, response.body]
-    if any(b"elicitationId" in body for body in bodies):
-        # What a server made up has another name in each file.
-        bodies = []
-    text = b"\n".join([f"{request.method} {request.target} {status}".encode(), *bodies])
-    return lasting(text.decode("latin-1"))
-
-
+_Seen = tuple[Source, RecordedExchange]
 _Cause = tuple[str, ...]
 """The kind of a cause, and what tells it from others of the kind."""
 _STATE, _SESSION, _ASK, _PUSH, _REQUEST = "state", "session", "ask", "push", "request"
@@ -217,6 +144,51 @@ class _Happening(NamedTuple):
     """What has to be there before."""
     gives: tuple[_Cause, ...] = ()
     """What is there from then on."""
+
+
+@dataclass
+class _Recorder:
+    """All that the sources have of one recorder."""
+
+    id: str
+    began_ms: float
+    """By its wall clock."""
+    seen: dict[int, _Seen] = field(default_factory=dict)
+
+    def take(self, number: int, source: Source, exchange: RecordedExchange) -> None:
+        """Take an exchange that is new, or of which this source has more."""
+        other, taken = self.seen.setdefault(number, (source, exchange))
+        if taken is exchange:
+            return
+        mine, others = _content(exchange), _content(taken)
+        if not (mine.startswith(others) or others.startswith(mine)):
+            raise CassetteError(
+                source.name,
+                f"exchange {number} of its recorder, {exchange.call.title}, is not as in "
+                f"{other.name}",
+                hint="one of the files was edited or damaged; leave one of them out",
+            )
+        if len(mine) > len(others):
+            self.seen[number] = source, exchange
+
+    @cached_property
+    def happenings(self) -> list[_Happening]:
+        """What it saw, in its order."""
+        seen = sorted(self.seen.items())
+        found = [each for number, (_, one) in seen for each in _happenings_of(number, one)]
+        return sorted(found, key=lambda each: each[:3])
+
+
+def _content(exchange: RecordedExchange) -> str:
+    """Return what two copies of one exchange share, of which one may have more of the response."""
+    request, response = exchange.request, exchange.response
+    status = 0 if response is None else response.status
+    bodies = [request.body] if response is None else [request.body, response.body]
+    if any(b"elicitationId" in body for body in bodies):
+        # What a server made up has another name in each file.
+        bodies = []
+    text = b"\n".join([f"{request.method} {request.target} {status}".encode(), *bodies])
+    return lasting(text.decode("latin-1"))
 
 
 def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happening]:
@@ -258,167 +230,119 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
 
 # The order of what several recorders saw
 
-_Givers = Mapping[_Cause, Sequence[tuple[int, _Happening]]]
-"""Who gave each cause: the index of the recorder, and what it saw."""
-_Head = tuple[float, bool, int, _Happening]
-"""What comes next of a recorder: when, whether it is a request, whose, and what."""
+_Giver = tuple[int, int]
+"""The index of a recorder, and the number of an exchange there."""
+_Givers = Mapping[_Cause, Sequence[_Giver]]
 
 
-def _givers_of(recorders: Sequence[_Recorder]) -> _Givers:
-    givers: dict[_Cause, list[tuple[int, _Happening]]] = {}
-    for index, recorder in enumerate(recorders):
-        for happening in recorder.happenings:
-            for cause in happening.gives:
-                givers.setdefault(cause, []).append((index, happening))
-    return givers
+def _in_order(recorders: Sequence[_Recorder], givers: _Givers) -> Iterator[tuple[int, _Happening]]:
+    """Yield what recorders saw, the earliest first that has its causes."""
+    rest = [deque(recorder.happenings) for recorder in recorders]
+    given: set[_Cause] = set()
+    elsewhere = [
+        {cause for cause, found in givers.items() if all(it != index for it, _ in found)}
+        for index in range(len(recorders))
+    ]
+    while heads := [(index, left[0]) for index, left in enumerate(rest) if left]:
+        ready = [
+            (index, head)
+            for index, head in heads
+            if given.issuperset(elsewhere[index].intersection(head.needs))
+        ]
+        # Where none is, no true cause is missing: a state was issued, or an id was used, again.
+        index, head = min(
+            ready or heads,
+            # A request of the same moment comes later: its client may have waited for this.
+            key=lambda each: (recorders[each[0]].began_ms + each[1].at_ms, not each[1].is_piece),
+        )
+        yield index, rest[index].popleft()
+        given.update(head.gives)
 
 
-def _clock_corrections(recorders: Sequence[_Recorder], givers: _Givers) -> list[float]:
-    """Return by how many milliseconds each clock has to be put forward so that causes come first.
-
-    It is no more than what the recordings prove, so clocks that contradict nothing stay.
-    """
-    bounds: dict[tuple[int, int], float] = {}
-    for index, recorder in enumerate(recorders):
-        for happening, cause in recorder.needs():
-            given = givers.get(cause, ())
-            if len(given) == 1 and given[0][0] != index:
-                other, source = given[0]
-                given_ms = recorders[other].began_ms + source.at_ms
-                late = given_ms - recorder.began_ms - happening.at_ms
-                bounds[other, index] = max(late, bounds.get((other, index), late))
-    corrections = [0.0] * len(recorders)
-    # A clock that is put forward may push others; more rounds than clocks would go round in
-    # circles, where clocks did not run alike.
-    for _ in recorders:
-        for (other, index), late in sorted(bounds.items()):
-            corrections[index] = max(corrections[index], corrections[other] + late)
-    return corrections
-
-
-def _as_one(
-    recorders: Sequence[_Recorder], offsets_ms: Sequence[float], givers: _Givers
-) -> dict[int, RecordedExchange]:
+def _as_one(recorders: Sequence[_Recorder], givers: _Givers) -> dict[int, RecordedExchange]:
     """Return the exchanges of all recorders, counted and timed as one recorder would have."""
     requests: list[tuple[int, int]] = []
     afters: dict[tuple[int, int, int, float], int] = {}
-    for index, happening in _in_order(recorders, offsets_ms, givers):
-        after, is_piece, at_ms, number = happening[:4]
+    for index, (after, is_piece, at_ms, number, _, _) in _in_order(recorders, givers):
         if is_piece:
             afters[index, number, after, at_ms] = len(requests)
         else:
             requests.append((index, number))
-    token = _same_secrets(recorders, givers)
+    same = _SameSecrets(recorders, givers)
     whole: dict[int, RecordedExchange] = {}
     for place, (index, own) in enumerate(requests, start=1):
+        recorder = recorders[index]
         exchange = recounted(
-            recorders[index].seen[own].exchange,
-            RecordedBy(recorders[index].id, own),
+            recorder.seen[own][1],
+            RecordedBy(recorder.id, own),
             place,
             lambda after, at_ms, i=index, n=own: afters[i, n, max(n, after), at_ms],  # type: ignore[misc]
-            offsets_ms[index],
+            recorder.began_ms - recorders[0].began_ms,
         )
         # All recorders are one world, whose order the clocks tell.
-        exchange = replace(exchange, follows=())
-        whole[place] = renumbered(exchange, token) if token else exchange
+        whole[place] = renumbered(replace(exchange, follows=()), same.token)
     return whole
 
 
-def _in_order(
-    recorders: Sequence[_Recorder], offsets_ms: Sequence[float], givers: _Givers
-) -> Iterator[tuple[int, _Happening]]:
-    """Yield what recorders saw, the earliest first that has its causes."""
-    others = {cause: {index for index, _ in given} for cause, given in givers.items()}
-    given: set[_Cause] = set()
-    waiting: dict[_Cause, list[_Head]] = {}
-    rest = [iter(recorder.happenings) for recorder in recorders]
-    heads: list[_Head] = []
-
-    def advance(index: int) -> None:
-        each = next(rest[index], None)
-        if each is not None:
-            # A request of the same moment comes later: its client may have waited for this.
-            heappush(heads, (offsets_ms[index] + each.at_ms, not each.is_piece, index, each))
-
-    for index in range(len(rest)):
-        advance(index)
-    while heads or waiting:
-        is_stuck = not heads
-        if is_stuck:
-            # No true cause is missing: a server issued a state, or an id was used, again.
-            heads += sorted(head for each in waiting.values() for head in each)
-            waiting.clear()
-        head = heappop(heads)
-        index, happening = head[2:]
-        missing = [
-            cause
-            for cause in happening.needs
-            if cause not in given and index not in others.get(cause, {index})
-        ]
-        if missing and not is_stuck:
-            waiting.setdefault(missing[0], []).append(head)
-            continue
-        yield index, happening
-        given.update(happening.gives)
-        for cause in happening.gives:
-            for each in waiting.pop(cause, ()):
-                heappush(heads, each)
-        advance(index)
+def _notes_of(recorders: Sequence[_Recorder], givers: _Givers) -> Iterator[str]:
+    """Yield which sessions and calls have their beginning in none of the files."""
+    unlinked: dict[tuple[str, str], list[_Cause]] = {}
+    for recorder in recorders:
+        for happening in recorder.happenings:
+            source, exchange = recorder.seen[happening.number]
+            # A task may be older than all recordings.
+            if named_task(exchange.call.message) is None:
+                for cause in happening.needs:
+                    if cause not in givers:
+                        unlinked.setdefault((cause[0], source.name), []).append(cause)
+    for (kind, name), causes in sorted(unlinked.items()):
+        if kind == _STATE:
+            yield f"{name}: {counted(len(causes), 'answer')} to an ask that no file has"
+        elif kind == _SESSION:
+            yield (
+                f"{name}: {counted(len(set(causes)), 'session')} began at another recorder, and no "
+                "file tells where; journals have the ids of sessions, and cassettes have not"
+            )
 
 
-# Secrets
-
-_RuleAndToken = tuple[str, str]
-
-
-def _same_secrets(
-    recorders: Sequence[_Recorder], givers: _Givers
-) -> Callable[[str, str], str | None] | None:
-    """Return what gives the one token of a secret that has several; None where none has.
+class _SameSecrets:
+    """The one token of each secret that has several.
 
     Each recorder has a key of its own, so its tokens tell nothing about those of another one. A
     retry repeats the arguments of its call, which is the only proof; without it, two tokens stay
-    two secrets. Two tokens of one recorder never become one.
+    two secrets.
     """
-    same: dict[_RuleAndToken, dict[str, str]] = {}
-    for recorder in recorders:
-        for happening, cause in recorder.needs():
-            given = givers.get(cause, ())
-            if cause[0] != _SESSION and len(given) == 1:
-                index, asked = given[0]
-                call, retry = recorders[index].seen[asked.number], recorder.seen[happening.number]
-                if call.source.namespace != retry.source.namespace:
-                    same |= _repeated(call, retry, same)
 
-    def token_for(rule: str, token: str) -> str | None:
-        tokens = same.get((rule, token))
-        return None if tokens is None else min(tokens.values())
+    def __init__(self, recorders: Sequence[_Recorder], givers: _Givers) -> None:
+        self._same: dict[tuple[str, str], str] = {}
+        for recorder in recorders:
+            for happening in recorder.happenings:
+                for cause in happening.needs:
+                    given = givers.get(cause, ())
+                    if cause[0] in (_STATE, _ASK) and len(given) == 1:
+                        ((index, asked),) = given
+                        call, retry = recorders[index].seen[asked], recorder.seen[happening.number]
+                        self._learn(call, retry)
 
-    return token_for if same else None
+    def _learn(self, call: _Seen, retry: _Seen) -> None:
+        without, tokens = _tokens_in(call[1])
+        other_without, other_tokens = _tokens_in(retry[1])
+        if call[0].key != retry[0].key and without == other_without:
+            for (rule, token), (_, other) in zip(tokens, other_tokens, strict=True):
+                one, two = sorted([self.token(rule, token), self.token(rule, other)])
+                if one != two:
+                    self._same[rule, two] = one
 
-
-def _repeated(
-    call: _Seen, retry: _Seen, known: Mapping[_RuleAndToken, dict[str, str]]
-) -> dict[_RuleAndToken, dict[str, str]]:
-    """Return the tokens, by namespace, of the secrets of a call that a retry repeats."""
-    without, tokens = _tokens_in(call)
-    other_without, other_tokens = _tokens_in(retry)
-    same: dict[_RuleAndToken, dict[str, str]] = {}
-    if without != other_without:
-        return same
-    for one, two in zip(tokens, other_tokens, strict=True):
-        mine = same.get(one) or known.get(one) or {call.source.namespace: one[1]}
-        others = same.get(two) or known.get(two) or {retry.source.namespace: two[1]}
-        if any(mine[name] != others[name] for name in mine.keys() & others.keys()):
-            return {}
-        both = {**mine, **others}
-        same.update({(one[0], token): both for token in both.values()})
-    return same
+    def token(self, rule: str, token: str) -> str:
+        """Return the token that stands for a secret in the merged recording."""
+        while (rule, token) in self._same:
+            token = self._same[rule, token]
+        return token
 
 
-def _tokens_in(seen: _Seen) -> tuple[str, list[_RuleAndToken]]:
+def _tokens_in(exchange: RecordedExchange) -> tuple[str, list[tuple[str, str]]]:
     """Return the call key of a request without its tokens, and these with their rules."""
-    tokens: list[_RuleAndToken] = []
+    tokens: list[tuple[str, str]] = []
 
     def number(rule: str, token: str) -> int | None:
         if not is_journal_token(token):
@@ -426,51 +350,7 @@ def _tokens_in(seen: _Seen) -> tuple[str, list[_RuleAndToken]]:
         tokens.append((rule, token))
         return 0
 
-    return renumber("\n".join(seen.exchange.call.key()), number), tokens
-
-
-# What to know of a merge
-
-
-def _notes_of_files(sources: Sequence[Source], recorders: Sequence[_Recorder]) -> Iterator[str]:
-    added = {seen.source.name for each in recorders for seen in each.seen.values()}
-    for name in sorted({source.name for source in sources if source.exchanges} - added):
-        yield f"{name} adds nothing: the other files have all of it"
-    upstreams = sorted({source.header.upstream for source in sources})
-    if len(upstreams) > 1:
-        yield f"the upstreams are {', '.join(upstreams)}; the cassette names the first recorder's"
-
-
-def _notes_of_clocks(recorders: Sequence[_Recorder], corrections: Sequence[float]) -> Iterator[str]:
-    for recorder, correction in zip(recorders, corrections, strict=True):
-        if correction >= _TOLD_MS:
-            yield (
-                f"{recorder.sources[0].name}: its clock was at least {correction / 1000:,.3f} s "
-                "behind, as calls that passed through several recorders show; its times are put "
-                "forward"
-            )
-
-
-def _notes_of_causes(recorders: Sequence[_Recorder], givers: _Givers) -> Iterator[str]:
-    """Yield which sessions and calls have their beginning in none of the files."""
-    unlinked: dict[tuple[str, str, bool], list[_Cause]] = {}
-    for recorder in recorders:
-        for happening, cause in recorder.needs():
-            source, exchange = recorder.seen[happening.number]
-            # A task may be older than all recordings.
-            if cause not in givers and named_task(exchange.call.message) is None:
-                place = cause[0], source.name, source.is_published
-                unlinked.setdefault(place, []).append(cause)
-    for (kind, name, is_published), causes in sorted(unlinked.items()):
-        if kind == _STATE:
-            yield f"{name}: {counted(len(causes), 'answer')} to an ask that no file has"
-        elif kind == _SESSION:
-            why = "no file has where they were opened"
-            if is_published:
-                why = "a cassette keeps no ids of sessions by which they could be linked; merge "
-                why += "the journals"
-            sessions = counted(len(set(causes)), "session")
-            yield f"{name}: {sessions} began at another recorder, and {why}"
+    return renumber("\n".join(exchange.call.key()), number), tokens
 
 
 # The recordings that the tests of one run made for one cassette

@@ -480,7 +480,7 @@ def _sources(places: Iterable[Location], notes: list[str]) -> Iterator[Source]:
             notes.append(f"{place}: its recorder is still at work; what came so far is merged")
         if lost is not None:
             notes.append(f"{place}: {lost}")
-        yield Source(str(place), header, exchanges, namespace=header.recorder or "")
+        yield Source(str(place), header, exchanges)
 
 
 def _of_cassette(data: bytes, name: str) -> Iterator[Source]:
@@ -506,4 +506,4 @@ def _of_cassette(data: bytes, name: str) -> Iterator[Source]:
             recorder=recorder or unnamed,
             wall_ms=clocks.get(recorder, began_ms),
         )
-        yield Source(name, header, exchanges, digest, is_published=True)
+        yield Source(name, header, exchanges, is_published=True)

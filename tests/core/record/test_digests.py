@@ -92,7 +92,7 @@ def test_each_announced_digest_is_that_of_the_text(
 
     assert_agree(cassette)
     (exchanges,) = reopened(cassette, sha256("file")).values()
-    again = merged([Source("c.json", JOURNAL_HEADER, exchanges, "one", is_published=True)])
+    again = merged([Source("c.json", JOURNAL_HEADER, exchanges, is_published=True)])
     assert_agree(assembled(list(again.exchanges.values())))
     texts = [*texts[:2], *more]
     order = data.draw(st.permutations(range(len(texts) + 1)))
