@@ -1,11 +1,14 @@
-"""Make a cassette of the exchanges of a recording.
+"""Make a cassette of the exchanges of a recording, and name what every recording has anew.
 
-Interactions stand in the order of their first requests. What an earlier recording wrote stays as it
-is; a new one goes on from it.
+Interactions stand in the order of their first requests. The names of states and ids and the numbers
+of secrets depend on what was exchanged, not on when, so that every re-recording has the same ones.
+What an earlier recording wrote stays as it is; a new one goes on from it.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -23,6 +26,7 @@ from mrtr_cassette.core.cassette.recorded import (
     TaskStep,
 )
 from mrtr_cassette.core.cassette.sessions import Streams
+from mrtr_cassette.core.protocol.tasks import created_id, named_task
 from mrtr_cassette.core.record.linking import (
     ExchangeFacts,
     LinkedInteraction,
@@ -34,8 +38,26 @@ from mrtr_cassette.core.record.linking import (
     link_pushes,
     streams_of_closing,
 )
-from mrtr_cassette.core.record.naming import Names, issued_name, recounted, with_texts
-from mrtr_cassette.core.secrets.sealed import sha256_of
+from mrtr_cassette.core.record.naming import (
+    SecretNumbers,
+    TextChange,
+    issued_name,
+    recounted,
+    renumbered,
+    request_with,
+    response_with,
+    with_texts,
+)
+from mrtr_cassette.core.secrets.sealed import (
+    SEALED_HASH,
+    occurrence_in,
+    reveal,
+    session_surrogate,
+    sha256_of,
+    state_surrogate,
+    task_surrogate,
+)
+from mrtr_cassette.core.wire.http import SESSION_HEADER
 
 
 def assemble(
@@ -77,6 +99,7 @@ def head_of(header: JournalHeader, tool: str, earlier: Cassette | None = None) -
 
 
 _Pushes = Mapping[int, Sequence[LinkedTurn]]
+_SESSION = re.compile(rb"mrtr-session(?::|%3A)([0-9]{1,9})")
 
 
 class _Assembly:
@@ -85,11 +108,22 @@ class _Assembly:
     def __init__(self) -> None:
         self._offset = 0
         self._exchanges: dict[int, RecordedExchange] = {}
-        self._names = Names()
+        self._finished: dict[int, RecordedExchange] = {}
+        """As they stand in the cassette."""
         self._facts: dict[int, ExchangeFacts] = {}
         self._linked: list[LinkedInteraction] = []
         self._earlier_turns: dict[int, list[PushedTurn]] = {}
-        self._finished: dict[int, RecordedExchange] = {}
+        self._secrets = SecretNumbers()
+        self._sessions: dict[str, str] = {}
+        """The names of sessions, by the hashes of their ids."""
+        self._last_session = 0
+        self._states: dict[str, str] = {}
+        """The names of states and tasks, by hash; of several with one hash, that of the first."""
+        self._issued_by: dict[int, str] = {}
+        """By number, the name of the state or task that a response issues."""
+        self._echoed_by: dict[int, str] = {}
+        self._occurrences: Counter[str] = Counter()
+        """How many interactions have a call, by the hash of its key."""
 
     def add_earlier(self, cassette: Cassette) -> None:
         """Take the exchanges of an earlier recording, whose interactions may grow."""
@@ -98,22 +132,49 @@ class _Assembly:
         self._offset = max((exchange.number or 0 for exchange in own), default=0)
         self._finished = dict(enumerate(by_arrival, start=-len(own)))
         numbers = {exchange: number for number, exchange in self._finished.items()}
-        self._facts = {number: _earlier_facts(each) for number, each in self._finished.items()}
+        for number, exchange in self._finished.items():
+            self._facts[number] = self._earlier_facts(number, exchange)
+        highest: Counter[str] = Counter()
         for interaction in cassette.interactions:
             branch, shared = interaction.branch, interaction.shared
-            chain_ = [numbers[exchange] for exchange in interaction.exchanges]
+            chain = [numbers[exchange] for exchange in interaction.exchanges]
             branch_of = None if branch is None else self._linked[branch.of - 1]
-            linked = LinkedInteraction(chain_, branch_of, shared, interaction.is_orphan)
+            linked = LinkedInteraction(chain, branch_of, shared, interaction.is_orphan)
             linked.steps = [numbers[step.exchange] for step in interaction.steps]
             linked.polls.update({numbers[step.exchange]: step.polls for step in interaction.steps})
             self._linked.append(linked)
             for turn in interaction.pushed_turns:
                 if turn.position >= shared:
-                    self._earlier_turns.setdefault(chain_[turn.position], []).append(turn)
-            for position, exchange in enumerate(interaction.own, start=shared):
-                number = numbers[exchange]
+                    self._earlier_turns.setdefault(chain[turn.position], []).append(turn)
+            for number in linked.own:
                 call = self._facts[number].call
-                self._names.add_earlier(number, exchange, call, is_first=position == 0)
+                self._occurrences[call] += number == chain[0]
+                highest[call] = max(
+                    highest[call], occurrence_in(self._issued_by.get(number, "")) or 0
+                )
+        # Where interactions were taken out by hand, the count is too low.
+        self._occurrences |= highest
+
+    def _earlier_facts(self, number: int, exchange: RecordedExchange) -> ExchangeFacts:
+        """Take the names in an earlier exchange; return its facts: any request may answer it."""
+
+        def read(raw: bytes, name: str) -> bytes:
+            self._secrets.leave_out_those_in(raw)
+            for place in _SESSION.findall(raw):
+                self._last_session = max(self._last_session, int(place))
+            if name == SESSION_HEADER:
+                session = raw.decode("utf-8", "surrogateescape")
+                self._sessions[sha256_of(session)] = session
+            return raw
+
+        with_texts(exchange, read)
+        state, facts = issued_name(exchange), facts_of(exchange, exchange.call)
+        states = set(facts.issued)
+        if state is not None:
+            self._issued_by[number] = state
+            states.add(sha256_of(state))
+            self._states = dict.fromkeys(states, state) | self._states
+        return replace(facts, issued=tuple(states), asked=Moment(0, 0.0))
 
     def interactions(
         self, exchanges: Mapping[int, RecordedExchange], places: Mapping[int, int]
@@ -121,17 +182,25 @@ class _Assembly:
         """Yield the interactions, those of the earlier recording first."""
         earlier, self._facts = self._facts, {}
         streams = Streams[int]()
-        for number in sorted(exchanges):
-            self._read(self._offset + number, exchanges[number], streams)
+        for own, exchange in sorted(exchanges.items()):
+            number = self._offset + own
+            if self._offset:
+                exchange = recounted(  # noqa: PLW2901  as this cassette counts
+                    exchange, exchange.recorded_by, number, lambda after, _: self._offset + after
+                )
+            self._exchanges[number] = exchange
+            begun = streams.add(exchange, number)
+            resumes = None if begun is None or self._facts[begun].listens else begun
+            self._facts[number] = facts_of(exchange, exchange.call, resumes)
         for number in streams_of_closing(self._facts):
             del self._facts[number]
         pushes = link_pushes(self._facts, ends_of(self._facts))
         answers = [each for turns in pushes.values() for turn in turns for each in turn.answers]
         posted = {number for _, number in answers}
         calls = {each: facts for each, facts in self._facts.items() if each not in posted}
-        begun = link(calls, self._linked, earlier)
-        begun.sort(key=lambda each: places.get(each.numbers[0] - self._offset, 0))
-        linked = [*self._linked, *begun]
+        begun_here = link(calls, self._linked, earlier)
+        begun_here.sort(key=lambda each: places.get(each.numbers[0] - self._offset, 0))
+        linked = [*self._linked, *begun_here]
         for number in calls.keys() - {each for one in linked for each in (*one.own, *one.steps)}:
             del self._facts[number]
         sent = {sealed: one for each in exchanges.values() for one, sealed in each.digests}
@@ -141,6 +210,59 @@ class _Assembly:
             self._correct(sent, before)
         return self._finished_interactions(linked, pushes)
 
+    # Names
+
+    def _name(self, linked: Sequence[LinkedInteraction], pushes: _Pushes) -> None:
+        """Give numbers to secrets, and names to states and ids, in the order of the file."""
+        for interaction in linked:
+            own = interaction.own
+            turns = [turn for number in own for turn in pushes.get(number, ())]
+            posted = [number for turn in turns for _, number in turn.answers]
+            for number in [*own, *posted, *interaction.steps]:
+                if number > 0:
+                    for match in SEALED_HASH.finditer(self._facts[number].session):
+                        self._session(match[2])
+                    named = renumbered(self._exchanges[number], self._secrets.number)
+                    self._exchanges[number] = named
+        # The keys of calls have the numbers of all secrets.
+        for interaction in linked:
+            self._name_states_of(interaction)
+
+    def _session(self, sha256: str) -> str:
+        """Return the name of a session, a new one where it has none."""
+        if sha256 not in self._sessions:
+            self._last_session += 1
+            self._sessions[sha256] = session_surrogate(self._last_session)
+        return self._sessions[sha256]
+
+    def _name_states_of(self, interaction: LinkedInteraction) -> None:
+        new = [number for number in interaction.own if number > 0]
+        call, occurrence = "", 0
+        if new:
+            call = sha256_of("\n".join(self._exchanges[new[0]].call.key()))
+            known = [occurrence_in(self._issued_by.get(each, "")) for each in interaction.own]
+            occurrence = next((each for each in reversed(known) if each is not None), 0)
+            if not occurrence:
+                self._occurrences[call] += 1
+                occurrence = self._occurrences[call]
+        for number in new:
+            exchange = self._exchanges[number]
+            issued, echoed = exchange.issued_sha256, exchange.echoed_sha256
+            turn = interaction.numbers.index(number)
+            if issued is not None:
+                name = state_surrogate(call, occurrence, turn + 1)
+                if created_id(exchange.call.message, exchange.rpc_response) is not None:
+                    name = task_surrogate(call, occurrence)
+                self._issued_by[number] = name
+                self._states.setdefault(issued, name)
+            if echoed is not None and named_task(exchange.call.message) is None:
+                answered = self._issued_by.get(interaction.numbers[turn - 1]) if turn else None
+                unknown = state_surrogate(call, occurrence, 0)
+                self._echoed_by[number] = answered or self._states.get(echoed) or unknown
+        task = self._issued_by.get(interaction.numbers[-1])
+        if task is not None:
+            self._echoed_by |= dict.fromkeys(interaction.steps, task)
+
     def _correct(self, sent: Mapping[str, str], sealed: Mapping[int, RecordedExchange]) -> None:
         """Put the digests of the texts in the cassette in the places of those that were sent."""
         named = {number: self._finish(number) for number in sealed} | self._finished
@@ -149,30 +271,36 @@ class _Assembly:
         for number, exchange in named.items():
             self._finished[number] = with_texts(exchange, lambda raw, _: with_digests(raw, new))
 
-    def _read(self, number: int, exchange: RecordedExchange, streams: Streams[int]) -> None:
-        offset = self._offset
-        if offset:
-            by = exchange.recorded_by
-            exchange = recounted(exchange, by, number, lambda after, _: offset + after)
-        self._exchanges[number] = exchange
-        begun = streams.add(exchange, number)
-        resumes = None if begun is None or self._facts[begun].listens else begun
-        self._facts[number] = facts_of(exchange, exchange.call, resumes)
+    def _finish(self, number: int) -> RecordedExchange:
+        """Return an exchange as it stands in the cassette, with the names of states and sessions.
 
-    def _name(self, linked: Sequence[LinkedInteraction], pushes: _Pushes) -> None:
-        """Give numbers to secrets, and names to states and ids, in the order of the file."""
-        calls = {number: facts.call for number, facts in self._facts.items()}
-        for interaction in linked:
-            own = interaction.own
-            turns = [turn for number in own for turn in pushes.get(number, ())]
-            posted = [number for turn in turns for _, number in turn.answers]
-            for number in [*own, *posted, *interaction.steps]:
-                if number > 0:
-                    exchange, session = self._exchanges[number], self._facts[number].session
-                    named = self._exchanges[number] = self._names.name(exchange, session)
-                    if named is not exchange:
-                        calls[number] = sha256_of("\n".join(named.call.key()))
-        self._names.name_states(linked, self._exchanges, calls)
+        States of other exchanges that it repeats are replaced too.
+        """
+        if number in self._finished:
+            return self._finished[number]
+        exchange = self._exchanges.pop(number)
+        echoed, issued, response = exchange.echoed_sha256, exchange.issued_sha256, exchange.response
+        own: dict[str, str] = {}
+        # A task that no recorded call created has no name.
+        if echoed is not None and number in self._echoed_by:
+            own[echoed] = self._echoed_by[number]
+        request = request_with(exchange.request, self._naming(own))
+        if issued is not None and number in self._issued_by:
+            own[issued] = self._issued_by[number]
+        if response is not None:
+            response = response_with(response, self._naming(own))
+        self._finished[number] = replace(exchange, request=request, response=response)
+        return self._finished[number]
+
+    def _naming(self, own: Mapping[str, str]) -> TextChange:
+        """Return what names the hashes in the texts of an exchange, with its own states first."""
+
+        def name_of(sha256: str) -> str | None:
+            return own.get(sha256) or self._states.get(sha256) or self._sessions.get(sha256)
+
+        return lambda raw, name: reveal(raw, self._session if name == SESSION_HEADER else name_of)
+
+    # The values of the cassette
 
     def _finished_interactions(
         self, linked: Sequence[LinkedInteraction], pushes: _Pushes
@@ -213,19 +341,3 @@ class _Assembly:
             for place, posted in turn.answers
         ]
         return PushedTurn(position, tuple(asked), tuple(answers))
-
-    def _finish(self, number: int) -> RecordedExchange:
-        """Return an exchange as it stands in the cassette."""
-        if number not in self._finished:
-            exchange = self._exchanges.pop(number)
-            self._finished[number] = self._names.put_into(number, exchange)
-        return self._finished[number]
-
-
-def _earlier_facts(exchange: RecordedExchange) -> ExchangeFacts:
-    """Return the facts about an earlier recording's exchange: any later request may answer it."""
-    state, facts = issued_name(exchange), facts_of(exchange, exchange.call)
-    states = set(facts.issued)
-    if state is not None:
-        states.add(sha256_of(state))
-    return replace(facts, issued=tuple(states), asked=Moment(0, 0.0))

@@ -9,41 +9,23 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import ChainMap, Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 from operator import itemgetter
 
 from mrtr_cassette.core.cassette.digests import Announced
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedBy, RecordedExchange
-from mrtr_cassette.core.cassette.sessions import event_ids
 from mrtr_cassette.core.protocol.methods import TASK_ID
 from mrtr_cassette.core.protocol.tasks import created_id, named_task
-from mrtr_cassette.core.record.linking import LinkedInteraction
 from mrtr_cassette.core.secrets.sealed import (
     SEALED_HASH,
     STATE_SURROGATE,
     compared_sha256,
-    occurrence_in,
     renumber,
-    reveal,
-    reveal_text,
-    sealed_hash,
-    session_surrogate,
     sha256_of,
-    state_surrogate,
-    task_surrogate,
 )
-from mrtr_cassette.core.wire.http import (
-    LAST_EVENT_ID_HEADER,
-    SESSION_HEADER,
-    Headers,
-    Piece,
-    Request,
-    Response,
-)
-from mrtr_cassette.core.wire.jsonbytes import splice
-from mrtr_cassette.core.wire.sse import event_id_spans
+from mrtr_cassette.core.wire.http import Headers, Piece, Request, Response
 
 _LONGEST_NUMBER = 10
 _SESSION = re.compile(rb"mrtr-session(?::|%3A)([0-9]{1,9})")
@@ -103,7 +85,7 @@ def with_texts(exchange: RecordedExchange, change: TextChange) -> RecordedExchan
     """Return an exchange with other target, header values and bodies; itself if none changes."""
     request, response = exchange.request, exchange.response
     new_request = request_with(request, change)
-    new_response = None if response is None else _response_with(response, change)
+    new_response = None if response is None else response_with(response, change)
     if new_request == request and new_response == response:
         return exchange
     return replace(exchange, request=new_request, response=new_response)
@@ -116,7 +98,8 @@ def request_with(request: Request, change: TextChange) -> Request:
     return Request(request.method, target, headers, change(request.body, ""))
 
 
-def _response_with(response: Response, change: TextChange) -> Response:
+def response_with(response: Response, change: TextChange) -> Response:
+    """Return a response with other header values and other pieces."""
     headers = headers_with(response.headers, change)
     pieces = [Piece(change(raw, ""), at_ms, after) for raw, at_ms, after in response.pieces]
     return Response(response.status, headers, tuple(pieces), response.end)
@@ -178,147 +161,6 @@ def _echoed_name(exchange: RecordedExchange) -> str | None:
     call = exchange.call
     task, answers = named_task(call.message), call.answers
     return task if answers is None or task is not None else answers.request_state
-
-
-class Names:
-    """The names and numbers of a recording, given in the file's order; to states after that."""
-
-    def __init__(self) -> None:
-        self._secrets = SecretNumbers()
-        self._occurrences: Counter[str] = Counter()
-        self._highest: Counter[str] = Counter()
-        self._issued_by: dict[int, str] = {}
-        self._echoed_by: dict[int, str] = {}
-        self._states: dict[str, str] = {}
-        self._sessions: dict[str, str] = {}
-        self._last_session = 0
-        self._earlier = 0
-        self._events: dict[bytes, bytes] = {}
-
-    def add_earlier(
-        self, number: int, exchange: RecordedExchange, call: str, *, is_first: bool
-    ) -> None:
-        """Take the names from an exchange of an earlier recording, and the hash of its call key."""
-
-        def read(raw: bytes, name: str) -> bytes:
-            self._secrets.leave_out_those_in(raw)
-            for place in _SESSION.findall(raw):
-                self._last_session = max(self._last_session, int(place))
-            if name == SESSION_HEADER:
-                session = raw.decode("utf-8", "surrogateescape")
-                self._sessions[sha256_of(session)] = session
-            return raw
-
-        with_texts(exchange, read)
-        self._earlier += 1
-        self._occurrences[call] += is_first
-        state = issued_name(exchange)
-        if state is not None:
-            self._issued_by[number] = state
-            self._states.setdefault(sha256_of(state), state)
-            if exchange.issued_sha256 is not None:
-                self._states.setdefault(exchange.issued_sha256, state)
-            self._highest[call] = max(self._highest[call], occurrence_in(state) or 0)
-
-    def name(self, exchange: RecordedExchange, session: str) -> RecordedExchange:
-        """Name the session of an exchange, and put the numbers of its secrets into it."""
-        reveal_text(session, self._name_session)
-        for _, identity in event_ids(exchange.response) if self._earlier else ():
-            # A server that was started anew may count its events from the same number.
-            if SEALED_HASH.fullmatch(identity):
-                new = sealed_hash(f"{self._earlier} {identity}")
-                self._events[identity.encode()] = new.encode()
-        return renumbered(exchange, self._secrets.number)
-
-    def _name_session(self, sha256: str) -> str:
-        if sha256 not in self._sessions:
-            self._last_session += 1
-            self._sessions[sha256] = session_surrogate(self._last_session)
-        return self._sessions[sha256]
-
-    def name_states(
-        self,
-        interactions: Iterable[LinkedInteraction],
-        exchanges: Mapping[int, RecordedExchange],
-        calls: Mapping[int, str],
-    ) -> None:
-        """Name every state, by the hashes of the call keys as the cassette has them."""
-        # Where interactions were taken out by hand, the count is too low.
-        self._occurrences |= self._highest
-        for interaction in interactions:
-            recorded = [number for number in interaction.own if number > 0]
-            if recorded:
-                self._name_states_of(interaction, exchanges, calls[recorded[0]])
-            task = self._issued_by.get(interaction.numbers[-1])
-            if task is not None:
-                self._echoed_by |= dict.fromkeys(interaction.steps, task)
-
-    def _name_states_of(
-        self,
-        interaction: LinkedInteraction,
-        exchanges: Mapping[int, RecordedExchange],
-        call: str,
-    ) -> None:
-        occurrence = self._occurrence(interaction, call)
-        before: int | None = None
-        for turn, number in enumerate(interaction.numbers):
-            if turn >= interaction.shared and number > 0:
-                exchange = exchanges[number]
-                issued, echoed = exchange.issued_sha256, exchange.echoed_sha256
-                if issued is not None:
-                    name = state_surrogate(call, occurrence, turn + 1)
-                    if created_id(exchange.call.message, exchange.rpc_response) is not None:
-                        name = task_surrogate(call, occurrence)
-                    self._issued_by[number] = name
-                    self._states.setdefault(issued, name)
-                if echoed is not None and named_task(exchange.call.message) is None:
-                    answered = self._issued_by.get(before or 0)
-                    unknown = state_surrogate(call, occurrence, 0)
-                    self._echoed_by[number] = answered or self._states.get(echoed) or unknown
-            before = number
-
-    def _occurrence(self, interaction: LinkedInteraction, call: str) -> int:
-        """Return the number in the surrogates of an interaction: a new one, unless it has one."""
-        for number in reversed(interaction.own):
-            occurrence = occurrence_in(self._issued_by.get(number, ""))
-            if occurrence is not None:
-                return occurrence
-        self._occurrences[call] += 1
-        return self._occurrences[call]
-
-    def put_into(self, number: int, exchange: RecordedExchange) -> RecordedExchange:
-        """Return a named exchange with the names of states and sessions in it.
-
-        States of other exchanges that it repeats are replaced too.
-        """
-        echoed, issued = exchange.echoed_sha256, exchange.issued_sha256
-        own: dict[str, str] = {}
-        # A task that no recorded call created has no name.
-        if echoed is not None and number in self._echoed_by:
-            own = {echoed: self._echoed_by[number]}
-        request = request_with(exchange.request, self._change(own))
-        if issued is not None and number in self._issued_by:
-            own = {**own, issued: self._issued_by[number]}
-        response = exchange.response
-        if response is not None:
-            response = _response_with(response, self._change(own))
-        return replace(exchange, request=request, response=response)
-
-    def _change(self, own: Mapping[str, str]) -> TextChange:
-        """Return what the texts of an exchange become, with its own states as they are named."""
-
-        def name_of(sha256: str) -> str | None:
-            return own.get(sha256) or self._states.get(sha256) or self._sessions.get(sha256)
-
-        def change(raw: bytes, name: str) -> bytes:
-            if self._events and name == LAST_EVENT_ID_HEADER:
-                return self._events.get(raw, raw)
-            if self._events and not name:
-                ids = [(span, raw[span.start : span.end]) for span in event_id_spans(raw)]
-                raw = splice(raw, [(span, self._events.get(it, it)) for span, it in ids])
-            return reveal(raw, self._name_session if name == SESSION_HEADER else name_of)
-
-        return change
 
 
 # A cassette's exchanges as the journals of its recorders had them

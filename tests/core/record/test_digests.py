@@ -33,7 +33,7 @@ def recorded(texts: Sequence[str], order: Sequence[int]) -> list[RecordedExchang
     talk = Conversation(redacts=True)
     bodies: list[str] = []
     for text in texts:
-        bodies.append(f"{text}\nbefore: sha256:{sha256(bodies[-1])}" if bodies else text)
+        bodies.append(f"{text}\nbefore: {sha256(bodies[-1])}" if bodies else text)
     listed = [f"{number}.md {sha256(text)}" for number, text in enumerate(bodies)]
     for number in order:
         if number == len(texts):
