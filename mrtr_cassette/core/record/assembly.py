@@ -140,8 +140,7 @@ class _Assembly:
             chain = [numbers[exchange] for exchange in interaction.exchanges]
             branch_of = None if branch is None else self._linked[branch.of - 1]
             linked = LinkedInteraction(chain, branch_of, shared, interaction.is_orphan)
-            linked.steps = [numbers[step.exchange] for step in interaction.steps]
-            linked.polls.update({numbers[step.exchange]: step.polls for step in interaction.steps})
+            linked.steps = {numbers[step.exchange]: step.polls for step in interaction.steps}
             self._linked.append(linked)
             for turn in interaction.pushed_turns:
                 if turn.position >= shared:
@@ -192,7 +191,7 @@ class _Assembly:
             begun = streams.add(exchange, number)
             resumes = None if begun is None or self._facts[begun].listens else begun
             self._facts[number] = facts_of(exchange, exchange.call, resumes)
-        for number in streams_of_closing(self._facts):
+        for number in streams_of_closing(self._exchanges, self._facts):
             del self._facts[number]
         pushes = link_pushes(self._facts, ends_of(self._facts))
         answers = [each for turns in pushes.values() for turn in turns for each in turn.answers]
@@ -320,9 +319,7 @@ class _Assembly:
             if interaction.branch_of is not None:
                 shared = sum(turn.position < interaction.shared for turn in turns)
                 branch = Branch(place[interaction.branch_of], interaction.shared + shared)
-            steps = [
-                TaskStep(self._finish(it), interaction.polls[it] or 1) for it in interaction.steps
-            ]
+            steps = [TaskStep(self._finish(it), polls) for it, polls in interaction.steps.items()]
             is_orphan = interaction.is_orphan
             yield RecordedInteraction(
                 number, exchanges, branch, is_orphan, tuple(turns), tuple(steps)

@@ -69,6 +69,9 @@ class TaskFacts(NamedTuple):
     is_over: bool = False
 
 
+NO_TASK = TaskFacts("")
+
+
 @dataclass(frozen=True, slots=True)
 class ExchangeFacts:
     """Facts about one exchange that linking and ordering need; ids are canonical texts."""
@@ -90,12 +93,6 @@ class ExchangeFacts:
     """Its response has the response to the request."""
     resumes: int | None = None
     """Number of the call whose stream it resumes."""
-    ends_session: bool = False
-    """It is a DELETE, which was not refused."""
-    seeks_stream: bool = False
-    """It is a GET of a listening stream."""
-    is_silent: bool = False
-    """Its response, if there is any, has no message of a server that lets it listen."""
     call: str = ""
     """The hash of its call key."""
     caller: str = ""
@@ -115,7 +112,7 @@ class ExchangeFacts:
     """When the ask was whole: only later requests can answer it."""
     creates_task: bool = False
     """The response creates a task, by whose id, hashed, it is `issued`."""
-    task: TaskFacts | None = None
+    task: TaskFacts = NO_TASK
 
 
 def facts_of(exchange: RecordedExchange, call: Call, resumes: int | None = None) -> ExchangeFacts:
@@ -146,11 +143,6 @@ def facts_of(exchange: RecordedExchange, call: Call, resumes: int | None = None)
         is_answered=not is_accepted
         and (response is None or not response.is_framed or is_answered(response)),
         resumes=resumes,
-        ends_session=ends_session(request, response),
-        seeks_stream=resumes is None
-        and request.method == "GET"
-        and EVENT_STREAM in request.header("accept"),
-        is_silent=_is_silent(response),
         call=intern(sha256_of("\n".join(call.key()))),
         caller=intern(call.caller),
         client=intern(call.client),
@@ -164,23 +156,17 @@ def facts_of(exchange: RecordedExchange, call: Call, resumes: int | None = None)
     )
 
 
-def _task_of(exchange: RecordedExchange, call: Call) -> TaskFacts | None:
+def _task_of(exchange: RecordedExchange, call: Call) -> TaskFacts:
     identity = named_task(call.message) if call.method in TASK_STEPS else None
     if identity is None:
-        return None
+        return NO_TASK
     sha256 = exchange.echoed_sha256 or sha256_of(identity)
-    if call.method != GET_TASK:
-        return TaskFacts(sha256)
     message, response = exchange.rpc_response, exchange.response
+    if call.method != GET_TASK or response is None:
+        return TaskFacts(sha256, is_poll=call.method == GET_TASK)
     state = polled_state(message)
-    if state is not None:
-        got = state.digest
-    elif message is not None:
-        got = canonical(message.tree.get("error"))
-    elif response is not None and response.status >= 400:
-        got = f"HTTP status {response.status}"
-    else:
-        return TaskFacts(sha256, is_poll=True)
+    error = canonical(None if message is None else message.tree.get("error"))
+    got = f"{response.status} {error}" if state is None else state.digest
     # Another recording has another id.
     got = got.replace(canonical(identity)[1:-1], "<task>")
     return TaskFacts(sha256, True, sha256_of(got), state is not None and state.is_over)
@@ -188,12 +174,6 @@ def _task_of(exchange: RecordedExchange, call: Call) -> TaskFacts | None:
 
 def _moment_of(piece: Piece) -> Moment:
     return Moment(piece.after, piece.at_ms)
-
-
-def _is_silent(response: Response | None) -> bool:
-    if response is None or not response.is_event_stream:
-        return response is None or response.status >= 400
-    return not any(b"jsonrpc" in piece.raw for piece in response.pieces)
 
 
 def _said(
@@ -241,20 +221,28 @@ def ends_of(facts: Mapping[int, ExchangeFacts]) -> dict[int, Moment]:
     return ends
 
 
-def streams_of_closing(facts: Mapping[int, ExchangeFacts]) -> list[int]:
+def streams_of_closing(
+    exchanges: Mapping[int, RecordedExchange], facts: Mapping[int, ExchangeFacts]
+) -> list[int]:
     """Return the streams that clients tried to open or to resume while they ended their session.
 
     Whether a client comes back before its DELETE, after it, or not at all is chance.
     """
-    ended = {each.session for each in facts.values() if each.ends_session} - {NO_SESSION}
+    ended = {
+        facts[number].session
+        for number, each in exchanges.items()
+        if ends_session(each.request, each.response)
+    } - {NO_SESSION}
     last: dict[str, int] = {}
     sought: set[str] = set()
     again: list[int] = []
     for number, each in facts.items():
-        if each.session not in ended or each.ends_session:
+        request = exchanges[number].request
+        if each.session not in ended or request.method == "DELETE":
             continue
         comes_back = each.resumes is not None and facts[each.resumes].is_answered
-        if not (each.seeks_stream or comes_back):
+        accepted = request.header("accept") if request.method == "GET" else ""
+        if not (comes_back or (each.resumes is None and EVENT_STREAM in accepted)):
             last[each.session] = number
         elif comes_back or each.session in sought:
             again.append(number)
@@ -263,8 +251,14 @@ def streams_of_closing(facts: Mapping[int, ExchangeFacts]) -> list[int]:
     return [
         number
         for number in again
-        if facts[number].is_silent and number > last.get(facts[number].session, 0)
+        if _is_silent(exchanges[number].response) and number > last.get(facts[number].session, 0)
     ]
+
+
+def _is_silent(response: Response | None) -> bool:
+    if response is None or not response.is_event_stream:
+        return response is None or response.status >= 400
+    return not any(b"jsonrpc" in piece.raw for piece in response.pieces)
 
 
 # Retries and asks
@@ -281,10 +275,8 @@ class LinkedInteraction:
     """How many exchanges are shared with that interaction."""
     is_orphan: bool = False
     """It begins with a retry that answers no recorded ask."""
-    steps: list[int] = field(default_factory=list)
-    """What came of the task that the last response creates."""
-    polls: Counter[int] = field(default_factory=Counter)
-    """How many polls got what the first of them, which is a step, got."""
+    steps: dict[int, int] = field(default_factory=dict)
+    """What came of the task that the last response creates, and how many polls got the same."""
 
     @property
     def own(self) -> list[int]:
@@ -364,12 +356,17 @@ def link(
     Polls of a task that got nothing new are in none of them.
     """
     before = earlier_facts or {}
-    asks = _asks_of(earlier, before)
+    asks = _Asks()
+    answered = {number for each in earlier for number in each.numbers[:-1]}
+    for each in earlier:
+        for position, number in enumerate(each.own, start=each.shared + 1):
+            if before[number].asked_keys is not None:
+                asks.add(_Ask(before[number], each, position, number in answered))
     tasks = {sha256: each for each in earlier for sha256 in _created_by(before[each.numbers[-1]])}
     steps: dict[LinkedInteraction, list[int]] = {}
     interactions: list[LinkedInteraction] = []
     for number, facts in exchanges.items():
-        if facts.task is not None and facts.task.sha256 in tasks:
+        if facts.task.sha256 in tasks:
             steps.setdefault(tasks[facts.task.sha256], []).append(number)
             continue
         is_retry = facts.answered_keys is not None
@@ -397,38 +394,20 @@ def _add_steps(
 ) -> None:
     """Add to a task what clients did to it, in the order in which they did it and saw states."""
 
-    def task_of(number: int) -> TaskFacts:
-        return facts[number].task or TaskFacts("")
-
     def moment(number: int) -> Moment:
-        return facts[number].ended if task_of(number).is_poll else Moment(number, -1.0)
+        return facts[number].ended if facts[number].task.is_poll else Moment(number, -1.0)
 
-    polled = [number for number in interaction.steps if task_of(number).is_poll]
+    steps = interaction.steps
+    polled = [number for number in steps if facts[number].task.is_poll]
     for number in sorted(numbers, key=moment):
-        task, last = task_of(number), task_of(polled[-1]) if polled else TaskFacts("")
+        task, last = facts[number].task, facts[polled[-1]].task if polled else NO_TASK
         if not task.is_poll:
-            interaction.steps.append(number)
+            steps[number] = 1
         elif task.got and task.got == last.got:
-            interaction.polls[polled[-1]] += 1
+            steps[polled[-1]] += 1
         elif task.got and not last.is_over:
-            interaction.steps.append(number)
-            interaction.polls[number] = 1
+            steps[number] = 1
             polled.append(number)
-
-
-def _asks_of(earlier: Iterable[LinkedInteraction], facts: Mapping[int, ExchangeFacts]) -> _Asks:
-    """Return the asks of an earlier recording, oldest first."""
-    placed: dict[int, _Ask] = {}
-    for interaction in earlier:
-        for position, number in enumerate(interaction.own, start=interaction.shared + 1):
-            placed[number] = _Ask(facts[number], interaction, position)
-        for number in interaction.numbers[:-1]:
-            placed[number].is_answered = True
-    asks = _Asks()
-    for number, exchange in facts.items():
-        if exchange.asked_keys is not None and number in placed:
-            asks.add(placed[number])
-    return asks
 
 
 # Pushed requests and posted answers

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import ChainMap, Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from operator import itemgetter
@@ -28,7 +28,6 @@ from mrtr_cassette.core.secrets.sealed import (
 from mrtr_cassette.core.wire.http import Headers, Piece, Request, Response
 
 _LONGEST_NUMBER = 10
-_SESSION = re.compile(rb"mrtr-session(?::|%3A)([0-9]{1,9})")
 
 # What every recording has anew
 
@@ -156,13 +155,6 @@ def issued_name(exchange: RecordedExchange) -> str | None:
     return created_id(exchange.call.message, exchange.rpc_response)
 
 
-def _echoed_name(exchange: RecordedExchange) -> str | None:
-    """Return the request state that a request repeats, or the id of the task that it names."""
-    call = exchange.call
-    task, answers = named_task(call.message), call.answers
-    return task if answers is None or task is not None else answers.request_state
-
-
 # A cassette's exchanges as the journals of its recorders had them
 
 _SURROGATE = re.compile(
@@ -181,13 +173,16 @@ def reopened(cassette: Cassette, digest: str) -> dict[str, dict[int, RecordedExc
     own = [exchange for interaction in cassette.interactions for exchange in interaction.own]
     free = count(max((exchange.number or 0 for exchange in own), default=0) + 1)
     numbered = {exchange.number or next(free): exchange for exchange in own}
-    names = _NamesBefore(digest, own)
+    issued = {name: each for each in own if (name := issued_name(each)) is not None}
+    states = {
+        name: each.issued_sha256 or _sha256_of_name(name, digest) for name, each in issued.items()
+    }
     offsets = {each.id: each.offset_ms for each in cassette.recorders}
     numbers: dict[str, list[tuple[int, int]]] = {}
     announced = Announced()
     before: dict[int, RecordedExchange] = {}
     for number in sorted(numbered):
-        exchange = before[number] = names.put_back(numbered[number])
+        exchange = before[number] = _put_back(numbered[number], states, digest)
         named = numbered[number].response
         if named is not None and exchange.response is not None:
             digests = announced.add(named, exchange.response)
@@ -223,42 +218,33 @@ def _as_counted(
     return recounted(exchange, exchange.recorded_by, number, after, -offset_ms)
 
 
-class _NamesBefore:
-    """What stood in the place of the names and numbers that a cassette has."""
+def _put_back(
+    exchange: RecordedExchange, states: Mapping[str, str], digest: str
+) -> RecordedExchange:
+    """Return an exchange with what stood where it has names; `states` has hashes by name."""
+    message, answers = exchange.call.message, exchange.call.answers
+    echoed = named_task(message) or (None if answers is None else answers.request_state)
+    issued = issued_name(exchange)
+    if echoed is not None and echoed not in states:
+        # A later recording that was added echoed the name itself.
+        states = {**states, echoed: exchange.echoed_sha256 or _sha256_of_name(echoed, digest)}
 
-    def __init__(self, digest: str, exchanges: Iterable[RecordedExchange]) -> None:
-        self._digest = digest
-        issued = [(each, issued_name(each)) for each in exchanges]
-        self._issued = {
-            name: each.issued_sha256 or self._sha256(name)
-            for each, name in issued
-            if name is not None
-        }
+    def hashed(match: re.Match[bytes]) -> bytes:
+        name = match[0].replace(b"%3A", b":").decode()
+        sha256 = states.get(name) or sha256_of(f"{digest} {name}")
+        return b"sha256%b%b" % (match[match.lastindex or 0], sha256.encode())
 
-    def put_back(self, exchange: RecordedExchange) -> RecordedExchange:
-        echoed, issued = _echoed_name(exchange), issued_name(exchange)
-        own = {}
-        if echoed is not None and echoed not in self._issued:
-            # A later recording that was added echoed the name itself.
-            own[echoed] = exchange.echoed_sha256 or self._sha256(echoed)
-        states = ChainMap(own, self._issued)
-
-        def hashed(match: re.Match[bytes]) -> bytes:
-            name = match[0].replace(b"%3A", b":").decode()
-            sha256 = states.get(name) or sha256_of(f"{self._digest} {name}")
-            return b"sha256%b%b" % (match[match.lastindex or 0], sha256.encode())
-
-        return replace(
-            with_texts(exchange, lambda raw, _: renumber(_SURROGATE.sub(hashed, raw), self._token)),
-            issued_sha256=None if issued is None else states[issued],
-            echoed_sha256=None if echoed is None else states[echoed],
-        )
-
-    def _sha256(self, state: str) -> str:
-        if STATE_SURROGATE.fullmatch(state):
-            return sha256_of(f"{self._digest} {state}")
-        return compared_sha256(state)
-
-    def _token(self, rule: str, number: str) -> str | None:
+    def token(rule: str, number: str) -> str | None:
         is_number = number.isascii() and number.isdigit() and len(number) < _LONGEST_NUMBER
-        return sha256_of(f"{self._digest} {rule} {number}")[:24] if is_number else None
+        return sha256_of(f"{digest} {rule} {number}")[:24] if is_number else None
+
+    return replace(
+        with_texts(exchange, lambda raw, _: renumber(_SURROGATE.sub(hashed, raw), token)),
+        issued_sha256=None if issued is None else states[issued],
+        echoed_sha256=None if echoed is None else states[echoed],
+    )
+
+
+def _sha256_of_name(state: str, digest: str) -> str:
+    is_surrogate = STATE_SURROGATE.fullmatch(state)
+    return sha256_of(f"{digest} {state}") if is_surrogate else compared_sha256(state)
