@@ -63,7 +63,7 @@ def inspect(cassettes: tuple[str, ...], *, as_json: bool, full: bool, markdown: 
             tell_of_journal(cassette, Log())
             details.append(details_of(load_cassette(cassette)))
         if as_json:
-            data = [inspection_data(each, is_whole=full) for each in details]
+            data = [inspection_data(each) for each in details]
             shown = json_report(data if len(data) > 1 else data[0])
         else:
             shown = "\n\n".join(map(form, details))
@@ -332,7 +332,7 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
 def view(cassettes: tuple[str, ...], output: Path | None, report: Path | None) -> None:
     """Write cassettes as pages for a browser.
 
-    One HTML file that needs no network: when each call waited for the server and when for a person,
+    One HTML file that needs no network: how long each call waited for the server and for a person,
     each question as a form with its answer in it, results, branches side by side. Two cassettes
     are the page of the second one, and show what differs: changed questions stand side by side. A
     folder or a glob stands for all cassettes in it, each with a page of its own.

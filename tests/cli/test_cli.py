@@ -205,7 +205,7 @@ def test_inspect_shows_a_cassette_in_short_whole_as_json_and_drawn(tmp_path: Pat
         for words in (
             (),
             ("--full",),
-            ("--full", "--json"),
+            ("--json",),
             ("--markdown",),
             ("--markdown", "--full"),
         )
@@ -213,7 +213,7 @@ def test_inspect_shows_a_cassette_in_short_whole_as_json_and_drawn(tmp_path: Pat
     assert [each.code for each in (short, whole, data, drawn, both)] == [0, 0, 0, 0, 2]
     assert "turn 1, with request state: confirm (form)\n" in short.out
     assert "branch: shares the ask of turn 1 with #1" in short.out
-    assert "      asked    confirm (form)\n        confirm?\n" in whole.out
+    assert "      asked    confirm\n        confirm?\n" in whole.out
     assert json.loads(data.out)["interactions"][0]["final"]["kind"] == "result"
     assert drawn.out.startswith("```mermaid\nsequenceDiagram\n")
     assert both.err == "error: --markdown and --full don't go together\n"

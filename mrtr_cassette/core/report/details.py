@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from mrtr_cassette.core.cassette.model import VERSION
 from mrtr_cassette.core.cassette.recorded import (
@@ -17,7 +17,6 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedInteraction,
     TaskStep,
     TaskTurn,
-    task_turns,
 )
 from mrtr_cassette.core.cassette.sessions import listens, opened_session
 from mrtr_cassette.core.protocol.calls import Call, session_of
@@ -26,7 +25,6 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.messages import Via, last_response, messages_in
 from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, UPDATE_TASK
 from mrtr_cassette.core.protocol.tasks import TaskState, key_names, polled_state
-from mrtr_cassette.core.secrets.sealed import PLACEHOLDER
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import counted, printable, shorten
@@ -80,20 +78,19 @@ class FinalResponse(NamedTuple):
     value: Any
 
 
+_NOTHING: Final = FinalResponse("nothing", None)
+_ENDS: Final = {
+    End.OPEN: "still open when the recording ended",
+    End.BROKEN: "broken off by the upstream",
+}
+
+
 class SentNotification(NamedTuple):
     """A notification on a call's own stream, and when it came after the recording began."""
 
     at_ms: float
     method: str
     params: Mapping[str, Any]
-
-
-class Stretch(NamedTuple):
-    """Time in which a call waited for the server, or for whoever answers the server's questions."""
-
-    whose: Literal["server", "person"]
-    start_ms: float
-    end_ms: float
 
 
 class TaskStage(NamedTuple):
@@ -113,13 +110,12 @@ class Interaction:
         ended: how it ended, such as `HTTP 200, result`.
         is_orphan: its first request continues a state that no recorded ask issued.
         size_bytes: bytes of its final response.
-        duration_ms: how long its own exchanges took, without the time between them; of a task, how
-            long it was at work.
+        duration_ms: how long its client waited for the server.
+        person_ms: how long the server waited for whoever answers its questions.
         method: its JSON-RPC method, or the HTTP method and path.
         name: of the tool or prompt, the URI of the resource, or an empty string.
         parameters: its arguments, or the other params of a method that names nothing, or None.
         notifications: what the server sent meanwhile on the call's own streams.
-        stretches: its own time, in order.
         listens: it is a stream that tells what other calls caused.
         task: what became of the task that the server made of it, in order.
     """
@@ -133,6 +129,7 @@ class Interaction:
     is_orphan: bool
     size_bytes: int
     duration_ms: int
+    person_ms: int
     method: str
     name: str
     parameters: Any
@@ -140,7 +137,6 @@ class Interaction:
     session: str
     final: FinalResponse
     notifications: tuple[SentNotification, ...]
-    stretches: tuple[Stretch, ...]
     listens: bool
     task: tuple[TaskStage, ...] = ()
 
@@ -152,18 +148,11 @@ class Interaction:
 
 @dataclass(frozen=True, slots=True)
 class CassetteDetails:
-    """A cassette; its upstream has no credentials, and texts are as they were recorded."""
+    """A cassette, call by call; texts are as they were recorded."""
 
-    cassette: str
-    version: int
-    upstream: str
-    transport: str
-    request_state: str
-    recorded_at: str
-    tool: str
-    redacts: bool
-    seals_answers: bool
+    recorded: Cassette
     interactions: tuple[Interaction, ...]
+    version: int = VERSION
 
 
 def arguments_json(call: Call) -> str | None:
@@ -176,42 +165,28 @@ def arguments_json(call: Call) -> str | None:
 def details_of(cassette: Cassette) -> CassetteDetails:
     """Return what is on a cassette."""
     streamed = _streamed_responses(cassette.interactions)
-    return CassetteDetails(
-        cassette.path,
-        VERSION,
-        cassette.upstream,
-        cassette.transport,
-        cassette.request_state,
-        cassette.recorded_at,
-        cassette.tool,
-        any(map(_is_redacted, cassette.interactions)),
-        cassette.seals_answers,
-        tuple(_interaction(each, streamed) for each in cassette.interactions),
-    )
+    calls = [_interaction(each, streamed) for each in cassette.interactions]
+    return CassetteDetails(cassette, tuple(calls))
 
 
 def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interaction:
     first = recorded.exchanges[0]
     call = first.call
     chain = recorded.exchanges[recorded.shared :]
-    stretches = tuple(_stretches(recorded))
-    duration_ms = sum(round(each.ended_ms - each.started_ms) for each in chain)
-    if recorded.steps:
-        waits = (each for each in stretches if each.whose == "server")
-        duration_ms = sum(round(each.end_ms - each.start_ms) for each in waits)
-        ended, final, size = _ending_of_task(recorded)
-    else:
-        ended, final, size = _ending(recorded.exchanges[-1], streamed)
+    turns = tuple(_turns(recorded))
+    server_ms, person_ms = _waits(recorded, turns)
+    ended, final, size = _ending(recorded, streamed)
     return Interaction(
         number=recorded.number,
         call=call.title,
         arguments_json=arguments_json(call),
-        turns=tuple(_turns(recorded)),
+        turns=turns,
         ended=ended,
         branch=recorded.branch,
         is_orphan=recorded.is_orphan,
         size_bytes=size,
-        duration_ms=duration_ms,
+        duration_ms=round(server_ms),
+        person_ms=round(person_ms),
         method=call.method or call.title,
         name=call.name,
         parameters=_parameters(call),
@@ -219,7 +194,6 @@ def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interact
         session=session_of(first.request) or opened_session(first.response),
         final=final,
         notifications=tuple(each for exchange in chain for each in _notifications(exchange)),
-        stretches=stretches,
         listens=listens(call, first.response),
         task=tuple(map(_stage, recorded.steps)),
     )
@@ -238,30 +212,18 @@ def stage_of(state: TaskState, polls: int = 1) -> TaskStage:
     return TaskStage(state.status, message if isinstance(message, str) else "", polls)
 
 
-def _is_redacted(recorded: RecordedInteraction) -> bool:
-    parts = []
-    for request, response in ((each.request, each.response) for each in recorded.own):
-        headers = (*request.headers, *(() if response is None else response.headers))
-        body = request.body + (b"" if response is None else response.body)
-        parts += [request.target, *(value for _, value in headers), body.decode(errors="replace")]
-    return PLACEHOLDER.search("\n".join(parts)) is not None
-
-
 def _parameters(call: Call) -> Any:
     message = call.message
     if message is None or not call.is_rpc:
         return None
-    parameters: Any = {key: value for key, value in message.params.items() if key != "_meta"}
     if call.name:
-        parameters = parameters.get("arguments")
-    return parameters or None
+        return message.params.get("arguments") or None
+    return {key: value for key, value in message.params.items() if key != "_meta"} or None
 
 
 def _client(call: Call) -> str:
     message = call.message
-    if message is None:
-        return ""
-    info = message.meta.get(_CLIENT_INFO) or message.params.get("clientInfo")
+    info = message and (message.meta.get(_CLIENT_INFO) or message.params.get("clientInfo"))
     if not isinstance(info, dict):
         return ""
     facts = (info.get("title") or info.get("name"), info.get("version"))
@@ -282,109 +244,42 @@ def _notifications(exchange: RecordedExchange) -> Iterator[SentNotification]:
 
 def _turns(recorded: RecordedInteraction) -> Iterator[Turn]:
     for turn in recorded.turns:
+        names: Mapping[str, str] = {}
+        ask = None
+        via: Via = "result"
         if isinstance(turn, PushedTurn):
-            yield _pushed_turn(turn)
-            continue
-        if isinstance(turn, TaskTurn):
-            yield _task_turn(turn, recorded)
-            continue
-        exchange, ask, retry = turn
+            via = "push"
+            asked_ms = min(_pushed_ms(each.exchange, each.piece) for each in turn.asked)
+            answering = [each.exchange for each in turn.answers]
+        elif isinstance(turn, TaskTurn):
+            via, names = "task", key_names(turn.requests, recorded.task_id)
+            asked_ms = recorded.steps[turn.asked].exchange.ended_ms
+            answering = [recorded.steps[at].exchange for at in turn.answered]
+        else:
+            ask, asked_ms = turn.ask, turn.exchange.ended_ms
+            answering = [] if turn.retry is None else [turn.retry]
+        given, answered_ms = turn.given, max((each.started_ms for each in answering), default=None)
+        sources = (each.request.header(ANSWERED_BY_HEADER) for each in answering)
         yield Turn(
-            _printable_requests(ask.input_requests),
-            None if turn.given is None else _printable_answers(turn.given),
-            ask.dialect,
-            ask.request_state is not None,
-            "result",
-            None if retry is None else retry.request.header(ANSWERED_BY_HEADER) or None,
-            None if retry is None else max(0.0, retry.started_ms - exchange.ended_ms),
+            {
+                printable(names.get(key, key)): InputRequest(
+                    printable(each.kind), printable(each.message), each.definition
+                )
+                for key, each in turn.requests.items()
+            },
+            None
+            if given is None
+            else {
+                printable(names.get(key, key)): canonical(each, without_null=True)
+                for key, each in given.items()
+            },
+            None if ask is None else ask.dialect,
+            ask is not None and ask.request_state is not None,
+            via,
+            next(filter(None, sources), None),
+            # A client may send its answers before a response that has asked has ended.
+            None if answered_ms is None else max(0.0, answered_ms - asked_ms),
         )
-
-
-def _pushed_turn(turn: PushedTurn) -> Turn:
-    answers, waiting = turn.given, _waiting(turn)
-    return Turn(
-        _printable_requests(turn.requests),
-        None if answers is None else _printable_answers(answers),
-        None,
-        has_request_state=False,
-        via="push",
-        answered_after_ms=None if waiting is None else waiting.end_ms - waiting.start_ms,
-    )
-
-
-def _task_turn(turn: TaskTurn, recorded: RecordedInteraction) -> Turn:
-    names = key_names(turn.requests, recorded.task_id)
-    requests = {names[key]: request for key, request in turn.requests.items()}
-    given = {names[key]: answer for key, answer in (turn.given or {}).items()}
-    updates = [recorded.steps[at].exchange for at in turn.answered]
-    sources = (each.request.header(ANSWERED_BY_HEADER) for each in updates)
-    asked_ms = recorded.steps[turn.asked].exchange.ended_ms
-    return Turn(
-        _printable_requests(requests),
-        None if turn.given is None else _printable_answers(given),
-        None,
-        has_request_state=False,
-        via="task",
-        answered_by=next(filter(None, sources), None),
-        answered_after_ms=max(0.0, updates[0].started_ms - asked_ms) if updates else None,
-    )
-
-
-def _printable_requests(requests: Mapping[str, InputRequest]) -> dict[str, InputRequest]:
-    return {
-        printable(key): InputRequest(
-            printable(request.kind), printable(request.message), request.definition
-        )
-        for key, request in requests.items()
-    }
-
-
-def _printable_answers(answers: Mapping[str, Any]) -> dict[str, str]:
-    return {printable(key): canonical(value, without_null=True) for key, value in answers.items()}
-
-
-def _stretches(recorded: RecordedInteraction) -> Iterator[Stretch]:
-    exchanges, shared = recorded.exchanges, recorded.shared
-    for position in range(shared, len(exchanges)):
-        exchange = exchanges[position]
-        ask = exchanges[position - 1].ask if position > shared else None
-        # An ask without requests for input makes the client call again and asks no person.
-        if ask is not None and ask.input_requests:
-            asked_ms = exchanges[position - 1].ended_ms
-            yield _stretch("person", asked_ms, exchange.started_ms)
-        at_ms = exchange.started_ms
-        for turn in recorded.pushed_turns:
-            waiting = _waiting(turn) if turn.position == position else None
-            if waiting is not None:
-                yield _stretch("server", at_ms, waiting.start_ms)
-                yield waiting
-                at_ms = waiting.end_ms
-        yield _stretch("server", at_ms, exchange.ended_ms)
-    yield from _stretches_of_task(recorded)
-
-
-def _stretches_of_task(recorded: RecordedInteraction) -> Iterator[Stretch]:
-    at_ms = recorded.exchanges[-1].ended_ms
-    for turn in task_turns(recorded.steps):
-        if turn.answered:
-            asked, answered = (recorded.steps[at].exchange for at in (turn.asked, turn.answered[0]))
-            yield _stretch("server", at_ms, asked.ended_ms)
-            yield _stretch("person", asked.ended_ms, answered.started_ms)
-            at_ms = answered.started_ms
-    if recorded.steps:
-        yield _stretch("server", at_ms, recorded.steps[-1].exchange.ended_ms)
-
-
-def _stretch(whose: Literal["server", "person"], start_ms: float, end_ms: float) -> Stretch:
-    # A client may send its answers before a response that has asked has ended.
-    return Stretch(whose, start_ms, max(start_ms, end_ms))
-
-
-def _waiting(turn: PushedTurn) -> Stretch | None:
-    if not turn.answers:
-        return None
-    asked_ms = min(_pushed_ms(pushed.exchange, pushed.piece) for pushed in turn.asked)
-    return _stretch("person", asked_ms, max(each.exchange.started_ms for each in turn.answers))
 
 
 def _pushed_ms(exchange: RecordedExchange, piece: int) -> float:
@@ -392,19 +287,28 @@ def _pushed_ms(exchange: RecordedExchange, piece: int) -> float:
     return exchange.started_ms if response is None else response.pieces[piece].at_ms
 
 
+def _waits(recorded: RecordedInteraction, turns: Sequence[Turn]) -> tuple[float, float]:
+    """Return how long the client waited for the server in its own time, and for a person."""
+    chain = recorded.exchanges[recorded.shared :]
+    own = turns if recorded.branch is None else turns[recorded.branch.turn :]
+    waits: dict[str, float] = defaultdict(float)
+    for turn in own:
+        # An ask without requests for input makes the client call again and asks no person.
+        if turn.input_requests:
+            waits[turn.via] += turn.answered_after_ms or 0
+    busy_ms = sum(each.ended_ms - each.started_ms for each in chain)
+    if recorded.steps:
+        busy_ms += recorded.steps[-1].exchange.ended_ms - chain[-1].ended_ms
+    return max(0.0, busy_ms - waits["push"] - waits["task"]), sum(waits.values())
+
+
 # Endings
 
+_Streamed = Mapping[tuple[str, str | None], Sequence[tuple[int, int, Message]]]
+"""The responses that listening streams carry, by session and id.
 
-class _StreamedResponse(NamedTuple):
-    """A response on the listening stream of an interaction, after so many requests had arrived."""
-
-    message: Message
-    interaction: int
-    after: int
-
-
-_Streamed = Mapping[tuple[str, str | None], Sequence[_StreamedResponse]]
-"""The responses that listening streams carry, by session and id."""
+Each has the interaction of its stream, and how many requests had arrived before it.
+"""
 
 
 def _streamed_responses(interactions: Iterable[RecordedInteraction]) -> _Streamed:
@@ -412,7 +316,7 @@ def _streamed_responses(interactions: Iterable[RecordedInteraction]) -> _Streame
 
     Source: MCP 2025-11-25, "Resumability and Redelivery"; MCP 2024-11-05, "HTTP with SSE".
     """
-    found: dict[tuple[str, str | None], list[_StreamedResponse]] = defaultdict(list)
+    found: dict[tuple[str, str | None], list[tuple[int, int, Message]]] = defaultdict(list)
     for interaction in interactions:
         for exchange in interaction.own:
             response = exchange.response
@@ -422,26 +326,9 @@ def _streamed_responses(interactions: Iterable[RecordedInteraction]) -> _Streame
             for located in messages_in(response):
                 if located.message.kind is Kind.RESPONSE:
                     after = response.pieces[located.piece].after
-                    streamed = _StreamedResponse(located.message, interaction.number, after)
+                    streamed = interaction.number, after, located.message
                     found[session, located.message.id].append(streamed)
     return found
-
-
-def _streamed_response_to(
-    exchange: RecordedExchange, streamed: _Streamed
-) -> _StreamedResponse | None:
-    message = exchange.call.message
-    if not streamed or message is None or message.kind is not Kind.REQUEST:
-        return None
-    # A client may use an id again, so what came before the call is none of its responses.
-    responses = streamed.get((session_of(exchange.request), message.id), ())
-    return next((each for each in responses if each.after >= (exchange.number or 0)), None)
-
-
-def _own_response(exchange: RecordedExchange) -> Message | None:
-    if exchange.response is None or exchange.call.message is None:
-        return None
-    return last_response(exchange.response)
 
 
 def final_of(method: str, response: Response | None) -> FinalResponse:
@@ -449,27 +336,35 @@ def final_of(method: str, response: Response | None) -> FinalResponse:
     message = None if response is None else last_response(response)
     state = polled_state(message) if method == GET_TASK else None
     members = {} if message is None else message.tree if state is None else state.response
-    return _outcome(members)[1] if members else FinalResponse("nothing", None)
+    return _outcome(members)[1]
 
 
-def _ending(last: RecordedExchange, streamed: _Streamed) -> tuple[str, FinalResponse, int]:
-    """Return how the call with this last exchange ended, in words, its response, and its size."""
-    final, size = FinalResponse("nothing", None), 0
-    if last.ask is not None:
-        return "abandoned: the last ask has no answer", final, size
-    response, message = last.response, _own_response(last)
-    elsewhere = _streamed_response_to(last, streamed) if message is None else None
+def _ending(recorded: RecordedInteraction, streamed: _Streamed) -> tuple[str, FinalResponse, int]:
+    """Return how a call ended, in words, its final response, and the size of that."""
+    last = recorded.ending
+    response, message, request = last.response, last.rpc_response, last.call.message
+    state = polled_state(message) if recorded.steps else None
+    if recorded.is_open:
+        asks = last.ask is not None or (state is not None and state.input_requests)
+        what = "the last ask has no answer" if asks else "its task was at work"
+        return f"abandoned: {what}", _NOTHING, 0
+    if state is not None and message is not None:
+        words, final = _outcome(state.response)
+        return ", ".join(filter(None, [f"task {state.status}", words])), final, len(message.raw)
     facts = ["no response"]
     if response is not None:
         facts = [] if response.is_lines else [f"HTTP {response.status}"]
-    if elsewhere is not None:
-        words, final = _outcome(elsewhere.message.tree)
-        size = len(elsewhere.message.raw)
-        facts.append(f"{words} on the stream of #{elsewhere.interaction}")
-    elif message is not None:
-        words, final = _outcome(message.tree)
-        size = len(message.raw)
-        facts.append(words)
+    where = ""
+    if message is None and request is not None and request.kind is Kind.REQUEST:
+        for stream, after, answer in streamed.get((session_of(last.request), request.id), ()):
+            # A client may use an id again: what came before the call is none of its responses.
+            if after >= (last.number or 0):
+                message, where = answer, f" on the stream of #{stream}"
+                break
+    words, final = _outcome({} if message is None else message.tree)
+    size = 0 if message is None else len(message.raw)
+    if words:
+        facts.append(f"{words}{where}")
     # The messages of a stream are told one by one.
     elif response is not None and response.body and not response.is_framed:
         final, size = FinalResponse("text", _text_of(response.body)), len(response.body)
@@ -478,29 +373,14 @@ def _ending(last: RecordedExchange, streamed: _Streamed) -> tuple[str, FinalResp
             facts.append(counted(len(response.pieces), "line"))
         elif response.is_event_stream:
             facts.append(f"stream of {counted(len(response.pieces), 'event')}")
-        if response.end is End.OPEN:
-            facts.append("still open when the recording ended")
-        if response.end is End.BROKEN:
-            facts.append("broken off by the upstream")
+        facts += filter(None, [_ENDS.get(response.end)])
     return ", ".join(facts), final, size
 
 
-def _ending_of_task(recorded: RecordedInteraction) -> tuple[str, FinalResponse, int]:
-    """Return how the call's task ended, as far as that was recorded; as `_ending`."""
-    response = recorded.ending.rpc_response
-    state = polled_state(response)
-    if response is None or state is None:
-        return _ending(recorded.ending, {})
-    if not state.is_over:
-        what = "the last ask has no answer" if state.input_requests else "its task was at work"
-        return f"abandoned: {what}", FinalResponse("nothing", None), 0
-    if not state.response:
-        return f"task {state.status}", FinalResponse("nothing", None), len(response.raw)
-    words, final = _outcome(state.response)
-    return f"task {state.status}, {words}", final, len(response.raw)
-
-
 def _outcome(members: Mapping[str, Any]) -> tuple[str, FinalResponse]:
+    """Return what the members of a response say, in words and as a value."""
+    if not members:
+        return "", _NOTHING
     error, result = members.get("error"), members.get("result")
     if isinstance(error, dict):
         code, text = canonical(error.get("code")), canonical(error.get("message"))

@@ -11,10 +11,7 @@
   all("[hidden]").forEach((part) => { part.hidden = false; });
 
   function textOf(call) {
-    if (!texts.has(call)) {
-      const values = all("input[type=text], textarea", call).map((field) => field.value);
-      texts.set(call, `${call.textContent}\n${values.join("\n")}`.toLowerCase());
-    }
+    if (!texts.has(call)) texts.set(call, call.textContent.toLowerCase());
     return texts.get(call);
   }
 
@@ -75,7 +72,7 @@
   addEventListener("hashchange", reveal);
   addEventListener("beforeprint", () => openAll(true));
   addEventListener("keydown", (event) => {
-    const isTyping = event.target.matches("input, select, textarea");
+    const isTyping = event.target.matches("input, select");
     if (event.key === "Escape" && event.target === query) {
       query.value = "";
       find();

@@ -5,21 +5,20 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import b64encode
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from jinja2 import DictLoader, Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from mrtr_cassette.core.answers.checking import titled_choices
-from mrtr_cassette.core.compare.conversations import CassetteComparison, InteractionComparison
+from mrtr_cassette.core.compare.conversations import CassetteComparison
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.report.comparison import conclusion, shown_values
-from mrtr_cassette.core.report.details import CassetteDetails, Interaction, Stretch
+from mrtr_cassette.core.report.details import CassetteDetails, Interaction
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.core.report.runs import ReplayReport
 from mrtr_cassette.core.report.text import json_text, message_lines, outcome_line, task_words
@@ -35,8 +34,9 @@ START: Final = (
 )
 _MOST_OPEN: Final = 10
 """Calls that asked, up to which a page opens them."""
+_PIECES: Final = 1000
+"""Pieces of a template that are written together."""
 TEMPLATES: Final = ("page.html", "call.html", "turn.html", "values.html")
-_END_OF_CALL: Final = "</details></li>"
 
 
 class Assets(NamedTuple):
@@ -65,30 +65,31 @@ class View:
 
 
 def page(view: View, assets: Assets) -> Iterator[str]:
-    """Yield a page in pieces, of which each but the last ends with a call."""
-    interactions = view.details.interactions
+    """Yield a page in pieces."""
     branches: dict[int, list[Interaction]] = defaultdict(list)
-    for each in interactions:
+    sessions: dict[str, list[Interaction]] = defaultdict(list)
+    for each in view.details.interactions:
+        sessions[each.session].append(each)
         if each.branch is not None:
             branches[each.branch.of].append(each)
-    pieces: list[str] = []
-    for piece in _template(assets.templates).generate(
+    misses: dict[int, list[tuple[int, MissReport]]] = defaultdict(list)
+    for number, miss in enumerate(view.replay.misses if view.replay else (), start=1):
+        if miss.nearest is not None:
+            misses[miss.nearest.interaction].append((number, miss))
+    compared = view.earlier.comparison.interactions if view.earlier else ()
+    stream = _template(assets.templates).stream(
         view=view,
         start=Markup(START),  # noqa: S704  all three are ours
         style=Markup(assets.style),  # noqa: S704
         script=Markup(assets.script),  # noqa: S704
-        misses=view.replay.misses if view.replay else (),
-        notes=_notes(view),
-        sessions=timelines(interactions),
+        sessions=sessions,
         branches=branches,
-        opens=sum(bool(each.turns) for each in interactions) <= _MOST_OPEN,
-        outcomes={each.number: each for each in view.replay.interactions} if view.replay else {},
-    ):
-        pieces.append(piece)
-        if piece.endswith(_END_OF_CALL):
-            yield "".join(pieces)
-            pieces.clear()
-    yield "".join([*pieces, "\n"])
+        misses_near=misses,
+        changed={each.received: each for each in compared if each.mark != "="},
+        opens=sum(bool(each.turns) for each in view.details.interactions) <= _MOST_OPEN,
+    )
+    stream.enable_buffering(_PIECES)
+    return stream
 
 
 @cache
@@ -104,7 +105,6 @@ def _template(texts: tuple[str, ...]) -> Template:
     )
     environment.globals |= {"counted": counted, "LONGEST_TEXT": _LONGEST_TEXT}
     environment.filters |= {
-        "bars": _bars,
         "canonical": canonical,
         "conclusion": conclusion,
         "difference": _difference,
@@ -114,14 +114,11 @@ def _template(texts: tuple[str, ...]) -> Template:
         "listed_field": _listed_field,
         "message": message_lines,
         "outcome": outcome_line,
-        "pairs": _pairs,
         "recorded": _recorded,
-        "replaced": _replaced_in,
         "shorten": shorten,
         "source": _source,
         "task_words": task_words,
-        "time": shown_time,
-        "waiting": _waiting_in_words,
+        "time": _time,
     }
     return environment.get_template("page.html")
 
@@ -131,23 +128,26 @@ def _source(content: str) -> Markup:
     return Markup(f"'sha256-{digest}'")  # noqa: S704  its letters are those of Base64
 
 
+def _difference(change: Change) -> Difference:
+    return Difference(change.pointer, *shown_values(change))
+
+
+def _time(duration_ms: float) -> str:
+    return f"{duration_ms:.0f} ms" if duration_ms < 1000 else f"{duration_ms / 1000:.1f} s"
+
+
 # Recorded values
 
 _LONGEST_TEXT: Final = 20_000
 """Characters of one value: a page has to stay quick, and `inspect` shows the rest."""
 _TAB: Final = 4
 _REPLACED: Final = re.compile(
-    rf"(?P<redacted>{re.sub(r'[?]P<[a-z]+>', '?:', PLACEHOLDER.pattern)})"
-    rf"|(?P<sealed>{SEALED_ANSWER.pattern}|mrtr-(?:state|session|event|task):[0-9a-f:]+"
-    r"|sha256:[0-9a-f]{64})",
+    rf"({re.sub(r'[?]P<[a-z]+>', '?:', PLACEHOLDER.pattern)}|{SEALED_ANSWER.pattern}"
+    r"|mrtr-(?:state|session|event|task):[0-9a-f:]+|sha256:[0-9a-f]{64})",
     re.ASCII,
 )
 """What stands in a cassette for something else: for a secret, or for what is sealed."""
-_MARK: Final = Markup('<mark class="{}" title="{}">{}</mark>')
-_TITLES: Final = {
-    "redacted": "A secret stood here; the cassette has a placeholder.",
-    "sealed": "Sealed: the cassette has a surrogate or a hash.",
-}
+_MARK: Final = Markup('<mark title="This stands for what is not in the cassette.">{}</mark>')
 
 
 def _plain(value: Any) -> str:
@@ -162,27 +162,8 @@ def _plain(value: Any) -> str:
 def _recorded(text: str) -> Markup:
     if isinstance(text, Markup):
         return text
-    parts: list[Markup] = []
-    end = 0
-    for match in _REPLACED.finditer(text):
-        kind = match.lastgroup or ""
-        parts.append(escape(_plain(text[end : match.start()])))
-        parts.append(_MARK.format(kind, _TITLES[kind], _plain(match[0])))
-        end = match.end()
-    return Markup("").join([*parts, escape(_plain(text[end:]))])
-
-
-def _replaced_in(text: str) -> str:
-    match = _REPLACED.search(text)
-    return (match and match.lastgroup) or ""
-
-
-def _pairs(value: Mapping[str, Any]) -> list[tuple[str, str]]:
-    if any(isinstance(each, dict | list) for each in value.values()):
-        return []
-    texts = [(name, _text(each)) for name, each in value.items()]
-    is_short = all("\n" not in text and len(text) <= _LONGEST_TEXT for _, text in texts)
-    return texts if is_short else []
+    parts = enumerate(map(_plain, _REPLACED.split(text)))
+    return Markup("").join(_MARK.format(part) if at % 2 else escape(part) for at, part in parts)
 
 
 def is_app(content: Mapping[str, Any]) -> bool:
@@ -192,36 +173,9 @@ def is_app(content: Mapping[str, Any]) -> bool:
     return is_html and isinstance(text, str) and isinstance(uri, str) and uri.startswith("ui://")
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json_text(value)
-
-
-def shown_time(duration_ms: float) -> str:
-    """Return a duration as people say it."""
-    if duration_ms < 1:
-        return "under 1 ms"
-    if duration_ms < 1000:
-        return f"{duration_ms:.0f} ms"
-    if duration_ms < 60_000:
-        return f"{duration_ms / 1000:.1f} s"
-    minutes, seconds = divmod(round(duration_ms / 1000), 60)
-    return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
-
-
 # Forms
 
-_LONGEST_LINE: Final = 80
-_LIMITS: Final = {
-    "minimum": "at least",
-    "maximum": "at most",
-    "minLength": "characters: at least",
-    "maxLength": "characters: at most",
-    "minItems": "choices: at least",
-    "maxItems": "choices: at most",
-    "format": "format",
-    "pattern": "pattern",
-    "default": "default",
-}
+_SHOWN_APART: Final = frozenset({"description", "id", "message", "required", "title", "kind"})
 
 
 class Choice(NamedTuple):
@@ -231,16 +185,14 @@ class Choice(NamedTuple):
     is_chosen: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FormField:
+class FormField(NamedTuple):
     """A field of a form, with what a reader is told of it and the text that was put in."""
 
-    name: str
     label: str
     description: str
-    kind: Literal["one line", "lines", "check", "choice", "choices"]
     helps: tuple[str, ...]
     choices: tuple[Choice, ...]
+    takes_several: bool
     value: str
 
 
@@ -266,7 +218,7 @@ def _listed_field(definition: Mapping[str, Any], answer: Any) -> FormField:
     key = str(definition.get("id", ""))
     answers = {key: answer["value"]} if isinstance(answer, dict) and "value" in answer else {}
     helps = () if definition.get("required", True) is False else ("required",)
-    return _field(key, {**definition, "type": definition.get("kind")}, answers, helps)
+    return _field(key, {**definition, "type": definition.get("kind", "string")}, answers, helps)
 
 
 def _field(
@@ -274,173 +226,28 @@ def _field(
 ) -> FormField:
     facts = definition if isinstance(definition, dict) else {}
     given = [answers[name]] if name in answers else []
-    value = _text(given[0]) if given else ""
-    choices = _choices(facts, given)
     title, description, kind = (facts.get(each) for each in ("title", "description", "type"))
-    hints = [kind] if isinstance(kind, str) and kind not in {"string", "boolean", "array"} else []
-    hints += [
-        f"{words} {_text(facts[limit])}" for limit, words in _LIMITS.items() if limit in facts
+    options = [(_text(value), label) for value, label in titled_choices(facts)]
+    if kind == "boolean":
+        options = [("true", "yes"), ("false", "no")]
+    chosen = given[0] if given and isinstance(given[0], list) else given
+    texts = [_text(each) for each in chosen] if options else []
+    # What was answered is shown, also where it was none of the choices.
+    options += [(text, text) for text in texts if text not in dict(options)]
+    limits = [
+        f"{member}: {_text(value)}"
+        for member, value in facts.items()
+        if member not in _SHOWN_APART and not isinstance(value, dict | list)
     ]
-    look: Literal["one line", "lines", "check", "choice", "choices"]
-    if choices:
-        is_several = kind == "array" and isinstance(facts.get("items"), dict)
-        look = "choices" if is_several else "choice"
-    elif kind == "boolean" and all(isinstance(each, bool) for each in given):
-        look = "check"
-    else:
-        look = "lines" if "\n" in value or len(value) > _LONGEST_LINE else "one line"
     return FormField(
-        name,
         label=title if isinstance(title, str) and title else name,
         description=description if isinstance(description, str) else "",
-        kind=look,
-        helps=(*hints, *helps),
-        choices=choices,
-        value=value,
+        helps=(*limits, *helps),
+        choices=tuple(Choice(label, option in texts) for option, label in options),
+        takes_several=kind == "array",
+        value=_text(given[0]) if given else "",
     )
 
 
-def _choices(facts: Mapping[str, Any], given: list[Any]) -> tuple[Choice, ...]:
-    options = [(_text(value), title) for value, title in titled_choices(facts)]
-    if not options:
-        return ()
-    chosen = [_text(each) for each in (given[0] if given and isinstance(given[0], list) else given)]
-    choices = [Choice(label, option in chosen) for option, label in options]
-    # What was answered is shown, also where it was none of the choices.
-    offered = {option for option, _ in options}
-    return (*choices, *(Choice(text, is_chosen=True) for text in chosen if text not in offered))
-
-
-# Misses and differences
-
-
-class Note(NamedTuple):
-    """What a page says of a call before anything else: a miss near it, or what differs.
-
-    `number` is that of the miss, or of the call; `first` is the cassette that lacks the call.
-    """
-
-    label: str
-    kind: str
-    number: int
-    miss: MissReport | None = None
-    first: str = ""
-    change: InteractionComparison | None = None
-    old: Interaction | None = None
-
-
-def _notes(view: View) -> dict[int, list[Note]]:
-    notes: dict[int, list[Note]] = defaultdict(list)
-    for at, miss in enumerate(view.replay.misses if view.replay else (), start=1):
-        if miss.nearest is not None:
-            notes[miss.nearest.interaction].append(Note(f"miss: {miss.reason}", "bad", at, miss))
-    if view.earlier is None:
-        return notes
-    comparison = view.earlier.comparison
-    old = {each.number: each for each in view.earlier.details.interactions}
-    for each in comparison.interactions:
-        number = each.received
-        if number is None or each.mark == "=":
-            continue
-        if each.recorded is None:
-            note = Note("added", "good", number, first=comparison.recorded)
-        else:
-            note = Note(each.verdict, "bad", number, change=each, old=old[each.recorded])
-        notes[number].append(note)
-    return notes
-
-
-def _difference(change: Change) -> Difference:
-    return Difference(change.pointer, *shown_values(change))
-
-
-# Time
-
-_LONG_IDLE: Final = 0.1
-"""Idle time of more than this part of the busy time is cut."""
-_CUT: Final = 0.025
-"""What a cut is as wide as, as a part of the busy time."""
-_LEAST_WIDTH: Final = 0.6
-"""In percent of the axis; what is shorter could not be seen."""
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """A time axis from 0 to 100, linear between two moments (in ms) in which something goes on."""
-
-    moments: tuple[float, ...]
-    positions: tuple[float, ...]
-    cuts: tuple[float, ...]
-    busy_ms: float
-
-    def position(self, at_ms: float) -> float:
-        """Return where a moment stands; one beyond the axis stands at its end."""
-        index = bisect_right(self.moments, at_ms)
-        if index in {0, len(self.moments)}:
-            return 0.0 if index == 0 else 100.0
-        start, end = self.moments[index - 1 : index + 1]
-        low, high = self.positions[index - 1 : index + 1]
-        return low + (high - low) * (at_ms - start) / (end - start)
-
-
-def axis_of(stretches: Iterable[Stretch]) -> Axis:
-    """Return the axis for what was under way."""
-    busy: list[list[float]] = []
-    for stretch in sorted(stretches, key=lambda each: each.start_ms):
-        if busy and stretch.start_ms <= busy[-1][1]:
-            busy[-1][1] = max(busy[-1][1], stretch.end_ms)
-        else:
-            busy.append([stretch.start_ms, stretch.end_ms])
-    busy_ms = sum(end - start for start, end in busy)
-    moments: list[float] = []
-    places: list[float] = []
-    cuts: list[float] = []
-    place = 0.0
-    for start, end in busy:
-        idle = start - moments[-1] if moments else 0.0
-        if idle > busy_ms * _LONG_IDLE:
-            idle = busy_ms * _CUT
-            cuts.append(place + idle / 2)
-        place += idle
-        moments += [start, end]
-        places += [place, place + end - start]
-        place = places[-1]
-    scale = 100 / (place or 1.0)
-    positions = tuple(each * scale for each in places)
-    return Axis(tuple(moments), positions, tuple(each * scale for each in cuts), busy_ms)
-
-
-class SessionTimeline(NamedTuple):
-    """The calls of one session in the order of the file, and the axis for their time."""
-
-    session: str
-    client: str
-    interactions: Sequence[Interaction]
-    axis: Axis
-
-
-def timelines(interactions: Sequence[Interaction]) -> Iterator[SessionTimeline]:
-    """Yield the sessions of a cassette, in the order in which they began."""
-    by_session: dict[str, list[Interaction]] = {}
-    for each in interactions:
-        by_session.setdefault(each.session, []).append(each)
-    for session, calls in by_session.items():
-        client = next((each.client for each in calls if each.client), "")
-        # The time of streams that only listen counts only where there is nothing else.
-        timed = [each for each in calls if not each.listens and each.stretches] or calls
-        axis = axis_of(stretch for each in timed for stretch in each.stretches)
-        yield SessionTimeline(session, client, calls, axis)
-
-
-def _bars(call: Interaction, axis: Axis) -> Iterator[tuple[str, str, str]]:
-    for whose, start_ms, end_ms in call.stretches:
-        start = min(axis.position(start_ms), 100 - _LEAST_WIDTH)
-        width = max(axis.position(end_ms) - start, _LEAST_WIDTH)
-        yield whose, f"{start:.2f}", f"{width:.2f}"
-
-
-def _waiting_in_words(call: Interaction) -> str:
-    totals = {"server": 0.0}
-    for whose, start_ms, end_ms in call.stretches:
-        totals[whose] = totals.get(whose, 0.0) + end_ms - start_ms
-    return ", ".join(f"{whose} {shown_time(total)}" for whose, total in totals.items())
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json_text(value)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 
 from mrtr_cassette.core.protocol.dialect import InputRequest
@@ -42,94 +43,84 @@ _PLAIN: Final = frozenset(" ,.?!'()/_-=+*")
 
 def inspection_text(details: CassetteDetails) -> str:
     """Return a cassette in short."""
-    count = counted(len(details.interactions), "interaction")
-    origin = f"recorded from {details.upstream} at {details.recorded_at}"
-    return _text(
-        [f"{details.cassette}: {count}, {origin}", f"{_form(details)}, {details.tool}"],
-        details,
-        is_whole=False,
-    )
+    cassette, count = details.recorded, counted(len(details.interactions), "interaction")
+    origin = f"recorded from {cassette.upstream} at {cassette.recorded_at}"
+    head = [f"{cassette.path}: {count}, {origin}", f"{_form(details)}, {cassette.tool}"]
+    return short_digests(_text(head, details, is_whole=False))
 
 
 def review_text(details: CassetteDetails) -> str:
     """Return a cassette whole, without what differs between recordings of one conversation."""
-    head = [f"recorded from {details.upstream}", _form(details)]
+    head = [f"recorded from {details.recorded.upstream}", _form(details)]
     return _text(head, details, is_whole=True)
 
 
 def _form(details: CassetteDetails) -> str:
-    return f"format version {details.version}, request states {details.request_state}"
+    states = details.recorded.request_state
+    return f"format version {details.version}, request states {states}"
 
 
 def _text(head: list[str], details: CassetteDetails, *, is_whole: bool) -> str:
     lines = head
     for each in details.interactions:
         lines += ["", *_interaction_lines(each, is_whole=is_whole)]
-    text = printable_lines("\n".join(map(printable, lines)))
-    return text if is_whole else short_digests(text)
+    return printable_lines("\n".join(map(printable, lines)))
 
 
 def _interaction_lines(each: Interaction, *, is_whole: bool) -> Iterator[str]:
-    arguments = each.arguments_json
+    arguments, outcome = each.arguments_json, outcome_line(each)
     shown = f" {shorten(arguments)}" if arguments and not is_whole else ""
     yield f"#{each.number} {each.call}{shown}"
-    if not is_whole and (outcome := outcome_line(each)):
+    if outcome and not is_whole:
         yield f"    {outcome}"
     if each.is_orphan:
-        label = "" if is_whole else "orphan: "
-        yield f"    {label}continues a request state that no recorded ask issued"
+        yield "    orphan: continues a request state that no recorded ask issued"
     if each.branch is not None:
-        label = "" if is_whole else "branch: "
-        yield f"    {label}shares the ask of turn {each.branch.turn} with #{each.branch.of}"
+        yield f"    branch: shares the ask of turn {each.branch.turn} with #{each.branch.of}"
     if is_whole and each.parameters is not None:
         yield "    params:" if arguments is None else "    arguments:"
         yield from _indented(json_text(each.parameters), 6)
     for number, turn in enumerate(each.turns, start=1):
-        yield from _turn_lines(number, turn, is_whole=is_whole)
-    if each.task and not is_whole:
-        yield f"    task: {task_words(each.task)}"
+        yield _turn_line(number, turn)
+        if turn.answered_by is not None:
+            yield f"      by the recording proxy ({turn.answered_by}), and not by the client"
+        if is_whole:
+            yield from _said_lines(turn)
     if not is_whole:
-        size = f"{each.size_bytes:,} bytes, {each.duration_ms:,} ms"
-        yield f"    ended: {each.ended} ({size})"
+        if each.task:
+            yield f"    task: {task_words(each.task)}"
+        yield f"    ended: {each.ended} ({each.size_bytes:,} bytes, {each.duration_ms:,} ms)"
         return
     for sent in each.notifications:
         yield f"    said {sent.method}"
         yield from _indented(json_text(sent.params), 6)
     yield f"    ended: {each.ended}"
-    yield from _indented(_final_text(each.final), 6)
+    kind, value = each.final
+    if kind == "text":
+        yield from _indented("\n".join(value.splitlines()), 6)
+    elif kind != "nothing":
+        yield from _indented(json_text(_with_json_read(value)), 6)
 
 
-def _turn_lines(number: int, turn: Turn, *, is_whole: bool) -> Iterator[str]:
-    """Yield a turn; in short without what the line of the outcome says."""
+def _turn_line(number: int, turn: Turn) -> str:
     form = "with request state" if turn.has_request_state else "without request state"
     form = {"push": "pushed", "task": "of its task"}.get(turn.via, form)
-    head = f"    turn {number}, {form}:"
-    answered = turn.answered or {}
-    unasked = sorted(answered.keys() - turn.input_requests.keys())
-    if is_whole:
-        yield head
-        yield from _whole_turn_lines(turn, unasked)
-    else:
-        asked = [f"{key} ({request.kind})" for key, request in turn.input_requests.items()]
-        named = ", ".join([*asked, *(f"{key} (was not asked)" for key in unasked)])
-        yield f"{head} {named or 'asked for a retry only'}"
-    if turn.answered_by is not None:
-        yield f"      by the recording proxy ({turn.answered_by}), and not by the client"
+    named = [f"{key} ({request.kind})" for key, request in turn.input_requests.items()]
+    unasked = sorted((turn.answered or {}).keys() - turn.input_requests.keys())
+    named += [f"{key} (was not asked)" for key in unasked]
+    return f"    turn {number}, {form}: {', '.join(named) or 'asked for a retry only'}"
 
 
-def _whole_turn_lines(turn: Turn, unasked: Sequence[str]) -> Iterator[str]:
-    answered = turn.answered or {}
-    if not turn.input_requests:
-        yield "      asked for a retry only"
+def _said_lines(turn: Turn) -> Iterator[str]:
     for key, request in turn.input_requests.items():
-        yield f"      asked    {key} ({request.kind})"
-        yield from _indented("\n".join([*message_lines(request), _definition(request)]), 8)
-        if key in answered:
-            yield f"      answered {key}"
-            yield from _indented(json_text(answered[key]), 8)
-    for key in unasked:
-        yield f"      answered {key}, which was not asked"
-        yield from _indented(json_text(answered[key]), 8)
+        yield f"      asked    {key}"
+        definition = request.definition.items()
+        rest = {name: each for name, each in definition if name not in _SHOWN_APART}
+        lines = [*message_lines(request), json_text(rest) if rest else ""]
+        yield from _indented("\n".join(lines), 8)
+    for key, answer in (turn.answered or {}).items():
+        yield f"      answered {key}"
+        yield from _indented(json_text(answer), 8)
     if turn.answered is None:
         yield "      not answered"
 
@@ -151,41 +142,20 @@ def message_lines(request: InputRequest) -> list[str]:
     return [printable(line) for line in text.splitlines()]
 
 
-def _definition(request: InputRequest) -> str:
-    rest = {name: each for name, each in request.definition.items() if name not in _SHOWN_APART}
-    return json_text(rest) if rest else ""
-
-
-def _final_text(final: FinalResponse) -> str:
-    if final.kind == "nothing":
-        return ""
-    if final.kind == "text":
-        return "\n".join(str(final.value).splitlines())
-    return json_text(_with_json_read(final.value))
-
-
 def _with_json_read(value: Any) -> Any:
     """Return a result in which a text that is JSON is shown as JSON, under `text (JSON)`."""
     if isinstance(value, list):
         return [_with_json_read(each) for each in value]
     if not isinstance(value, Mapping):
         return value
-    members = {}
-    for name, member in value.items():
-        inner = _json_in(member) if name == "text" and isinstance(member, str) else None
-        if inner is None:
-            members[name] = _with_json_read(member)
-        else:
-            members[f"{name} (JSON)"] = inner
-    return members
+    return dict(_member_with_json_read(*each) for each in value.items())
 
 
-def _json_in(text: str) -> Any:
-    try:
-        value = parse(text.encode()) if text.lstrip()[:1] in ("{", "[") else None
-    except (NotJsonError, UnicodeEncodeError):
-        return None
-    return value
+def _member_with_json_read(name: str, value: Any) -> tuple[str, Any]:
+    if name == "text" and isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        with suppress(NotJsonError, UnicodeEncodeError):
+            return f"{name} (JSON)", parse(value.encode())
+    return name, _with_json_read(value)
 
 
 def _indented(text: str, columns: int) -> Iterator[str]:
@@ -315,7 +285,7 @@ def as_data(value: Any, rows: Mapping[type, str | Callable[[Any], Any]]) -> Any:
     row = rows.get(type(value))
     if isinstance(row, str):
         words = (word.partition("=") for word in row.split())
-        value = {name: getattr(value, attribute or name) for name, _, attribute in words}
+        value = {name: attrgetter(path or name)(value) for name, _, path in words}
     elif row is not None:
         value = row(value)
     elif hasattr(value, "_asdict"):
@@ -329,44 +299,35 @@ def as_data(value: Any, rows: Mapping[type, str | Callable[[Any], Any]]) -> Any:
     return [as_data(each, rows) for each in value] if isinstance(value, list | tuple) else value
 
 
-def inspection_data(details: CassetteDetails, *, is_whole: bool = False) -> dict[str, Any]:
-    """Return a cassette as JSON-ready data; whole with the questions and the final responses."""
-    data: dict[str, Any] = as_data(
-        details,
-        {
-            CassetteDetails: "cassette version upstream request_state recorded_at tool "
-            "interactions",
-            Interaction: "number call arguments=arguments_json orphan=is_orphan branch turns task "
-            f"ended bytes=size_bytes ms=duration_ms{' final' if is_whole else ''}",
-            Turn: partial(_turn_data, is_whole=is_whole),
-            FinalResponse: _final_data,
-        },
-    )
-    for each in data["interactions"]:
-        # Most calls have none.
-        if not each["task"]:
-            del each["task"]
-    return data
-
-
-def _turn_data(turn: Turn, *, is_whole: bool) -> dict[str, Any]:
-    return {
-        "via": turn.via,
+_ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
+    CassetteDetails: "cassette=recorded.path version upstream=recorded.upstream "
+    "request_state=recorded.request_state recorded_at=recorded.recorded_at tool=recorded.tool "
+    "interactions",
+    Interaction: "number call arguments=arguments_json orphan=is_orphan branch turns task ended "
+    "bytes=size_bytes ms=duration_ms final",
+    Turn: lambda it: {
+        "via": it.via,
         "asked": [
-            {"key": key, "kind": request.kind, "message": request.message}
-            | ({"definition": canonical(dict(request.definition))} if is_whole else {})
-            for key, request in turn.input_requests.items()
+            {"key": key, "kind": each.kind, "message": each.message}
+            | {"definition": canonical(dict(each.definition))}
+            for key, each in it.input_requests.items()
         ],
-        "request_state": turn.has_request_state,
-        "dialect": turn.dialect,
-        "answered": turn.answers_json,
-        **({} if turn.answered_by is None else {"answered_by": turn.answered_by}),
-    }
+        "request_state": it.has_request_state,
+        "dialect": it.dialect,
+        "answered": it.answers_json,
+        "answered_by": it.answered_by,
+    },
+    FinalResponse: lambda it: {
+        "kind": it.kind,
+        "value": it.value if it.kind in {"text", "nothing"} else canonical(it.value),
+    },
+}
 
 
-def _final_data(final: FinalResponse) -> dict[str, Any]:
-    is_json = final.kind not in {"text", "nothing"}
-    return {"kind": final.kind, "value": canonical(final.value) if is_json else final.value}
+def inspection_data(details: CassetteDetails) -> dict[str, Any]:
+    """Return a cassette as JSON-ready data; values of others are JSON texts, exact as recorded."""
+    data: dict[str, Any] = as_data(details, _ROWS)
+    return data
 
 
 # Diagram
@@ -375,28 +336,17 @@ def _final_data(final: FinalResponse) -> dict[str, Any]:
 def diagram(details: CassetteDetails) -> str:
     """Return a cassette as a Mermaid block with at most `MOST_ARROWS` arrows.
 
-    Calls that ask come first. A call is drawn whole or, if it alone has too many arrows, cut; a
-    note counts the others.
+    Only calls that ask are drawn, where there are any; a note counts what is left out.
     """
-    by_importance = sorted(details.interactions, key=lambda each: not each.turns)
-    drawn: dict[int, list[str]] = {}
-    remaining = MOST_ARROWS
-    for each in by_importance:
-        arrows = _arrows(each)
-        if len(arrows) <= remaining:
-            drawn[each.number] = arrows
-        elif not drawn:
-            note = f"    Note over client,server: #35;{each.number} goes on"
-            drawn[each.number] = [*arrows[:remaining], note]
-        else:
-            continue
-        remaining -= len(arrows)
+    drawn = [each for each in details.interactions if each.turns] or details.interactions
+    arrows = [arrow for each in drawn for arrow in _arrows(each)]
     lines = ["sequenceDiagram", "    participant client", "    participant server"]
-    for number in sorted(drawn):
-        lines += drawn[number]
-    others = len(details.interactions) - len(drawn)
-    if others:
-        lines.append(f"    Note over client,server: and {counted(others, 'more call')}")
+    lines += arrows[:MOST_ARROWS]
+    left_out = [counted(len(arrows[MOST_ARROWS:]), "more message")]
+    left_out.append(counted(len(details.interactions) - len(drawn), "call without a question"))
+    told = " and ".join(each for each in left_out if not each.startswith("0"))
+    if told:
+        lines.append(f"    Note over client,server: and {told}")
     return "\n".join(["```mermaid", *lines, "```"])
 
 
@@ -428,28 +378,8 @@ def json_text(value: Any) -> str:
     Args:
         value: as `jsonbytes.parse` returns it.
     """
-    parts: list[str] = []
-    _write_indented(value, parts.append, "\n")
-    return printable_json("".join(parts))
+    return printable_json(json.dumps(value, indent=2, ensure_ascii=False, default=_plain_value))
 
 
-def _write_indented(value: Any, write: Callable[[str], object], line_end: str) -> None:
-    inner = f"{line_end}  "
-    if isinstance(value, Mapping) and value:
-        separator = "{"
-        for key, member in value.items():
-            write(f"{separator}{inner}{json.dumps(key, ensure_ascii=False)}: ")
-            _write_indented(member, write, inner)
-            separator = ","
-        write(f"{line_end}}}")
-    elif isinstance(value, list) and value:
-        separator = "["
-        for item in value:
-            write(f"{separator}{inner}")
-            _write_indented(item, write, inner)
-            separator = ","
-        write(f"{line_end}]")
-    elif isinstance(value, str):
-        write(json.dumps(value, ensure_ascii=False))
-    else:
-        write(canonical(value))
+def _plain_value(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else json.loads(value.text)

@@ -18,7 +18,6 @@ from builders import (
     post,
     progress,
     refusal,
-    response_of,
     retry,
     rpc,
     sse,
@@ -28,7 +27,7 @@ from messages import NO, YES, asks, text
 from pushing import ACCEPTED, SESSION, PushingSession, asked_once, branched, cassette_with, elicit
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
-from mrtr_cassette.core.report.details import FinalResponse, Interaction, Stretch, details_of
+from mrtr_cassette.core.report.details import FinalResponse, Interaction, details_of
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Piece, Request, Response
 
 CALL = tool("deploy", env="prod")
@@ -180,32 +179,31 @@ def test_values_are_given_as_python_has_them_and_kept_as_they_were_recorded() ->
 
 
 @pytest.mark.parametrize(
-    ("script", "whose", "answered_after_ms"),
+    ("script", "times", "answered_after_ms"),
     [
         (
             [(CALL, asks("a", "b")), (retry(CALL, {"a": YES, "b": NO}), text("x"))],
-            [["server", "person", "server"]],
+            [(6, 1)],
             [[1]],
         ),
-        ([(CALL, asks("a"))], [["server"]], [[None]]),
+        ([(CALL, asks("a"))], [(3, 0)], [[None]]),
+        ([(CALL, asks(state="s")), (retry(CALL, state="s"), text("x"))], [(6, 0)], [[1]]),
         (
             [(CALL, asks("a")), (retry(CALL, {"a": YES}), {}), (retry(CALL, {"a": NO}), {})],
-            [["server", "person", "server"], ["server"]],
+            [(6, 1), (3, 0)],
             [[1], [5]],
         ),
     ],
-    ids=["answered", "never answered", "a branch has its own time only"],
+    ids=["answered", "never answered", "nothing asked", "a branch has its own time only"],
 )
 def test_time_is_the_servers_or_the_persons(
-    script: list[Step], whose: list[list[str]], answered_after_ms: list[list[float | None]]
+    script: list[Step], times: list[tuple[int, int]], answered_after_ms: list[list[float | None]]
 ) -> None:
     """Between a question and its answer a person's time passes, else the server's."""
     calls = interactions_of(*script)
 
-    assert [[each.whose for each in call.stretches] for call in calls] == whose
+    assert [(call.duration_ms, call.person_ms) for call in calls] == times
     assert [[turn.answered_after_ms for turn in call.turns] for call in calls] == answered_after_ms
-    stretches = calls[0].stretches
-    assert [each.start_ms for each in stretches[1:]] == [each.end_ms for each in stretches[:-1]]
 
 
 def test_answers_sent_early_take_no_time() -> None:
@@ -216,8 +214,7 @@ def test_answers_sent_early_take_no_time() -> None:
     early = replace(interaction, exchanges=(replace(asking, ended_ms=9.0), answered))
     (call,) = details_of(replace(cassette, interactions=(early,))).interactions
 
-    assert call.turns[0].answered_after_ms == 0
-    assert all(each.end_ms >= each.start_ms for each in call.stretches)
+    assert (call.turns[0].answered_after_ms, call.person_ms) == (0, 0)
 
 
 def test_pushed_question_waits_within_the_call() -> None:
@@ -225,11 +222,9 @@ def test_pushed_question_waits_within_the_call() -> None:
     cassette = asked_once(elicit(), YES, CALL, text("done"))
     (call,) = details_of(cassette).interactions
     exchange = cassette.interactions[0].exchanges[0]
-    before, waiting, after = call.stretches
 
-    assert (before.whose, waiting.whose, after.whose) == ("server", "person", "server")
-    assert (before.start_ms, after.end_ms) == (exchange.started_ms, exchange.ended_ms)
-    assert call.turns[0].answered_after_ms == waiting.end_ms - waiting.start_ms
+    assert call.turns[0].answered_after_ms == call.person_ms > 0
+    assert call.duration_ms + call.person_ms == exchange.ended_ms - exchange.started_ms
     assert call.session == SESSION[1] or call.session.startswith("sha256:")
 
 
@@ -241,11 +236,10 @@ def test_listening_stream_is_one_and_each_turn_has_its_own_time() -> None:
     assert [each.method for each in head.notifications] == ["notifications/x"]
     assert [turn.answered_after_ms is None for turn in whole.turns] == [False, True, False]
     assert len(branch.turns) == 4
-    assert whole.stretches[0] == Stretch("server", 2, 3)
 
 
 def test_size_and_time_are_those_of_the_own_exchanges() -> None:
-    """Calls that overlap are measured each for itself, in whole milliseconds as in the file."""
+    """Calls that overlap are measured each for itself."""
     talk = Conversation()
     one, two = talk.request(CALL), talk.request(tool("other"))
     talk.response(two, Answer((b"data: 1\n\ndata: 2\n\n",), STREAM_HEADERS))
@@ -253,10 +247,3 @@ def test_size_and_time_are_those_of_the_own_exchanges() -> None:
     first, second = details_of(loaded(talk.cassette())).interactions
     assert second.ended == "HTTP 200, stream of 2 events"
     assert (first.duration_ms, second.duration_ms) == (7, 3)
-
-    request, response = post(CALL), response_of(text("x"), CALL)
-    exchanges = [
-        RecordedExchange(number, request, response, 0.2, 0.9, None, None) for number in (1, 2)
-    ]
-    (rounded,) = details_of(cassette_with((exchanges, ()))).interactions
-    assert rounded.duration_ms == 2

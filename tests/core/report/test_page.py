@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -39,19 +38,9 @@ from tasking import task_steps
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import compared
-from mrtr_cassette.core.report.details import Stretch, details_of
-from mrtr_cassette.core.report.page import (
-    START,
-    Assets,
-    Earlier,
-    View,
-    axis_of,
-    form_fields,
-    page,
-    shown_time,
-)
+from mrtr_cassette.core.report.details import details_of
+from mrtr_cassette.core.report.page import START, Assets, Earlier, View, form_fields, page
 from mrtr_cassette.core.report.runs import ReplayReport, report_of_replay
-from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.shell.files.reports import page_assets
 
 ASSETS = Assets("p { color: red }", '"use strict";', page_assets().templates)
@@ -61,8 +50,7 @@ SCHEMA = {
     "properties": {
         "name": {"type": "string", "title": "Name", "description": "Yours."},
         "size": {"enum": ["s", "m"]},
-        "many": {"enum": list("abcdefgh")},
-        "some": {"type": "array", "items": {"enum": list("abcdefgh")}},
+        "some": {"type": "array", "items": {"enum": ["a", "b"]}},
         "ok": {"type": "boolean"},
         "long": {"type": "string"},
         "bags": {"type": "integer", "title": "Bags", "minimum": 0, "maximum": 3, "default": 1},
@@ -97,7 +85,7 @@ def recording(*script: Step, **options: Any) -> Cassette:
 # Pages as outlines
 
 SESSION = ("Mcp-Session-Id", "sess-0123456789abcdef")
-CONTENT = {"name": "Ada", "size": "m", "many": "c", "some": ["a", "h"], "ok": True, "long": "a\nb"}
+CONTENT = {"name": "Ada", "size": "m", "some": ["a"], "ok": True, "long": "a\nb"}
 CONTENT |= {"bags": 2, "titled": "g", "named": "r", "unoffered": ["z"]}
 FORM = {"message": "Sure?", "requestedSchema": SCHEMA}
 URL = {"mode": "url", "message": "Pay", "url": "javascript:x"}
@@ -107,7 +95,7 @@ SAMPLED = {"role": "assistant", "model": "m1", "content": {"type": "text", "text
 ROOTS = {"roots": [{"uri": "file:///a", "name": "a"}, {"uri": "b:c"}]}
 QUESTIONS: tuple[tuple[str, Any, Any], ...] = (
     ("elicitation/create", FORM, {"action": "accept", "content": {**CONTENT, "token": "<github:1>"}}),
-    ("elicitation/create", FORM, NO),
+    ("elicitation/create", {"message": "Sure?"}, NO),
     ("elicitation/create", URL, YES),
     ("elicitation/create", {}, {"action": "cancel"}),
     ("elicitation/create", {}, {"odd": 1}),
@@ -193,7 +181,7 @@ PAGES: dict[str, Callable[[], Node]] = {
 }
 OUTLINED = {"questions": ("question",), "endings": ("chips", "said", "final")}
 """The classes of a page's elements that are enough to show; else it is head and calls."""
-TOLD = ("type", "href", "value", "data-is", "open", "checked", "selected", "disabled", "hidden")
+TOLD = ("type", "href", "width", "data-is", "open", "checked", "selected", "disabled", "hidden")
 
 
 def outline(made: Node, indent: str = "") -> Iterator[str]:
@@ -224,13 +212,13 @@ def test_page_is_as_its_outline_says(name: str, *, updates_goldens: bool) -> Non
 
     case = read_case(DATA / "pages" / f"{name}.case")
     case.expect("page", f"{shown}\n", updates=updates_goldens)
-    controls = made.one("main").every("input", "select", "textarea")
+    controls = made.one("main").every("input")
     assert all("disabled" in each.attributes for each in controls)
 
 
 def test_long_values_are_cut() -> None:
     """A page has to stay quick; `inspect` shows the rest."""
-    shown, _ = page_of(recording((CALL, text("x" * 20_050)))).every("pre")
+    _, shown, _ = page_of(recording((CALL, text("x" * 20_050)))).every("pre")
     assert shown.text.endswith("x… (50 more characters)")
 
 
@@ -247,17 +235,6 @@ def test_page_is_whole_without_its_script_and_read_aloud() -> None:
     assert "hidden" in made.one("search").attributes
     assert "hidden" in made.one(class_="keys").attributes
     assert len(list(made.every("li", class_="call"))) == 3
-
-
-def test_idle_time_is_marked() -> None:
-    """Where time was cut out of the axis, there is a mark, and a text says so."""
-    recorded = recording((CALL, text("x")), (tool("b"), text("x")))
-    first, second = recorded.interactions
-    late = replace(second.exchanges[0], started_ms=9000.0, ended_ms=9003.0)
-    made = page_of(replace(recorded, interactions=(first, replace(second, exchanges=(late,)))))
-
-    assert len(list(made.every("line", class_="cut"))) == 1
-    assert "idle time cut 1 time" in made.text
 
 
 # Whatever is recorded
@@ -311,28 +288,6 @@ def _page_of_words(words: str) -> Node:
     return page_of(loaded(cassette_of(*script), f"{words}.json"), report_of_replay(player), first)
 
 
-@pytest.mark.parametrize(
-    ("definition", "answer", "kind", "value"),
-    [
-        ({"type": "string"}, "Ada", "one line", "Ada"),
-        ({"type": "string"}, "two\nlines", "lines", "two\nlines"),
-        ({"type": "string"}, "x" * 81, "lines", "x" * 81),
-        ({"type": "number"}, parse(b"1e400"), "one line", "1e400"),
-        ({"type": "boolean"}, True, "check", "true"),
-        ({"type": "boolean"}, "yes", "one line", "yes"),
-        ({"type": "object"}, {"a": 1}, "lines", '{\n  "a": 1\n}'),
-        ("not a schema", None, "one line", "null"),
-    ],
-)
-def test_kind_of_a_field_fits_its_answer(
-    definition: Any, answer: Any, kind: str, value: str
-) -> None:
-    """A field is drawn so that the answer can be read in it, whatever it is."""
-    (field,) = form_fields({"properties": {"x": definition}}, {"x": answer})
-
-    assert (field.kind, field.value) == (kind, value)
-
-
 MEMBERS = [
     "a",
     "anyOf",
@@ -359,59 +314,8 @@ JSON = st.recursive(
 @given(JSON, JSON)
 def test_whatever_a_server_says_is_a_form(schema: Any, content: Any) -> None:
     """No schema and no answer is an error, and each answered member is in a field."""
-    names = [field.name for field in form_fields(schema, content)]
+    fields = form_fields(schema, content)
+    answers = content if isinstance(content, dict) else {}
 
-    assert {*names} >= {*(content if isinstance(content, dict) else ())}
-    assert len({*names}) == len(names)
-
-
-# Time
-
-
-def busy(*times: tuple[float, float]) -> list[Stretch]:
-    """Return stretches of the server's time."""
-    return [Stretch("server", start, end) for start, end in times]
-
-
-@pytest.mark.parametrize(
-    ("stretches", "places", "cuts"),
-    [
-        (busy((10, 20), (15, 40), (40, 110)), {0: 0, 10: 0, 60: 50, 110: 100, 999: 100}, 0),
-        (busy((0, 50), (55, 100)), {50: 50, 55: 55}, 0),
-        (busy((0, 50), (1000, 1050)), {0: 0, 1000: 51.22, 1050: 100}, 1),
-        (busy((0, 50), (900_000, 900_050)), {0: 0, 900_000: 51.22, 900_050: 100}, 1),
-    ],
-    ids=["linear while something happens", "short pauses stay", "idle time", "however long"],
-)
-def test_axis_is_linear_but_for_idle_time(
-    stretches: list[Stretch], places: dict[int, float], cuts: int
-) -> None:
-    """Stretches that overlap or follow one another are one, and idle time is cut."""
-    axis = axis_of(stretches)
-
-    found = {at: axis.position(at) for at in places}
-    assert found == pytest.approx(places, abs=0.01)
-    assert len(axis.cuts) == cuts
-    assert all(50 / 1.025 < cut < 51.22 for cut in axis.cuts)
-
-
-@pytest.mark.parametrize("stretches", [[], busy((5, 5)), busy((5, 5), (9, 9))])
-def test_axis_without_time(stretches: list[Stretch]) -> None:
-    """Where nothing takes any time, each moment still has a place."""
-    axis = axis_of(stretches)
-
-    assert all(0 <= axis.position(at) <= 100 for at in (0, 5, 7, 9, 10))
-
-
-def test_durations_are_said_as_people_do() -> None:
-    """A duration has the unit that fits it."""
-    durations = [0.2, 12.4, 1234, 59_999, 60_000, 84_400]
-
-    assert [*map(shown_time, durations)] == [
-        "under 1 ms",
-        "12 ms",
-        "1.2 s",
-        "60.0 s",
-        "1 min",
-        "1 min 24 s",
-    ]
+    assert len(fields) >= len(answers)
+    assert sum("not in the schema" in field.helps for field in fields) <= len(answers)
