@@ -342,7 +342,9 @@ def final_of(method: str, response: Response | None) -> FinalResponse:
 def _ending(recorded: RecordedInteraction, streamed: _Streamed) -> tuple[str, FinalResponse, int]:
     """Return how a call ended, in words, its final response, and the size of that."""
     last = recorded.ending
-    response, message, request = last.response, last.rpc_response, last.call.message
+    response, request = last.response, last.call.message
+    # A server may refuse a request without saying its id.
+    message = None if response is None or request is None else last_response(response)
     state = polled_state(message) if recorded.steps else None
     if recorded.is_open:
         asks = last.ask is not None or (state is not None and state.input_requests)
