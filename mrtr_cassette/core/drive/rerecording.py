@@ -27,8 +27,8 @@ from mrtr_cassette.core.record.naming import with_texts
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.sealed import (
     NAME_BYTES,
+    PLACEHOLDER,
     placeholder,
-    placeholders_in,
     renumber,
     sealed_hash,
 )
@@ -310,7 +310,7 @@ def _texts_of(exchange: RecordedExchange) -> dict[str, bytes]:
 
 def _names_in(raw: bytes) -> list[str]:
     names = [match[0].replace(b"%3A", b":").decode() for match in NAME_BYTES.finditer(raw)]
-    found = placeholders_in(raw.decode("latin-1"))
+    found = PLACEHOLDER.finditer(raw.decode("latin-1"))
     secrets = [(match["rule"], match["token"]) for match in found]
     return [*names, *(placeholder(*each) for each in secrets if _NUMBER.fullmatch(each[1]))]
 

@@ -53,7 +53,7 @@ from mrtr_cassette.core.protocol.methods import (
 )
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.credentials import Credentials, Given
-from mrtr_cassette.core.secrets.decode import as_text, undo_percent
+from mrtr_cassette.core.secrets.decode import as_text, without_percent
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, SEALED_HASH, without_numbers
@@ -129,7 +129,7 @@ def _is_at(endpoint: str, request: Request) -> bool:
 
 
 def _path_of(target: str) -> str:
-    return without_numbers(as_text(undo_percent(target.partition("?")[0], is_form=False)))
+    return without_numbers(as_text(without_percent(target.partition("?")[0]).text))
 
 
 def _session_of_old_stream(exchange: RecordedExchange) -> str | None:

@@ -21,7 +21,7 @@ from mrtr_cassette.core.protocol.dialect import (
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.messages import messages_in, response_to, splice_pieces
 from mrtr_cassette.core.protocol.tasks import created_id, named_task, notified_state
-from mrtr_cassette.core.secrets.credentials import Credentials, KnownStates
+from mrtr_cassette.core.secrets.credentials import Credentials, KnownStates, KnownTexts
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.sealed import (
     SEALED_HASH,
@@ -126,7 +126,7 @@ class Sealer:
         if self.redactor is not None:
             request, response = redacted(request, response, self.redactor)
         if self.credentials is not None and self.credentials.known.texts:
-            request, response = _without_credentials(request, response, self.credentials)
+            request, response = _without_known(request, response, self.credentials.known)
         ask = None if located is None else recognise(located.message.tree.get("result"))
         digests: tuple[tuple[str, str], ...] = ()
         # Most responses announce nothing, and have no secret.
@@ -238,20 +238,8 @@ def _seal_states(
         response = replace(response, pieces=pieces)
     for place in (*echoed, *issued):
         known.remember(place.state)
-    if known.may_be_in(_all_text(request, response)):
-        request = replace(
-            request,
-            target=known.seal_text(request.target),
-            headers=_with_values(request.headers, known.seal_text),
-            body=known.seal(request.body),
-        )
-        headers = _with_values(response.headers, known.seal_text)
-        response = _changed(response, headers, known.seal)
+    request, response = _without_known(request, response, known)
     return request, response, [place.state for place in issued]
-
-
-def _with_values(headers: Headers, change: Callable[[str], str]) -> Headers:
-    return tuple([(name, change(value)) for name, value in headers])
 
 
 def _all_text(request: Request, response: Response) -> bytes:
@@ -303,14 +291,14 @@ def redacted(request: Request, response: Response, redactor: Redactor) -> tuple[
     return request, _changed(response, headers, partial(redactor.body, content_type=content_type))
 
 
-def _without_credentials(
-    request: Request, response: Response, credentials: Credentials
+def _without_known(
+    request: Request, response: Response, known: KnownTexts
 ) -> tuple[Request, Response]:
-    """Replace the credentials that an exchange repeats."""
-    if not credentials.known.may_be_in(_all_text(request, response)):
+    """Replace the states or the credentials that an exchange repeats."""
+    if not known.may_be_in(_all_text(request, response)):
         return request, response
-    headers = credentials.sealed_headers(response.headers)
-    return credentials.sealed_request(request), _changed(response, headers, credentials.known.seal)
+    headers = known.sealed_headers(response.headers)
+    return known.sealed_request(request), _changed(response, headers, known.seal)
 
 
 def _changed(response: Response, headers: Headers, change: Callable[[bytes], bytes]) -> Response:

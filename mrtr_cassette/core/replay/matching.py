@@ -36,7 +36,6 @@ from mrtr_cassette.core.secrets.sealed import (
     may_have_states,
     may_name_tasks,
     placeholder,
-    placeholders_in,
     renumber,
     seal_answers,
     seal_states,
@@ -57,7 +56,7 @@ _NOT_ISSUED: Final = "not-given."
 
 def _tokens_in(text: str) -> Iterator[str]:
     yield from (f"sha256:{match[2]}" for match in SEALED_HASH.finditer(text))
-    yield from (placeholder(match["rule"], match["token"]) for match in placeholders_in(text))
+    yield from (placeholder(match["rule"], match["token"]) for match in PLACEHOLDER.finditer(text))
     yield from (match[0] for match in SEALED_ANSWER.finditer(text))
 
 
@@ -164,7 +163,7 @@ class MatchedForm:
             return request, ()
         call, _, answers = lookup_key(read_call(request), self.ignored)
         texts = (*call, answers or "")
-        found = [match for text in texts for match in placeholders_in(text)]
+        found = [match for text in texts for match in PLACEHOLDER.finditer(text)]
         return same, tuple([Secret(match["rule"], match["token"]) for match in found])
 
     def _sealed(
@@ -184,7 +183,7 @@ class MatchedForm:
         return request if body == request.body else replace(request, body=body)
 
     def _redacted(self, request: Request) -> Request:
-        return self._credentials.sealed_request(self._redactor.request(request))
+        return self._credentials.known.sealed_request(self._redactor.request(request))
 
     def _received_state(self, state: str) -> str:
         sealed = SEALED_HASH.fullmatch(state)

@@ -8,7 +8,7 @@ from binascii import Error as Base64Error
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from string import ascii_letters, digits
 from typing import Final, NamedTuple, Protocol
 
@@ -23,7 +23,7 @@ from mrtr_cassette.core.secrets.decode import (
     words_of,
 )
 from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.rules import RedactionRules, builtin_rule_of, fold
+from mrtr_cassette.core.secrets.rules import RedactionRules, builtin_name
 from mrtr_cassette.core.secrets.sealed import is_searched, sealed_hash
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
@@ -109,28 +109,13 @@ class _Layer(NamedTuple):
                 at = taken[index - 1][1]
             at = self.text.find(text, at)
 
-
-_UNDO: dict[str, tuple[str, Callable[[str], Decoded]]] = {
-    "json": ("\\", without_json_escapes),
-    "url": ("%", without_percent),
-    "form": ("+", lambda text: without_percent(text, is_form=True)),
-}
-
-
-def _undone(layer: _Layer, kind: str) -> Iterator[_Layer]:
-    mark, undo = _UNDO[kind]
-    for _ in range(2):
-        if mark not in layer.text:
-            return
-        decoded = undo(layer.text)
-        layer = _Layer(decoded.text, (*layer.undone, decoded), is_in_url=kind in {"url", "form"})
-        yield layer
-
-
-def _layers(plain: _Layer) -> list[_Layer]:
-    """Return a text without escapes of JSON, of JSON in JSON, and of a URL."""
-    in_json = [*_undone(plain, "json")]
-    return [*reversed(in_json), plain, *_undone(plain, "url"), *_undone(plain, "form")]
+    def inner(self, mark: str, undo: Callable[[str], Decoded]) -> Iterator[_Layer]:
+        """Yield the text with escapes undone once, and once more."""
+        layer = self
+        while len(layer.undone) < 2 and mark in layer.text:
+            decoded = undo(layer.text)
+            layer = _Layer(decoded.text, (*layer.undone, decoded), is_in_url=mark != "\\")
+            yield layer
 
 
 def _replaced(raw: bytes, texts: Iterable[_Known]) -> bytes:
@@ -139,7 +124,10 @@ def _replaced(raw: bytes, texts: Iterable[_Known]) -> bytes:
         return raw
     layers = [_Layer(raw.decode("latin-1"))]
     if any(spelling.raw != spelling.probe for spelling, _ in likely):
-        layers = _layers(layers[0])
+        plain = layers[0]
+        in_form = partial(without_percent, is_form=True)
+        in_url = [*plain.inner("%", without_percent), *plain.inner("+", in_form)]
+        layers = [*plain.inner("\\", without_json_escapes)][::-1] + layers + in_url
     taken: list[tuple[int, int]] = []
     replacements: list[tuple[Span, bytes]] = []
     # The longest first: it may contain others.
@@ -210,6 +198,20 @@ class KnownTexts:
         raw = text.encode("utf-8", "surrogatepass")
         sealed = self.seal(raw)
         return text if sealed is raw else sealed.decode("utf-8", "surrogatepass")
+
+    def sealed_headers(self, headers: Headers) -> Headers:
+        """Replace the texts in the values of headers."""
+        return tuple([(name, self.seal_text(value)) for name, value in headers])
+
+    def sealed_request(self, request: Request) -> Request:
+        """Replace the texts in all parts of a request."""
+        target = self.seal_text(request.target)
+        if target != request.target:
+            target = spell_in_url(target)
+        headers, body = self.sealed_headers(request.headers), self.seal(request.body)
+        if (target, headers, body) == (request.target, request.headers, request.body):
+            return request
+        return replace(request, target=target, headers=headers, body=body)
 
 
 class KnownStates(KnownTexts):
@@ -300,29 +302,13 @@ class Credentials:
         if name.lower() == SESSION_HEADER:
             return "" if self._seals_sessions else None
         rule = self._redactor.rule_of(name)
-        if not builtin_rule_of(fold(name)) and ours and not _OPEN.fullmatch(name.lower()):
+        if not _is_secret(name) and ours and not _OPEN.fullmatch(name.lower()):
             rule = self._redactor.rule_of("credentials")
         return rule or None
 
     def _know(self, secret: str, shown: str, *, is_kept: bool) -> None:
         if len(secret) >= SHORTEST_CREDENTIAL and secret not in self.known:
             self.known.add(secret, shown, is_kept=is_kept)
-
-    def sealed_headers(self, headers: Headers) -> Headers:
-        """Replace the credentials in the values of headers."""
-        return tuple([(name, self.known.seal_text(value)) for name, value in headers])
-
-    def sealed_request(self, request: Request) -> Request:
-        """Replace the credentials in all parts of a request."""
-        if not self.known.texts:
-            return request
-        target = self.known.seal_text(request.target)
-        if target != request.target:
-            target = spell_in_url(target)
-        headers, body = self.sealed_headers(request.headers), self.known.seal(request.body)
-        if (target, headers, body) == (request.target, request.headers, request.body):
-            return request
-        return replace(request, target=target, headers=headers, body=body)
 
 
 def shown_by(rules: RedactionRules, given: Given = NOTHING) -> Callable[[str], str]:
@@ -343,7 +329,7 @@ def _secrets_in(name: str, value: str) -> Iterator[str]:
             cookie = pair.partition("=")[2].strip(' \t"')
             if not _WORDS.fullmatch(cookie):
                 yield cookie
-    elif name == SESSION_HEADER or builtin_rule_of(fold(name)) or not _WORDS.fullmatch(value):
+    elif name == SESSION_HEADER or _is_secret(name) or not _WORDS.fullmatch(value):
         yield value
 
 
@@ -357,3 +343,8 @@ def _of_authorization(value: str) -> Iterator[str]:
             return
         yield user
         yield user.partition(":")[2]
+
+
+def _is_secret(name: str) -> bool:
+    known = builtin_name(name)
+    return known is not None and known.is_certain

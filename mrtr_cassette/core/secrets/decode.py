@@ -7,11 +7,8 @@ from binascii import a2b_base64
 from bisect import bisect_right
 from codecs import getincrementaldecoder
 from collections.abc import Callable
-from typing import Final
 
-_ASCII_ESCAPE = re.compile(
-    r"\\+(?:/|u00(?:2[0-9a-fA-F]|3[0-9a-fA-F]|4[0-9a-fA-F]|5[0-9abdefABDEF]|6[0-9a-fA-F]|7[0-9a-eA-E]))"
-)
+_ASCII_ESCAPE = re.compile(r"\\+(?:/|u00(?!5[cC]|7[fF])[2-7][0-9a-fA-F])")
 """A printable character of ASCII, escaped in JSON or in JSON in a string; not a backslash."""
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _JSON_ESCAPE = re.compile(
@@ -25,15 +22,8 @@ _LINES_IN_STRINGS = tuple(
 )
 _LONGEST_BASE64 = 256 * 1024
 _AS_STANDARD = str.maketrans("-_", "+/")
-AS_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
-BASE64_WORDS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 _STRING = re.compile(r"[^\"\\\r\n]*+(?:\\.[^\"\\\r\n]*+)*+")
 _QUOTES = re.compile(r"(\\*)\"|[\r\n]")
-TEXT_BEGINS: Final = re.compile(
-    rb"(?:[\t\r\n -~]|[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}"
-    rb"|[\xf0-\xf4][\x80-\xbf]{3}){4}"
-)
-"""How text in UTF-8 of some length begins."""
 
 
 class Decoded:
@@ -149,11 +139,6 @@ def undo_json(spelled: str, times: int = 6) -> str:
             break
         spelled, times = undone, times - 1
     return spelled
-
-
-def undo_percent(spelled: str, *, is_form: bool) -> str:
-    """Undo the escapes of a URL, or of a form."""
-    return without_percent(spelled, is_form=is_form).text
 
 
 def spell_in_url(text: str) -> str:

@@ -4,14 +4,43 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
+from string import ascii_letters, digits
+from typing import Final
 
-from mrtr_cassette.core.secrets.decode import spell_in_url
-from mrtr_cassette.core.secrets.rules import ActiveRules, RedactionRules, by_ending
+from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, ISSUED_STATE_PATH
+from mrtr_cassette.core.protocol.jsonrpc import (
+    ID_PATH,
+    NOTIFIED_SUBSCRIPTION_PATH,
+    NOTIFIED_TOKEN_PATH,
+    RESULT_SUBSCRIPTION_PATH,
+    TOKEN_PATH,
+)
+from mrtr_cassette.core.secrets.decode import (
+    Decoded,
+    as_text,
+    decoded_base64,
+    long_words,
+    spell_in_url,
+    undo_json,
+    without_ascii_escapes,
+    without_framing,
+    without_json_escapes,
+    without_percent,
+    words_of,
+)
+from mrtr_cassette.core.secrets.rules import (
+    CUSTOM_KEY,
+    ActiveRules,
+    Mark,
+    RedactionRules,
+    by_ending,
+)
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, placeholder
-from mrtr_cassette.core.secrets.search import Kind, Search
+from mrtr_cassette.core.secrets.search import BARE_QUOTE, Find, JudgedText, Kind, in_named
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
     Headers,
@@ -19,7 +48,11 @@ from mrtr_cassette.core.wire.http import (
     decoded_header,
     header_value,
 )
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span, find_spans
+from mrtr_cassette.errors import NotJsonError
 
+_DEEPEST: Final = 5
+"""Escapes of URLs within one another, and base64 in base64, that are undone."""
 _FORM = "application/x-www-form-urlencoded"
 _SCALAR = re.compile(rb"\s*(?:-?[0-9][0-9.eE+-]*|true|false|null)\s*")
 _FRAMING = re.compile(rb"(?:\r\n|\r|\n)(?:data: ?)?")
@@ -28,6 +61,34 @@ _CHALLENGE = re.compile(r"(?<=[?&]code_challenge=)[\w.~-]{43,128}(?=&|\Z)")
 """What a client makes for one authorization (RFC 7636), in the request that asks for it."""
 _REPEATED = 1024
 """Headers and targets whose redacted form is remembered."""
+_BASE64 = words_of(f"{ascii_letters}{digits}+/-_")
+_ENCODED = re.compile(
+    r"(?:[A-Za-z0-9+/_-]{60,}+(?:\s{1,4}[A-Za-z0-9+/_-]{2,})*|[A-Za-z0-9+/_-]{11,})={0,2}", re.ASCII
+)
+_DATA = re.compile(r"(?:\r\n|\r|\n)data: ?")
+_FIELD = re.compile(r"(?:(?:data|event|id|retry|):[ ]?)?([^\r\n]+)")
+_JSON_TEXT = re.compile(
+    r"(?:\xef\xbb\xbf)?[ \t\r\n]*(?:[{\[]|\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\"\Z)", re.DOTALL
+)
+_STRINGS = re.compile(r"\"([^\"\\]*+(?:\\.[^\"\\]*+)*+)\\?(?:\"|\Z)([ \t\r\n]*:)?", re.DOTALL)
+_BETWEEN_STRINGS = re.compile(r"(?:\xef\xbb\xbf)?[\s{}\[\],:\d.eE+truefalsn-]*", re.ASCII)
+_EXEMPT_KEY = re.compile(
+    r"\"(?:id|progressToken|requestState|io\.modelcontextprotocol/subscriptionId)\"\s*:\s*\"?[^\"]*\Z",
+    re.ASCII,
+)
+_BEFORE_ID = 192
+_REST_OF_LINE = re.compile(r"[^\r\n]*")
+_BEFORE_MESSAGE = re.compile("(?:\xef\xbb\xbf)?(?:data:)?[ \\t\\r\\n]*")
+_EXEMPT: Final[tuple[MemberPath, ...]] = (
+    ID_PATH,
+    TOKEN_PATH,
+    NOTIFIED_TOKEN_PATH,
+    ECHOED_STATE_PATH,
+    ISSUED_STATE_PATH,
+    NOTIFIED_SUBSCRIPTION_PATH,
+    RESULT_SUBSCRIPTION_PATH,
+)
+"""Places of a message that replay splices, seals or compares by itself."""
 
 
 @lru_cache(maxsize=8)
@@ -51,15 +112,14 @@ class Redactor:
     def __init__(self, rules: RedactionRules, token: Callable[[str, str], str]) -> None:
         self._token = token
         self._rules = _active(rules)
-        self._search = Search(self._rules)
         # Most exchanges bring the same target and headers again.
         self.target = lru_cache(maxsize=_REPEATED)(self._redacted_target)
         self.headers = lru_cache(maxsize=_REPEATED)(self._redacted_headers)
 
     def rule_of(self, name: str) -> str:
         """Return the rule that makes a header of a name a credential, or an empty string."""
-        _, rule, ambiguous = self._rules.name(name)
-        return rule or (ambiguous.rule if ambiguous is not None and by_ending(name) else "")
+        known = self._rules.name(name)
+        return known.rule if known and (known.is_certain or by_ending(name)) else ""
 
     def placeholder(self, rule: str, secret: str) -> str:
         """Return what stands for a secret."""
@@ -68,8 +128,9 @@ class Redactor:
     def secrets_in(self, text: str, *, is_target: bool = False) -> list[tuple[str, str]]:
         """Return what is replaced in a text, or in a request's target: rules and secrets."""
         raw = text.encode("utf-8", "surrogatepass")
-        finds = self._search.finds(raw, "url" if is_target else "text")
-        return [(find.rule, find.plain) for find in finds]
+        return [
+            (each.rule, each.plain) for each in self._finds(raw, "url" if is_target else "text")
+        ]
 
     def body(self, raw: bytes, content_type: str) -> bytes:
         """Redact a body, or any piece of one; of an event stream whole events.
@@ -119,15 +180,21 @@ class Redactor:
         """
         plain = decoded_header(value)
         searched = value if plain is None else plain
-        _, rule, ambiguous = self._rules.name(name.lower().removeprefix("mcp-param-"))
-        if ambiguous is not None and ambiguous.beside(searched):
-            # It mirrors an argument, whose companions are in the body.
-            rule = ambiguous.rule
-        named = self._search.in_named(rule, searched) if rule else None
-        if named is None:
+        known = self._rules.name(name.lower().removeprefix("mcp-param-"))
+        # It may mirror an argument, whose companions are in the body.
+        is_named = known is not None and known.beside(searched)
+        named = in_named(known.rule, searched, self._rules.disabled) if known and is_named else None
+        if named is None or PLACEHOLDER.fullmatch(named.plain):
             redacted = self._redacted(searched, "text")
         else:
-            redacted = searched[: named.start] + self.placeholder(named.rule, named.plain)
+            rule = named.rule
+            if rule != CUSTOM_KEY:
+                # If its shape is known too, it has the same rule as in other places.
+                shaped = (
+                    rule for rule, secret in self.secrets_in(searched) if secret == named.plain
+                )
+                rule = next(shaped, rule)
+            redacted = searched[: named.start] + self.placeholder(rule, named.plain)
         if redacted == plain:
             return value
         if plain is not None and not (redacted.isascii() and redacted.isprintable()):
@@ -143,7 +210,7 @@ class Redactor:
     def _replaced(self, raw: bytes, kind: Kind, *, is_stream: bool = False) -> bytes:
         parts: list[bytes] = []
         at = 0
-        for find in self._search.finds(raw, kind, is_stream=is_stream):
+        for find in self._finds(raw, kind, is_stream=is_stream):
             new = f"{find.quote}{self.placeholder(find.rule, find.plain)}{find.quote}"
             spelled = spell_in_url(new) if find.in_url else new
             parts += (raw[at : find.start], spelled.encode())
@@ -153,3 +220,162 @@ class Redactor:
                     parts += (framing, b"" if b":" in framing else spelled.encode())
             at = find.end
         return b"".join([*parts, raw[at:]]) if parts else raw
+
+    def _finds(self, raw: bytes, kind: Kind, *, is_stream: bool = False) -> Iterable[Find]:
+        """Return what is secret in a text, in order; no two overlap."""
+        spelled = text = raw.decode("latin-1")
+        if is_stream:
+            text = without_framing(text)
+        found = list(self._in_layer(text, kind, _DEEPEST))
+        if self._rules.custom:
+            lines = (
+                [line.span(1) for line in _FIELD.finditer(text)] if is_stream else [(0, len(text))]
+            )
+            for start, end in lines:
+                found += _shifted(self._custom(text[start:end], kind), start)
+        if not found:
+            return ()
+        if is_stream:
+            found = [_of_lines(spelled, find) for find in found]
+        if is_stream or text.lstrip()[:1] in ("{", "[", '"'):
+            found = [cut for find in found if (cut := _in_one_string(text, find))]
+        return _without_exempt(text, _without_overlaps(text, found))
+
+    def _in_layer(self, text: str, kind: Kind, depth: int) -> Iterator[Find]:
+        marks = self._rules.marks(text.encode("latin-1"))
+        if Mark.ESCAPE in marks:
+            decoded = without_ascii_escapes(text)
+            if decoded.text != text:
+                yield from _mapped_back(decoded, self._in_layer(decoded.text, kind, depth))
+                return
+        if marks and max(marks) >= Mark.NAME:
+            found = JudgedText(self._rules, text, kind).finds(marks)
+            yield from _beside_placeholders(text, found) if Mark.PLACEHOLDER in marks else found
+        if depth and Mark.BASE64 in marks:
+            yield from self._in_base64(text, depth)
+        if depth and Mark.PERCENT in marks:
+            decoded = without_percent(text, is_form=kind == "form")
+            inner = self._in_layer(decoded.text, kind, depth - 1)
+            # Whatever begins at a quote that is no escape was judged above, with that quote.
+            escaped = (
+                find
+                for find in inner
+                if not find.start or text[decoded.source(find.start - 1)] != '"'
+            )
+            for find in _mapped_back(decoded, escaped):
+                yield find._replace(in_url=True)
+
+    def _custom(self, text: str, kind: Kind) -> Iterator[Find]:
+        """Find what a user's patterns match in a text, or if it is JSON in each of its strings.
+
+        A pattern must not touch the names that a protocol or a schema is made of, so of those that
+        it matches only those with a digit count.
+        """
+        if _JSON_TEXT.match(text) and _BETWEEN_STRINGS.fullmatch(_STRINGS.sub("", text)):
+            for string in _STRINGS.finditer(text):
+                is_name, start = string[2], string.start(1)
+                if string[1] and not (is_name and not re.search("[0-9]", string[1])):
+                    inner = without_json_escapes(string[1])
+                    found = self._custom(inner.text, "text")
+                    yield from _shifted(_mapped_back(inner, found), start)
+            return
+        raw = text.encode("latin-1")
+        in_url = kind != "text"
+        found = (
+            Find(start, end, rule.name, as_text(text[start:end]), in_url=in_url)
+            for rule in self._rules.custom
+            for start, end in rule.spans(raw)
+        )
+        yield from _beside_placeholders(text, found)
+        if in_url and "%" in text:
+            decoded = without_percent(text, is_form=kind == "form")
+            for find in _mapped_back(decoded, self._custom(decoded.text, "text")):
+                yield find._replace(in_url=True)
+
+    def _in_base64(self, text: str, depth: int) -> Iterator[Find]:
+        end = 0
+        for start, _ in long_words(text.encode("latin-1"), _BASE64, 11):
+            # Base64 may go over several lines.
+            match = _ENCODED.match(text, start) if start >= end else None
+            if match is not None:
+                end = match.end()
+                inner = decoded_base64(match[0])
+                for find in self._in_layer(inner, "text", depth - 1) if inner else ():
+                    yield Find(start, end, find.rule, match[0])
+                    break
+
+
+def _without_exempt(text: str, finds: Iterable[Find]) -> Iterator[Find]:
+    known: dict[tuple[int, int], list[Span]] = {}
+    for find in finds:
+        if _EXEMPT_KEY.search(text, max(0, find.start - _BEFORE_ID), find.start):
+            # The message is the whole text, or a line of it.
+            line = max(text.rfind(end, 0, find.start) for end in "\r\n") + 1
+            line_end = _REST_OF_LINE.match(text, find.start).end()  # type: ignore[union-attr]
+            messages = ((0, len(text)), (line, line_end))
+            for message in messages:
+                if message not in known:
+                    known[message] = _exempt_spans(text, *message)
+            spans = (span for message in messages for span in known[message])
+            if any(span.start <= find.start and find.end <= span.end for span in spans):
+                continue
+        yield find
+
+
+def _exempt_spans(text: str, start: int, end: int) -> list[Span]:
+    start = _BEFORE_MESSAGE.match(text, start, end).end()  # type: ignore[union-attr]
+    try:
+        found = find_spans(text[start:end].encode("latin-1"), _EXEMPT)
+    except NotJsonError:
+        return []
+    spans = (Span(s.start + start, s.end + start) for spans in found.values() for s in spans)
+    # An object or an array is no id, so it is like any other value.
+    return [span for span in spans if text[span.start] not in "{["]
+
+
+def _in_one_string(text: str, find: Find) -> Find | None:
+    quote = BARE_QUOTE.search(text, find.start, find.end)
+    if quote is None:
+        return find
+    cut = text[find.start : quote.start()]
+    end = find.start + len(cut)
+    return find._replace(end=end, plain=as_text(undo_json(cut))) if cut else None
+
+
+def _of_lines(text: str, find: Find) -> Find:
+    spelled = text[find.start : find.end]
+    return find._replace(plain=_DATA.sub("\n", spelled)) if _DATA.search(spelled) else find
+
+
+def _shifted(finds: Iterable[Find], by: int) -> Iterator[Find]:
+    for find in finds:
+        yield find._replace(start=find.start + by, end=find.end + by)
+
+
+def _mapped_back(decoded: Decoded, finds: Iterable[Find]) -> Iterator[Find]:
+    for find in finds:
+        yield find._replace(start=decoded.source(find.start), end=decoded.source(find.end))
+
+
+def _beside_placeholders(text: str, finds: Iterable[Find]) -> Iterator[Find]:
+    """Leave out what a placeholder stands for or cuts; a secret may contain placeholders."""
+    placed = [match.span() for match in PLACEHOLDER.finditer(text)]
+    starts, ends = [start for start, _ in placed], [end for _, end in placed]
+    for find in finds:
+        touched = placed[bisect_right(ends, find.start) : bisect_left(starts, find.end)]
+        if find[:2] not in touched and all(
+            find.start <= start and end <= find.end for start, end in touched
+        ):
+            yield find
+
+
+def _without_overlaps(text: str, finds: list[Find]) -> list[Find]:
+    finds.sort(key=lambda find: (find.start, -find.end))
+    kept: list[Find] = []
+    for find in finds:
+        if not kept or find.start >= kept[-1].end:
+            kept.append(find)
+        elif find.end > kept[-1].end:
+            wider = undo_json(text[kept[-1].start : find.end])
+            kept[-1] = kept[-1]._replace(end=find.end, plain=as_text(wider))
+    return kept

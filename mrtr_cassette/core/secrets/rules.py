@@ -149,19 +149,28 @@ def _one_time(value: str) -> bool:
     return _pin(value) or _mixed(value)
 
 
-class AmbiguousName(NamedTuple):
-    """A name that also means harmless things."""
+def _always(_value: str) -> bool:
+    return True
+
+
+class Name(NamedTuple):
+    """What the name of a value tells; some names also mean harmless things."""
 
     rule: str
-    companions: frozenset[str]
+    alone: _Check = _always
+    """Tells whether a value is a secret that stands by itself."""
+    beside: _Check = _always
+    """The same beside a companion, or as a parameter of a URL or form."""
+    companions: frozenset[str] = frozenset()
     """Folded names; beside one of them a value takes less to be a secret."""
-    beside: _Check
-    """Tells whether a value is a secret beside a companion, or as a parameter of a URL or form."""
-    alone: _Check
-    """The same for any other value."""
-    takes_numbers: bool = False
+    takes_numbers: bool = True
     parameters: frozenset[str] = frozenset()
     """Where these are given, a parameter needs one of them beside it as a companion."""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether any value is a secret."""
+        return self.alone is _always
 
 
 _OF_OAUTH = (
@@ -174,24 +183,21 @@ _OF_SIGNED_URL = "expires keypairid awsaccesskeyid googleaccessid policy"
 _OAUTH, _LOGIN, _SIGNED_URL = (
     frozenset(names.split()) for names in (_OF_OAUTH, _OF_LOGIN, _OF_SIGNED_URL)
 )
-_NOTHING: Final[frozenset[str]] = frozenset()
 _OF_AUTHORIZATION = frozenset(["code", "codechallenge", "responsetype"])
 
-_AMBIGUOUS: Final[Mapping[str, AmbiguousName]] = {
-    "code": AmbiguousName("token", _OAUTH, _mixed, _random, parameters=_OAUTH | {"state"}),
-    "state": AmbiguousName("token", _NOTHING, _mixed, _never, parameters=_OF_AUTHORIZATION),
-    "devicecode assertion": AmbiguousName("token", _OAUTH, _whole, _random),
-    "token": AmbiguousName("token", _OAUTH | _LOGIN, _mixed, _token),
-    "auth": AmbiguousName("basic", _NOTHING, _of_auth, _of_auth),
-    "key": AmbiguousName("api-key", _NOTHING, looks_random, _never),
-    "csrf": AmbiguousName("token", _NOTHING, _mixed, looks_random),
-    "signature sig": AmbiguousName("secret", _SIGNED_URL, looks_random, _never),
-    "pwd": AmbiguousName("password", _LOGIN, _password, _password, takes_numbers=True),
-    "pass": AmbiguousName("password", _LOGIN, _password, is_strong),
-    "pin": AmbiguousName("password", _LOGIN, _pin, _pin),
-    "otp totp otpcode totpcode mfacode": AmbiguousName(
-        "password", _LOGIN, _one_time, _one_time, takes_numbers=True
-    ),
+_AMBIGUOUS: Final[Mapping[str, Name]] = {
+    "code": Name("token", _random, _mixed, _OAUTH, False, _OAUTH | {"state"}),
+    "state": Name("token", _never, _mixed, frozenset(), False, _OF_AUTHORIZATION),
+    "devicecode assertion": Name("token", _random, _whole, _OAUTH, False),
+    "token": Name("token", _token, _mixed, _OAUTH | _LOGIN, False),
+    "auth": Name("basic", _of_auth, _of_auth, takes_numbers=False),
+    "key": Name("api-key", _never, looks_random, takes_numbers=False),
+    "csrf": Name("token", looks_random, _mixed, takes_numbers=False),
+    "signature sig": Name("secret", _never, looks_random, _SIGNED_URL, False),
+    "pwd": Name("password", _password, _password, _LOGIN),
+    "pass": Name("password", is_strong, _password, _LOGIN, False),
+    "pin": Name("password", _pin, _pin, _LOGIN, False),
+    "otp totp otpcode totpcode mfacode": Name("password", _one_time, _one_time, _LOGIN),
 }
 AMBIGUOUS: Final = {name: known for names, known in _AMBIGUOUS.items() for name in names.split()}
 """Names, folded, whose values are secrets if context or value says so."""
@@ -199,12 +205,8 @@ AMBIGUOUS: Final = {name: known for names, known in _AMBIGUOUS.items() for name 
 _ENDING = re.compile(
     # Those of pages and of progress are no secrets.
     r"(?:[A-Z][A-Z0-9_]*|(?i:x)-[\w-]*)(?<!(?i:page|next|sync))(?<!(?i:continuation))[_-]"
-    r"(?i:(?P<token>TOKEN)|(?P<secret>SECRET)|(?P<password>PASS|PWD?))"
+    r"(?i:(TOKEN|SECRET)|PASS|PWD?)"
 )
-_BY_ENDING: Final[Mapping[str, AmbiguousName]] = {
-    rule: AmbiguousName(rule, _NOTHING, check, check)
-    for rule, check in (("token", looks_random), ("secret", looks_random), ("password", is_strong))
-}
 
 
 def fold(name: str) -> str:
@@ -212,19 +214,22 @@ def fold(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def by_ending(name: str) -> AmbiguousName | None:
+def by_ending(name: str) -> Name | None:
     """Return what the name of an environment variable or of a header tells by its last word."""
     ending = _ENDING.fullmatch(name)
-    return None if ending is None or ending.lastgroup is None else _BY_ENDING[ending.lastgroup]
+    if ending is None:
+        return None
+    rule, check = (ending[1].lower(), looks_random) if ending[1] else ("password", is_strong)
+    return Name(rule, check, check, takes_numbers=False)
 
 
-def builtin_rule_of(folded: str) -> str:
-    """Return the rule of a folded name whose values are always secrets, or an empty string."""
-    rule = NAMES.get(folded)
-    if rule is None and folded.endswith(ENDINGS):
-        # The longest one: `…secretkey` is said more exactly than by `…key`.
-        rule = NAMES[max((e for e in ENDINGS if folded.endswith(e)), key=len)]
-    return rule or ""
+def builtin_name(name: str) -> Name | None:
+    """Return what a name tells if a user has changed nothing."""
+    folded = fold(name)
+    # The longest one: `…secretkey` is said more exactly than by `…key`.
+    endings = [each for each in ENDINGS if folded.endswith(each)]
+    rule = NAMES.get(max([folded] if folded in NAMES else endings, key=len, default=""))
+    return Name(rule) if rule else AMBIGUOUS.get(folded) or by_ending(name)
 
 
 _BEFORE_QUERY = re.compile(r"[?#]")
@@ -254,8 +259,6 @@ _ESCAPED = r"\\(?:/|u00[2-7])"
 _BASE64 = r"(?:^|[^A-Za-z0-9+/_-])[C-Za-fw-z0-9][A-Za-z0-9+/_-]{10}"
 """Text in base64 begins with ASCII or the first byte of a character; PNG and JPEG don't."""
 PLACEHOLDER_MARKER = r"(?:<|%3[cC]|u003[cC])[a-z0-9-]+(?::|%3[aA])"
-_LONGEST_NAME = 64
-"""Characters of a name that is remembered."""
 _QUOTE = r"\\{0,15}[\"']"
 RULE_NAMES: Final = {rule.name for rule in RULES} | set(NAMES.values()) | {CUSTOM_KEY}
 
@@ -284,7 +287,7 @@ class RedactionRules:
             if not fold(key):
                 raise ValueError(f"redaction key {key!r} names no member")
         for name in self.disabled:
-            if name not in RULE_NAMES and not _is_builtin(fold(name)):
+            if name not in RULE_NAMES and builtin_name(fold(name)) is None:
                 raise ValueError(
                     f"redaction rule {shorten(repr(name))} does not exist; the rules are "
                     f"{', '.join(sorted(RULE_NAMES - {CUSTOM_KEY}))}"
@@ -302,23 +305,6 @@ def _why_refused(pattern: str) -> str:
     if reason:
         return f"is no regular expression: {reason}"
     return "matches the empty text" if matches_whole(pattern, "") else ""
-
-
-def _is_builtin(folded: str) -> bool:
-    return folded in AMBIGUOUS or bool(builtin_rule_of(folded))
-
-
-class Name(NamedTuple):
-    """What the name of a value tells."""
-
-    folded: str
-    rule: str
-    ambiguous: AmbiguousName | None
-
-    @property
-    def tells_nothing(self) -> bool:
-        """Whether a value under the name is like any other."""
-        return not self.rule and self.ambiguous is None
 
 
 class Mark:
@@ -345,19 +331,15 @@ class ActiveRules:
             custom_rule(number, pattern) for number, pattern in enumerate(rules.patterns, start=1)
         )
         self.keys = {fold(key) for key in rules.keys}
-        # Other text than ASCII has many spellings.
-        self._has_ascii_keys = all(key.isascii() for key in self.keys)
         self._disabled_names = {fold(name) for name in rules.disabled if name not in RULE_NAMES}
-        self._known_name = lru_cache(maxsize=1024)(self._name)
+        # Most names come again.
+        self.name = lru_cache(maxsize=1024)(self._name)
 
     def marks(self, raw: bytes) -> set[int]:
         """Return what a text may contain: rows of the table, and marks."""
         meanings, patterns, literals = self._markers
         marked = set(map(meanings.__getitem__, patterns.Match(raw) or ()))
-        marked |= self._with_literals.intersection(literals.Match(raw, potential=True) or ())
-        if not self._has_ascii_keys:
-            marked.add(Mark.NAME)
-        return marked
+        return marked | self._with_literals.intersection(literals.Match(raw, potential=True) or ())
 
     def likely(self, marks: Collection[int]) -> list[Rule]:
         """Return the shapes that a text may contain."""
@@ -375,16 +357,6 @@ class ActiveRules:
             rf"\b(?:name|id|key)(?:{_QUOTE})?\s{{0,8}}[:=]\s{{0,8}}({_QUOTE})?[\w.-]*"
             rf"((?i:{self._stems}))(?:\\{{0,15}}\"[^{{}}]*?(\")value\\{{0,15}}\"\s{{0,8}}:"
             r"|[\"']?[ \t\r]*\n\s{0,64}value[ \t]*[:=][ \t]*)"
-        )
-
-    @cached_property
-    def heading(self) -> Any:
-        """Finds a line of names, one of them a secret's: of CSV (group 1) or of Markdown (2)."""
-        name, q, to = rf"[\w.-]*(?i:{self._stems})", r"[\"'\\]*", r"(?:[,;]|\t *)"
-        csv = rf"(?:{q}[A-Za-z_][\w.-]*{q}{to})*{q}{name}{q}(?:{to}{q}[A-Za-z_][\w.-]*{q})*"
-        markdown = rf"(?:[^|\n\"]*\|)*[ `*]*(?:[\w.-]+ )?{name}[ `*]*(?:\|[^|\n\"]*)*"
-        return compiled(
-            rf"(?:^|[\n\"]) *(?:({csv}) *\r? *\n|({markdown})\n[|: \r-]*-[|: \r-]*(?:\n|$))"
         )
 
     @property
@@ -415,22 +387,12 @@ class ActiveRules:
         literals.Compile()
         return [meaning for _, meaning in markers], patterns, literals
 
-    def name(self, name: str) -> Name:
-        """Return what a name tells about its value."""
-        # Most names come again; a long one is none.
-        return self._known_name(name) if len(name) <= _LONGEST_NAME else self._name(name)
-
-    def _name(self, name: str) -> Name:
+    def _name(self, name: str) -> Name | None:
         folded = fold(name)
         if folded in self.keys:
-            return Name(folded, CUSTOM_KEY, None)
-        if folded in self._disabled_names:
-            return Name(folded, "", None)
-        rule = builtin_rule_of(folded)
-        ambiguous = AMBIGUOUS.get(folded) or (None if rule else by_ending(name))
-        if ambiguous is not None and ambiguous.rule in self.disabled:
-            ambiguous = None
-        return Name(folded, "" if rule in self.disabled else rule, ambiguous)
+            return Name(CUSTOM_KEY)
+        known = None if folded in self._disabled_names else builtin_name(name)
+        return None if known is None or known.rule in self.disabled else known
 
 
 def _any_of(names: Collection[str]) -> str:

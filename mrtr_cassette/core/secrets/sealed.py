@@ -93,11 +93,6 @@ def renumber(raw: AnyStr, number: Callable[[str, str], int | str | None]) -> Any
     return PLACEHOLDER.sub(numbered, text)
 
 
-def placeholders_in(text: str) -> Iterator[re.Match[str]]:
-    """Yield the placeholders in a text."""
-    return PLACEHOLDER.finditer(text)
-
-
 def without_rules(text: str) -> str:
     """Return a text without numbers in which a placeholder doesn't tell its rule either.
 
@@ -116,7 +111,7 @@ def without_numbers(text: AnyStr) -> AnyStr:
 
 
 SEALED_HASH = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
-SEALED_HASH_BYTES = re.compile(rb"sha256(:|%3A)([0-9a-f]{64})")
+_SEALED_HASH_BYTES = re.compile(rb"sha256(:|%3A)([0-9a-f]{64})")
 STATE_SURROGATE = re.compile(
     r"mrtr-(?:state|task):[0-9a-f]{16}:(?P<occurrence>[0-9]{1,9})(?::[0-9]{1,9})?", re.ASCII
 )
@@ -160,7 +155,7 @@ def reveal(raw: bytes, surrogate_of: Callable[[str], str | None]) -> bytes:
         surrogate = surrogate_of(match[2].decode())
         return match[0] if surrogate is None else surrogate.encode().replace(b":", match[1])
 
-    return SEALED_HASH_BYTES.sub(revealed, raw)
+    return _SEALED_HASH_BYTES.sub(revealed, raw)
 
 
 def reveal_in_json(raw: bytes, states: Mapping[str, str]) -> bytes:
@@ -207,15 +202,13 @@ _RESULT: MemberPath = ("result",)
 _ACTIONS = ("accept", "decline", "cancel")
 SEALED_ANSWER = re.compile(r"mrtr-answer:[0-9a-f]{64}")
 
-_IsSealed = Callable[[str], bool]
-
 
 def looks_sealed(text: str) -> bool:
     """Tell whether a text looks like a sealed answer."""
     return SEALED_ANSWER.fullmatch(text) is not None
 
 
-def seal_answers(body: bytes, is_sealed: _IsSealed = looks_sealed) -> bytes:
+def seal_answers(body: bytes, is_sealed: Callable[[str], bool] = looks_sealed) -> bytes:
     """Replace what a client answers by hashes; the `action` of an elicitation stays readable.
 
     Answers are what a retry has, and the result of a response that a client posts. They are
@@ -223,13 +216,13 @@ def seal_answers(body: bytes, is_sealed: _IsSealed = looks_sealed) -> bytes:
     """
     if not any(marker in body for marker in _MARKERS):
         return body
+    sealer = _AnswerSealer(is_sealed)
     try:
         tree = parse(body)
         if isinstance(tree, list):
             places = zip(item_spans(body, Span(body.index(b"["), len(body))), tree, strict=True)
         else:
             places = zip([Span(0, len(body))], [tree], strict=True)
-        sealer = _AnswerSealer(is_sealed)
         sealed = [each for place in places for each in sealer.message(body, *place)]
     except NotJsonError:
         text = body.decode("latin-1")
@@ -237,9 +230,13 @@ def seal_answers(body: bytes, is_sealed: _IsSealed = looks_sealed) -> bytes:
     return splice(body, sealed)
 
 
+def _answer_hash(text: str) -> str:
+    return f"mrtr-answer:{sha256_of(text)}"
+
+
 @dataclass(frozen=True, slots=True)
 class _AnswerSealer:
-    is_sealed: _IsSealed
+    is_sealed: Callable[[str], bool]
 
     def message(self, body: bytes, at: Span, message: Any) -> Iterator[tuple[Span, bytes]]:
         if not isinstance(message, dict):
@@ -248,19 +245,16 @@ class _AnswerSealer:
         raw = body[at.start : at.end]
         paths = (ANSWERS_PATH, _RESULT) if is_response else (ANSWERS_PATH,)
         for path, spans in find_spans(raw, paths).items():
-            seal = self.answers if path == ANSWERS_PATH else self.result
             for start, end in spans:
-                sealed = canonical(seal(parse(raw[start:end])))
-                yield Span(at.start + start, at.start + end), sealed.encode()
-
-    def answers(self, answers: Any) -> Any:
-        if isinstance(answers, dict):
-            return {key: self.answer(answer) for key, answer in answers.items()}
-        return [*map(self.item, answers)] if isinstance(answers, list) else self.result(answers)
-
-    def result(self, result: Any) -> Any:
-        # An empty result answers nothing: it only says that the request has come.
-        return result if result == {} else self.answer(result)
+                value = parse(raw[start:end])
+                if path == ANSWERS_PATH and isinstance(value, dict):
+                    value = {key: self.answer(answer) for key, answer in value.items()}
+                elif path == ANSWERS_PATH and isinstance(value, list):
+                    value = [*map(self.item, value)]
+                elif value != {}:
+                    # An empty result answers nothing: it only says that the request has come.
+                    value = self.answer(value)
+                yield Span(at.start + start, at.start + end), canonical(value).encode()
 
     def item(self, item: Any) -> Any:
         if isinstance(item, dict) and isinstance(item.get("id"), str):
@@ -286,10 +280,6 @@ class _AnswerSealer:
         if value is None or (isinstance(value, str) and self.is_sealed(value)):
             return value
         return _answer_hash(canonical(value, without_null=True))
-
-
-def _answer_hash(text: str) -> str:
-    return f"mrtr-answer:{sha256_of(text)}"
 
 
 SHORTEST_SEARCHED = 24

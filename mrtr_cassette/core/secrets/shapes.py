@@ -59,7 +59,7 @@ class Rule:
     needs: bytes = b""
     """A pattern for `re` that the beginning of a secret matches too."""
     marker: str = ""
-    """What each text with a match contains, where the pattern has no literal to look for."""
+    """What each text with a match contains, where the pattern has no literal to be looked for."""
     is_custom: bool = False
 
     def spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
@@ -81,10 +81,15 @@ def custom_rule(number: int, pattern: str) -> Rule:
     return Rule(f"custom-{number}", pattern, is_custom=True)
 
 
-def _token(name: str, pattern: str, needs: bytes = b"", *, ends: str = "") -> Rule:
+_WORD = "A-Za-z0-9"
+
+
+def _token(
+    name: str, pattern: str, needs: bytes = b"", *, ends: str = "", marker: str = ""
+) -> Rule:
     # After a letter or a digit it is the inside of a word: `task-…` contains no `sk-…`.
-    bounded = rf"(?:^|[^A-Za-z0-9])({pattern})"
-    return Rule(name, bounded + rf"(?:[^{ends}]|$)" if ends else bounded, needs)
+    end = rf"(?:[^{ends}]|$)" if ends else ""
+    return Rule(name, rf"(?:^|[^{_WORD}])({pattern}){end}", needs, marker)
 
 
 def _named(name: str, names: str) -> tuple[Rule, ...]:
@@ -92,35 +97,26 @@ def _named(name: str, names: str) -> tuple[Rule, ...]:
     field = rf"(?:name|key|id)=(?:\\*[\"'])?{names}(?:\\*[\"'])?"
     tag = r"<(?:input|meta|add|property|param|entry|setting)\s(?:[^<>]*\s)?"
     value = r"(?:value|content)=\\*[\"']([^\"'<>\\]+)"
-    prefix = r"(?:[\w.-]{1,64}:)?"
-    end = rf"</{prefix}{names}"
-    element = (
-        rf"<{prefix}{names}(?:\s[^<>]{{0,256}})?>(?:<!\[CDATA\[)?([^<>]{{1,512}}?)(?:\]\]>)?"
-        rf"{end}\s*>"
-    )
+    element = rf"<(?:[\w.-]{{1,64}}:)?{names}(?:\s[^<>]{{0,256}})?>"
+    text = r"(?:<!\[CDATA\[)?([^<>]{1,512}?)(?:\]\]>)?</"
     lines = r"(?:[ \r]*\n[^\r\n]{1,200}){0,3}[ \r]*\n[ \r]*\n {0,4}((?:[^\r\n\\]|\\[^\r\n]){1,512})"
     patterns = (
-        (element, end),
-        (rf"(?:^|[\s;]){field}{lines}", field),
-        (rf"{tag}{field}\s(?:[^<>]*\s)?{value}", tag),
-        (rf"{tag}{value}\\*[\"']\s(?:[^<>]*\s)?{field}[\s/>]", tag),
+        element + text,
+        rf"(?:^|[\s;]){field}{lines}",
+        rf"{tag}{field}\s(?:[^<>]*\s)?{value}",
+        rf"{tag}{value}\\*[\"']\s(?:[^<>]*\s)?{field}[\s/>]",
     )
-    return tuple(Rule(name, pattern, rb"\s*+(?![$%]?\{)\S", marker) for pattern, marker in patterns)
-
-
-def _option(name: str, names: str, needs: bytes) -> Rule:
-    option = rf"--(?:\w{{1,32}}-)?(?:{names})[ \t]"
-    value = r"{1,4}(?:\\{0,8}[\"'])?([^\s\"'<>$\\,:}\]-][^\s\"'<>\\]{2,255})"
-    return Rule(name, rf"(?:^|[\s\"']){option}{value}", needs, option)
+    return tuple(Rule(name, pattern, rb"\s*+(?![$%]?\{)\S") for pattern in patterns)
 
 
 _NO_TEMPLATE = rb"(?![$%]?\{|\$|<|[?:%*]|\W*$)"
 
 
-def _argument(name: str, command: str, option: str, needs: bytes = _NO_TEMPLATE) -> Rule:
+def _argument(name: str, option: str, needs: bytes = _NO_TEMPLATE, *, of: str = "") -> Rule:
+    command = rf"(?i:{of})\b(?:[^\r\n;|&<>]{{0,256}}?)[ \t]" if of else ""
     return Rule(
         name,
-        rf"(?:^|[^\w-])(?i:{command})\b(?:[^\r\n;|&<>]{{0,256}}?)[ \t]{option}"
+        rf"(?:^|[^\w[-]){command}(?:{option})"
         r"(?:\\{0,8}[\"']([^\s\"'\\,:}\]][^\"'\r\n\\]{2,255})|([^\s\"'<>$|;&\\,:}\]-][^\s\"'<>\\;|&]{2,255}))",
         needs,
     )
@@ -128,9 +124,9 @@ def _argument(name: str, command: str, option: str, needs: bytes = _NO_TEMPLATE)
 
 _DIGIT = rb"[^0-9]*+[0-9]"
 _LONG_AND_MIXED = rb"(?=.{16})[^0-9]*+[0-9].*[A-Za-z]|(?=.{16})[^A-Za-z]*+[A-Za-z].*[0-9]"
-_WORD = "A-Za-z0-9"
 _ANY = r"[\w.-]{0,64}?"
 """What longer names have before the end by which they are known."""
+_OPTION = r"--(?:\w{1,32}-)?"
 _UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 
 _DATABASES = r"postgres(?:ql)?|mysql|mariadb|mongodb(?:\+srv)?|rediss?|amqps?"
@@ -174,7 +170,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("webhook", r"\.webhook\.office\.com/webhookb2/([\w@/-]{20,})"),
     Rule("webhook", r"hooks\.zapier\.com/hooks/catch/([\w/]{10,})"),
     _token("stripe", r"[rs]k_(?:org_)?(?:live|test)_[A-Za-z0-9]{12,}"),
-    Rule("webhook-secret", r"(?:^|[^A-Za-z0-9])(whsec_[A-Za-z0-9+/]{24,}=*)"),
+    _token("webhook-secret", r"whsec_[A-Za-z0-9+/]{24,}=*"),
     _token("anthropic", r"sk-ant-[\w-]{20,}"),
     _token("openrouter", r"sk-or-[\w-]{20,}"),
     _token("langfuse", r"sk-lf-[0-9a-f-]{30,}"),
@@ -220,10 +216,11 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("twilio", r"(?i:twilio)[\w .:=\"'-]{0,39}?[_ .:=\"'-](SK[0-9a-f]{32})"),
     Rule("telegram", r"(?:^|\D)(\d{8,10}:AA[\w-]{33})(?:[^\w-]|$)"),
     Rule("telegram", r"/bot(\d{6,12}:[\w-]{30,})"),
-    Rule(
+    _token(
         "discord",
-        r"(?:^|[^A-Za-z0-9])([MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,40})(?:[^\w.-]|$)",
-        needs=rb"[\w-]*[0-9]",
+        r"[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,40}",
+        rb"[\w-]*[0-9]",
+        ends=r"\w.-",
         marker=r"\.[\w-]{6}\.[\w-]{27}",
     ),
     _token("notion", r"ntn_[A-Za-z0-9]{40,}"),
@@ -231,20 +228,20 @@ RULES: Final[tuple[Rule, ...]] = (
     _token("linear", r"lin_(?:api|oauth)_[A-Za-z0-9]{32,}"),
     _token("figma", r"figd_[\w-]{36,}"),
     _token("atlassian", r"AT[AC]TT3[\w-]{60,}=?[0-9A-F]*"),
-    Rule("airtable", r"(?:^|[^A-Za-z0-9])(pat[A-Za-z0-9]{14}\.[0-9a-f]{60,})"),
+    _token("airtable", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{60,}"),
     _token("postman", r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
     _token("doppler", r"dp\.(?:pt|st|ct|sa|scim|audit)\.[\w.-]{40,}"),
     _token("vault", r"hv[bsr]\.[\w-]{24,}", _DIGIT),
     _token("grafana", r"glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}"),
-    Rule("grafana", r"(?:^|[^A-Za-z0-9])(glc_eyJ[A-Za-z0-9+/]{32,}=*)"),
+    _token("grafana", r"glc_eyJ[A-Za-z0-9+/]{32,}=*"),
     _token("new-relic", r"NRAK-[A-Z0-9]{27}"),
-    Rule("sentry", r"(?:^|[^A-Za-z0-9])(sntry[su]_[\w+/=-]{40,})"),
+    _token("sentry", r"sntry[su]_[\w+/=-]{40,}"),
     _token("docker", r"dckr_[po]at_[\w-]{24,}"),
     _token("npm", r"npm_[A-Za-z0-9]{36}", rb"npm_[a-z]*+[A-Z0-9]", ends=r"\w"),
     _token("pypi", r"pypi-AgE[\w-]{40,}"),
     _token("rubygems", r"rubygems_[0-9a-f]{40,}"),
-    Rule("azure", r"(?:^|[^A-Za-z0-9])([A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4})(?:[^A-Za-z0-9]|$)"),
-    Rule("terraform", r"(?:^|[^A-Za-z0-9])([A-Za-z0-9]{14}\.atlasv1\.[\w-]{60,})"),
+    _token("azure", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}", ends=_WORD),
+    _token("terraform", r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{60,}"),
     Rule(
         "asana",
         r"(?:^|[^\w/])([0-2]/\d{13,}(?:/\d{13,})?:[0-9a-f]{32})(?:\W|$)",
@@ -273,7 +270,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _token("crates", r"cio[A-Za-z0-9]{32}", _DIGIT, ends=_WORD),
     _token("e2b", r"e2b_[0-9a-f]{40}", ends=_WORD),
     _token("jina", r"jina_[A-Za-z0-9]{60}", ends=_WORD),
-    Rule("mailchimp", r"(?:^|[^A-Za-z0-9])([0-9a-f]{32}-us\d{1,2})(?:[^A-Za-z0-9-]|$)"),
+    _token("mailchimp", r"[0-9a-f]{32}-us\d{1,2}", ends="A-Za-z0-9-"),
     _token("posthog", r"phx_[A-Za-z0-9]{40,}"),
     _token("pulumi", r"pul-[0-9a-f]{40}", ends=_WORD),
     _token("render", r"rnd_[A-Za-z0-9]{28,}", _DIGIT),
@@ -281,10 +278,12 @@ RULES: Final[tuple[Rule, ...]] = (
     _token("jfrog", r"AKCp[A-Za-z0-9]{60,}"),
     _token("1password", r"ops_eyJ[\w+/-]{60,}=*"),
     # Words after an option are prose about it.
-    _option("password", "password|passwd|passphrase", rb"[a-z]*+[^a-z.,:;)]"),
-    _option("token", "token", _LONG_AND_MIXED),
-    _option("secret", "secret|secret-key|access-key", _LONG_AND_MIXED),
-    _option("api-key", "api-?key", _LONG_AND_MIXED),
+    _argument(
+        "password", rf"{_OPTION}(?:password|passwd|passphrase)[ \t]{{1,4}}", rb"[a-z]*+[^a-z.,:;)]"
+    ),
+    _argument("token", rf"{_OPTION}token[ \t]{{1,4}}", _LONG_AND_MIXED),
+    _argument("secret", rf"{_OPTION}(?:secret|(?:secret|access)-key)[ \t]{{1,4}}", _LONG_AND_MIXED),
+    _argument("api-key", rf"{_OPTION}api-?key[ \t]{{1,4}}", _LONG_AND_MIXED),
     Rule(
         "password",
         # As in a netrc file, on one line or several.
@@ -298,13 +297,13 @@ RULES: Final[tuple[Rule, ...]] = (
         r"(?:\\{0,8}[\"'])?[^\s:\"'<>]{0,128}:([^\s\"'<>\\\[{][^\s\"'<>\\]{0,254})",
         rb"(?![$%]?\{|\$)",
     ),
-    _argument("password", r"sshpass", "-p[ \t]{0,4}"),
-    _argument("password", r"(?:mysql|mariadb)\w{0,12}", "-p"),
-    _argument("password", r"redis-cli", r"(?:-a|--pass)[ \t]{1,4}"),
-    _argument("password", r"(?:docker|podman|helm registry) login", r"-p[ \t]{1,4}"),
-    _argument("cookie", "curl", r"(?:-b|--cookie)[ \t]{0,4}", rb"[^=\s]+=.*[0-9A-Z]"),
+    _argument("password", "-p[ \t]{0,4}", of="sshpass"),
+    _argument("password", "-p", of=r"(?:mysql|mariadb)\w{0,12}"),
+    _argument("password", r"(?:-a|--pass)[ \t]{1,4}", of="redis-cli"),
+    _argument("password", r"-p[ \t]{1,4}", of=r"(?:docker|podman|helm registry) login"),
+    _argument("cookie", r"(?:-b|--cookie)[ \t]{0,4}", rb"[^=\s]+=.*[0-9A-Z]", of="curl"),
     _argument(
-        "secret", "aws configure set", r"(?:aws_secret_access_key|aws_session_token)[ \t]{1,4}"
+        "secret", r"aws_(?:secret_access_key|session_token)[ \t]{1,4}", of="aws configure set"
     ),
     Rule(
         "password",

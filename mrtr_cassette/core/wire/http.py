@@ -32,46 +32,29 @@ ACCEPTED: Final = 202
 """The HTTP status that acknowledges a message."""
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
-CREDENTIAL_HEADERS: Final = frozenset(
-    {"authorization", "cookie", "proxy-authorization", "set-cookie"}
-)
+
+def _names(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+CREDENTIAL_HEADERS: Final = _names("authorization cookie proxy-authorization set-cookie")
 """Headers whose values are credentials, which nothing keeps."""
 
 ANSWERED_BY_HEADER: Final = "mrtr-cassette-answered-by"
 """Says in a recorded retry of the proxy itself who gave the answers; it is never sent."""
 _KEPT_OF_REQUESTS = frozenset(
-    {"accept", "authorization", "content-type", "last-event-id", ANSWERED_BY_HEADER}
+    ["accept", "authorization", "content-type", "last-event-id", ANSWERED_BY_HEADER]
 )
-_KEPT_OF_RESPONSES = frozenset(
-    {
-        "allow",
-        "cache-control",
-        "content-encoding",
-        "content-type",
-        "location",
-        "retry-after",
-        "server",
-        "vary",
-        "www-authenticate",
-        "x-accel-buffering",
-        "x-powered-by",
-    }
+_KEPT_OF_RESPONSES = _names(
+    "allow cache-control content-encoding content-type location retry-after server vary"
+    " www-authenticate x-accel-buffering x-powered-by"
 )
 _ENCODED_HEADER = re.compile(r"=\?base64\?([A-Za-z0-9+/]*={0,2})\?=")
 _KEPT_PREFIXES = ("access-control-", "mcp-")
 
-HOP_BY_HOP: Final = frozenset(
-    {
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
+HOP_BY_HOP: Final = _names(
+    "connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer"
+    " transfer-encoding upgrade"
 )
 """Headers of one connection, which a proxy doesn't pass on (RFC 9110, section 7.6.1)."""
 
@@ -300,24 +283,18 @@ class LineFramer:
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
-        self._held: list[bytes] = []
-        self._size = 0
+        self._held = bytearray()
         self._is_cut = False
 
     def feed(self, chunk: bytes) -> list[Line]:
         """Take the next bytes, and return the lines that they complete."""
-        lines = []
-        start = 0
-        while (end := chunk.find(_LINE_END, start) + 1) > 0:
-            lines.append(self._ended(chunk[start:end]))
-            start = end
-        rest = chunk[start:]
-        if rest:
-            self._held.append(rest)
-            self._size += len(rest)
-            if self._is_cut or self._size > self._longest:
-                self._is_cut = True
-                lines.append(Line(self._taken(), is_whole=False))
+        *ended, rest = chunk.split(_LINE_END)
+        lines = [self._ended(line + _LINE_END) for line in ended]
+        self._held += rest
+        if self._held and (self._is_cut or len(self._held) > self._longest):
+            self._is_cut = True
+            lines.append(Line(bytes(self._held), is_whole=False))
+            self._held.clear()
         return lines
 
     def finish(self) -> list[Line]:
@@ -325,16 +302,11 @@ class LineFramer:
         return [self._ended(b"")] if self._held else []
 
     def _ended(self, last: bytes) -> Line:
-        self._held.append(last)
-        is_cut = self._is_cut or self._size + len(last) > self._longest
-        self._is_cut = False
-        return Line(self._taken(), is_whole=not is_cut)
-
-    def _taken(self) -> bytes:
-        raw = self._held[0] if len(self._held) == 1 else b"".join(self._held)
+        raw = bytes(self._held) + last
+        is_cut = self._is_cut or len(raw) > self._longest
         self._held.clear()
-        self._size = 0
-        return raw
+        self._is_cut = False
+        return Line(raw, is_whole=not is_cut)
 
 
 def lines_in(raw: bytes) -> Sequence[bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mrtr_cassette.core.wire.jsonbytes import Span
@@ -16,7 +15,7 @@ _BLANK_LINE = re.compile(rb"(?:\n|\r(?!\n))(?:\r\n|\r(?!\Z)|\n)")
 """The end of a line, or its LF, and another end of a line behind it."""
 _ID_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))id: ?([^\r\n]+)")
 _RETRY_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))retry: ?([0-9]{1,9})(?=[\r\n])")
-_LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
+_LINE = re.compile(rb"[^\r\n]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Event:
 
     def raw_span(self, span: Span) -> Span | None:
         """Return where in `raw` a span of `data` stands, or None if it crosses a line end."""
-        index = bisect_right(self.lines, span.start, key=_offset) - 1
+        index = bisect_right(self.lines, span.start, key=lambda line: line[0]) - 1
         if index >= 0:
             offset, line = self.lines[index]
             if span.end <= offset + line.end - line.start:
@@ -38,16 +37,13 @@ class Event:
         return None
 
 
-def _offset(line: tuple[int, Span]) -> int:
-    return line[0]
-
-
 def read_event(raw: bytes, *, first: bool) -> Event:
     """Read the data lines of one event."""
     parts: list[bytes] = []
     lines: list[tuple[int, Span]] = []
     offset = 0
-    for at, line in _lines(raw, _line_start(raw, first=first)):
+    for match in _LINE.finditer(raw, _line_start(raw, first=first)):
+        at, line = match.start(), match[0]
         if line == b"data" or line.startswith(b"data:"):
             skip = 6 if line.startswith(b"data: ") else min(len(line), 5)
             parts.append(line[skip:])
@@ -73,20 +69,6 @@ def retry_ms(raw: bytes) -> int | None:
     """Return after how many milliseconds an event lets the client come back, or None."""
     match = _RETRY_LINE.search(raw)
     return None if match is None else int(match[1])
-
-
-def _lines(raw: bytes, at: int) -> Iterator[tuple[int, bytes]]:
-    if b"\r" not in raw:
-        for line in raw[at:].split(b"\n"):
-            yield at, line
-            at += len(line) + 1
-        return
-    while at < len(raw):
-        match = _LINE.match(raw, at)
-        if match is None:
-            raise AssertionError("unreachable because the pattern matches the empty rest")
-        yield at, match[1]
-        at = match.end()
 
 
 def _line_start(raw: bytes | bytearray, *, first: bool) -> int:

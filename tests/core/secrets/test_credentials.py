@@ -89,7 +89,7 @@ def test_credential_is_replaced_in_all_parts_of_a_request() -> None:
     headers = (("Mcp-Param-Note", "has kq7x/4711"),)
     request = Request("POST", "/mcp/kq7x/4711?a=kq7x%2F4711", headers, b'{"a":"kq7x\\/4711"}')
 
-    assert known.sealed_request(request) == Request(
+    assert known.known.sealed_request(request) == Request(
         "POST",
         "/mcp/%3Cauthorization:1%3E?a=%3Cauthorization%3A1%3E",
         (("Mcp-Param-Note", "has <authorization:1>"),),
