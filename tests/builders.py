@@ -25,7 +25,7 @@ from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.replay.reply import Delivery, Ending, Sending
+from mrtr_cassette.core.replay.reply import Delivery, Sending
 from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -471,8 +471,8 @@ def told(delivery: Delivery) -> list[Any]:
     """Return what a reply says now: bytes, the id and the reason of a refused call, and its end."""
     said: list[Any] = []
     while (step := delivery.next()) is not None:
-        if isinstance(step, Ending):
-            return [*said, step.end]
+        if isinstance(step, End):
+            return [*said, step]
         said.append(step.raw if isinstance(step, Sending) else (step.id, step.miss.reason))
     return said
 

@@ -38,7 +38,7 @@ from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.drive.rerecording import recorded_over
 from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.replay.reply import Delivery, Ending, Sending
+from mrtr_cassette.core.replay.reply import Delivery, Sending
 from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Headers, Request, header_value
 from mrtr_cassette.core.wire.sse import read_event
 
@@ -450,9 +450,7 @@ class Client:
                     if not due.is_last:
                         continue
                 self.open.discard(number)
-                if isinstance(due, Sending) or (
-                    isinstance(due, Ending) and due.end is End.COMPLETE
-                ):
+                if isinstance(due, Sending) or due is End.COMPLETE:
                     self.had[number].append(None)
                 break
         return had_any

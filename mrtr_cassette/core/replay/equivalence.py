@@ -145,8 +145,8 @@ def _bound(
             reason = "a request gets the rest of what was said to another one"
         elif response is not None and each.is_listening:
             waits = timelines.waits_of(each)
-            said = messages_in(response) if waits.pieces else ()
-            if any(waits.is_for_later(waits.pieces[located.piece], each) for located in said):
+            said = [located.piece for located in messages_in(response)]
+            if any(gate.is_for_later(each) for gate in waits.pieces[: max(said, default=-1) + 1]):
                 reason = "a stream says what other requests caused"
         if reason:
             session = f"{each.session} " if each.session else ""

@@ -63,27 +63,29 @@ def _arrived(arrivals: Arrivals, after: int) -> int:
     return bisect_right(arrivals, after, key=lambda each: each.exchange.number or 0)
 
 
-class Lane(NamedTuple):
-    """Requests for which a response waits one after the other; the `first` ones don't count."""
-
-    arrivals: Arrivals
-    first: int = 0
-
-
 class Gate(NamedTuple):
-    """What a part of a response waits for.
+    """What a part of a response waits for, besides all that is sent before it.
 
     Attributes:
-        counts: for each lane of the response, how many of its requests must have come.
+        causes: what clients must have sent, in the order of arrival.
         request: the request that a message on a listening stream is about, or None.
+        responds: whether the message is the response to that request.
     """
 
-    counts: tuple[int, ...]
+    causes: tuple[ReplayEntry, ...] = ()
     request: ReplayEntry | None = None
     responds: bool = False
 
+    def is_for_later(self, entry: ReplayEntry) -> bool:
+        """Tell whether it is about another request, or waits for one that came after one."""
+        number = entry.exchange.number or 0
+        return self.request not in (None, entry) or any(
+            each.kind is not Kind.NOTIFICATION and (each.exchange.number or 0) > number
+            for each in self.causes
+        )
 
-OPEN: Final = Gate(())
+
+OPEN: Final = Gate()
 """Waits for nothing."""
 
 
@@ -97,7 +99,6 @@ class Waits:
             response to.
     """
 
-    lanes: tuple[Lane, ...] = ()
     pieces: tuple[Gate, ...] = ()
     end: Gate = OPEN
     responded: Mapping[ReplayEntry, int] = field(default_factory=dict, compare=False)
@@ -108,15 +109,6 @@ class Waits:
         if entry.kind is Kind.REQUEST and response is not None and response.only_accepts:
             return self.responded.get(entry)
         return entry.exchange.ended_after
-
-    def is_for_later(self, gate: Gate, entry: ReplayEntry) -> bool:
-        """Tell whether a gate is about another request, or waits for one that came after one."""
-        number = entry.exchange.number or 0
-        return gate.request not in (None, entry) or any(
-            each.kind is not Kind.NOTIFICATION and (each.exchange.number or 0) > number
-            for lane, count in zip(self.lanes, gate.counts, strict=True)
-            for each in reversed(lane.arrivals[:count])
-        )
 
 
 NO_WAITS: Final = Waits()
@@ -151,12 +143,14 @@ class Timelines:
         is_message = entry.kind in _ACKNOWLEDGED and not response.is_framed
         if is_message or response.only_accepts:
             return NO_WAITS
-        lanes = self._lanes(entry, response)
-        if not lanes and not entry.is_listening:
+        causes, passed = self._causes_of(entry, response), 0
+        if not causes and not entry.is_listening:
             return NO_WAITS
 
         def gate(after: int) -> Gate:
-            return Gate(tuple([max(_arrived(arrivals, after), first) for arrivals, first in lanes]))
+            nonlocal passed
+            before, passed = passed, max(passed, _arrived(causes, after))
+            return Gate(tuple(causes[before:passed]))
 
         # Of a whole body only its end is known.
         last = response.pieces[-1].after if response.pieces else 0
@@ -172,14 +166,14 @@ class Timelines:
                 responded[request] = after
             request = request or self._asking.get((exchange, place))
             pieces[place] = pieces[place]._replace(request=request, responds=responds)
-        return Waits(lanes, tuple(pieces), gate(ended), responded)
+        return Waits(tuple(pieces), gate(ended), responded)
 
     def answers_during(self, pending: ReplayEntry) -> Sequence[ReplayEntry]:
         """Return the answers to what the server asked during a call, as they arrived."""
         return self._during.get(pending, ())
 
-    def _lanes(self, entry: ReplayEntry, response: Response) -> tuple[Lane, ...]:
-        """Return the requests for which a response waits.
+    def _causes_of(self, entry: ReplayEntry, response: Response) -> Arrivals:
+        """Return what clients sent for which a response waits.
 
         Calls do not wait for each other, nor for answers to what was asked during other calls. A
         listening stream tells what all of them caused, so it waits for every answer, and for all
@@ -187,17 +181,14 @@ class Timelines:
         """
         timeline, begun = self._sessions[entry.session], entry.stream
         if entry.is_listening:
-            changes = timeline.changes
-            since = _arrived(changes, begun.exchange.number or 0)
-            lanes = [Lane(timeline.messages), Lane(changes, since)]
+            since = _arrived(timeline.changes, begun.exchange.number or 0)
+            causes = timeline.messages + timeline.changes[since:]
         else:
-            lanes = [Lane(timeline.of_no_call)]
-            if begun in self._during:
-                lanes.append(Lane(self._during[begun]))
-            if timeline.endings and response.is_event_stream:
-                # What left a call without its response may be the end of the session.
-                lanes += () if is_answered(response) else (Lane(timeline.endings),)
-        return tuple([lane for lane in lanes if lane.arrivals])
+            causes = timeline.of_no_call + self._during.get(begun, [])
+            # What left a call without its response may be the end of the session.
+            if response.is_event_stream and not is_answered(response):
+                causes += timeline.endings
+        return sorted(causes, key=lambda each: each.exchange.number or 0)
 
 
 class _Timeline:

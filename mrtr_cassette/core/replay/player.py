@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from operator import itemgetter
 
 from mrtr_cassette.core.cassette.lookup import CallerValues, caller_values, cut_body, has_member
 from mrtr_cassette.core.cassette.recorded import Cassette
@@ -34,14 +33,7 @@ from mrtr_cassette.core.replay.equivalence import EqualRequests
 from mrtr_cassette.core.replay.history import NO_WAITS, History, Timelines, Worlds
 from mrtr_cassette.core.replay.matching import MatchedForm, ReplayEntry, entries_of, number_lookups
 from mrtr_cassette.core.replay.order import Chosen, LiveSession, MatchKey, PlayOrder, Repeat
-from mrtr_cassette.core.replay.reply import (
-    Delivery,
-    Gap,
-    Reply,
-    build_reply,
-    echoes_in,
-    task_values_in,
-)
+from mrtr_cassette.core.replay.reply import Delivery, Reply, build_reply
 from mrtr_cassette.core.replay.tasks import LiveTask, RecordedTask, RecordedTasks, Step
 from mrtr_cassette.core.secrets.credentials import Given
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Request, readable
@@ -353,16 +345,19 @@ class Player:
             return None
         waits, stays_open = self._timelines.waits_of(entry), False
         if self._stateless:
-            stays_open = entry.is_listening and waits.is_for_later(waits.end, entry)
+            gates = (*waits.pieces, waits.end) if entry.is_listening else ()
+            stays_open = any(gate.is_for_later(entry) for gate in gates)
             waits = NO_WAITS
-        # A stream may be resumed at any event that has an id.
-        piecewise = self._paced or entry.session != "" or any(event_ids(response))
-        task_gaps, notified = task_values_in(response, self._tasks.by_id)
-        echoed = echoes_in(entry.stream.asker, response, waits)
-        gaps: list[Gap] = sorted((*echoed, *task_gaps), key=itemgetter(0))
-        reply = build_reply(gaps, response, waits, started_ms=started_ms, piecewise=piecewise)
-        reply = reply._replace(notified=notified, end=End.OPEN if stays_open else reply.end)
-        self._replies[entry] = reply
+        reply = build_reply(
+            entry.stream.asker,
+            response,
+            waits,
+            tasks=self._tasks.by_id,
+            started_ms=started_ms,
+            # A stream may be resumed at any event that has an id.
+            piecewise=self._paced or entry.session != "" or any(event_ids(response)),
+        )
+        self._replies[entry] = reply = reply._replace(end=End.OPEN) if stays_open else reply
         return reply
 
     def respond_on_stream(self, request: Request, message: bytes) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import itemgetter
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import CallerValues
@@ -23,32 +22,21 @@ from mrtr_cassette.core.wire.jsonbytes import Span
 _FRAMING = HOP_BY_HOP | {"content-length"}
 
 
-class Echo(NamedTuple):
-    """A place in a body that repeats a value of its caller, or of the caller of another request.
+_VALUES: Final = ("id", "progress_token", "id_as_text")
 
-    The recorded bytes stand where that caller has no such value.
+
+class Gap(NamedTuple):
+    """A place in a body that has another value in every replay, or the recorded bytes.
+
+    Attributes:
+        value: the name of a member of `CallerValues`, or of the state of a task.
+        source: the id of that task, or the request whose caller it is, if not the caller itself.
     """
 
     span: Span
     value: str
-    """The name of a member of `CallerValues`."""
     recorded: bytes
-    request: ReplayEntry | None = None
-
-
-class TaskValue(NamedTuple):
-    """A place in a body that has a time of a task, or how often it is polled."""
-
-    span: Span
-    value: str
-    """The name of a member of the task's state."""
-    recorded: bytes
-    task: str
-
-
-_VALUES: Final = ("id", "progress_token", "id_as_text")
-
-Gap = Echo | TaskValue
+    source: ReplayEntry | str | None = None
 
 
 class Part(NamedTuple):
@@ -61,12 +49,10 @@ class Part(NamedTuple):
 
     def fill(self, value_of: Callable[[Gap], bytes | None]) -> bytes:
         """Return the bytes with values in the gaps; recorded ones where there are none."""
-        filled = []
-        for each in self.segments:
-            if isinstance(each, bytes):
-                filled.append(each)
-            else:
-                filled.append(value_of(each) or each.recorded)
+        filled = [
+            each if isinstance(each, bytes) else value_of(each) or each.recorded
+            for each in self.segments
+        ]
         return b"".join(filled)
 
 
@@ -83,115 +69,87 @@ class Reply(NamedTuple):
     end: End
     is_event_stream: bool
     waits: Waits
-    notified: Mapping[int, TaskState] = MappingProxyType({})
-
-
-class _Beginning(NamedTuple):
-    """Where in a body a part begins, with which piece, and what it waits for."""
-
-    start: int
-    piece: int
-    at_ms: float
-    gate: Gate
+    notified: Mapping[int, TaskState]
 
 
 def build_reply(
-    gaps: Sequence[Gap],
+    request: Message | None,
     response: Response,
-    waits: Waits,
+    waits: Waits = NO_WAITS,
     *,
+    tasks: Collection[str] = (),
     started_ms: float = 0,
     piecewise: bool = False,
 ) -> Reply:
-    """Return what to send for a recorded response; `piecewise` keeps all of its pieces apart."""
-    body = response.body
-    beginnings: list[_Beginning] = []
-    start = 0
-    for index, piece in enumerate(response.pieces):
-        gate = waits.pieces[index] if waits.pieces else OPEN
-        if piecewise or not beginnings or gate != beginnings[-1].gate:
-            beginnings.append(_Beginning(start, index, piece.at_ms - started_ms, gate))
-        start += len(piece.raw)
-    parts = []
-    sent = place = 0
-    behind = _Beginning(start, len(response.pieces), 0, OPEN)
-    for (_, piece_at, at_ms, gate), (end, next_piece, *_) in pairwise([*beginnings, behind]):
-        # A value goes whole with the part in which it begins.
+    """Return what to send for a recorded response to a request; `piecewise` keeps pieces apart.
+
+    What depends on the clock in the states of `tasks` is a gap.
+    """
+    gaps, notified = _gaps_in(request, response, waits, tasks)
+    gates = waits.pieces or (OPEN,) * len(response.pieces)
+    firsts = [at for at, gate in enumerate(gates) if piecewise or at == 0 or gate != OPEN]
+    ends = [*accumulate([len(piece.raw) for piece in response.pieces])]
+    body, parts, sent = response.body, list[Part](), 0
+    for first, behind in pairwise([*firsts, len(gates)]):
+        end = ends[behind - 1]
         segments: list[bytes | Gap] = []
-        while place < len(gaps) and gaps[place].span.start < end:
-            span = gaps[place].span
-            segments += (body[sent : span.start], gaps[place])
-            sent = span.end
-            place += 1
+        # A value goes whole with the part in which it begins.
+        while gaps and gaps[0].span.start < end:
+            segments += (body[sent : gaps[0].span.start], gaps[0])
+            sent = gaps.pop(0).span.end
         segments.append(body[sent:end])
         sent = max(sent, end)
-        parts.append(Part(tuple(segments), at_ms, gate, range(piece_at, next_piece)))
+        pause = response.pieces[first].at_ms - started_ms
+        parts.append(Part(tuple(segments), pause, gates[first], range(first, behind)))
     # Who posts a message may leave as soon as it is accepted; others read on.
     is_left = response.end is End.OPEN and response.only_accepts
-    ended = End.COMPLETE if is_left else response.end
-    is_stream = response.is_event_stream
-    # The recorder keeps no framing, but a stranger's cassette may name one that is not the body's.
-    headers = tuple(pair for pair in response.headers if pair[0].lower() not in _FRAMING)
-    return Reply(response.status, headers, tuple(parts), ended, is_stream, waits)
+    return Reply(
+        response.status,
+        # The recorder keeps no framing, but a stranger's cassette may name another than the body's.
+        tuple([pair for pair in response.headers if pair[0].lower() not in _FRAMING]),
+        tuple(parts),
+        End.COMPLETE if is_left else response.end,
+        response.is_event_stream,
+        waits,
+        notified,
+    )
 
 
-def echoes_in(
-    request: Message | None, response: Response, waits: Waits = NO_WAITS
-) -> tuple[Echo, ...]:
-    """Return where a response's body repeats the values of its caller, or of other requests.
+def _gaps_in(
+    request: Message | None, response: Response, waits: Waits, tasks: Collection[str]
+) -> tuple[list[Gap], dict[int, TaskState]]:
+    """Return the gaps of a body, and the states of tasks of which its pieces notify a client.
 
     What a listening stream waits for tells to which requests it responds.
     """
-    own = request if request is not None and request.kind is Kind.REQUEST else None
-    if own is None and not waits.pieces:
-        return ()
-    body = response.body
-    placed: list[Echo] = []
-    for located in messages_in(response):
-        other = waits.pieces[located.piece].request if waits.pieces else None
-        asked = None if other is None else other.asker
-        for message, entry in ((own, None), (asked, other)):
-            if message is None:
-                continue
-            repeated = echoes(located.message, message)
-            values = (repeated.id, repeated.progress_token, repeated.id_as_text)
-            found = [
-                Echo(span, value, body[span.start : span.end], entry)
-                for spans, value in zip(values, _VALUES, strict=True)
-                for span in map(located.in_body, spans)
-                if span is not None
-            ]
-            placed += found
-            if found:
-                break
-    return tuple(sorted(placed, key=itemgetter(0)))
-
-
-class TaskValues(NamedTuple):
-    """Where a response says how tasks are, and of which states it notifies its client."""
-
-    gaps: tuple[TaskValue, ...] = ()
-    notified: Mapping[int, TaskState] = MappingProxyType({})
-
-
-def task_values_in(response: Response, tasks: Collection[str]) -> TaskValues:
-    """Return where a response has what depends on the clock in the states of some tasks."""
-    if not tasks or b'"taskId"' not in response.body:
-        return TaskValues()
-    gaps: list[TaskValue] = []
+    gaps: list[Gap] = []
     notified: dict[int, TaskState] = {}
+    own = request if request is not None and request.kind is Kind.REQUEST else None
+    has_tasks = tasks and b'"taskId"' in response.body
+    if own is None and not waits.pieces and not has_tasks:
+        return gaps, notified
     for located in messages_in(response):
-        message = located.message
-        state = notified_state(message) or polled_state(message)
-        if state is None or state.id not in tasks:
-            continue
-        if message.method:
-            notified[located.piece] = state
-        for name, inner in clock_spans(message):
+        message, found = located.message, list[tuple[Span, str, ReplayEntry | str | None]]()
+        other = waits.pieces[located.piece].request if waits.pieces else None
+        for asker, entry in ((own, None), (None if other is None else other.asker, other)):
+            if asker is not None and not found:
+                repeated = echoes(message, asker)
+                values = (repeated.id, repeated.progress_token, repeated.id_as_text)
+                found += [
+                    (span, value, entry)
+                    for spans, value in zip(values, _VALUES, strict=True)
+                    for span in spans
+                ]
+        state = (notified_state(message) or polled_state(message)) if has_tasks else None
+        if state is not None and state.id in tasks:
+            found += [(span, name, state.id) for name, span in clock_spans(message)]
+            if message.method:
+                notified[located.piece] = state
+        for inner, value, source in found:
             span = located.in_body(inner)
             if span is not None:
-                gaps.append(TaskValue(span, name, response.body[span.start : span.end], state.id))
-    return TaskValues(tuple(gaps), notified)
+                gaps.append(Gap(span, value, response.body[span.start : span.end], source))
+    return sorted(gaps, key=itemgetter(0)), notified
 
 
 class Sending(NamedTuple):
@@ -210,12 +168,6 @@ class Refusal(NamedTuple):
     miss: Miss
     id: bytes | None
     is_last: bool
-
-
-class Ending(NamedTuple):
-    """Everything has been sent."""
-
-    end: End
 
 
 @dataclass(slots=True)
@@ -239,25 +191,18 @@ class Delivery:
     values: CallerValues
     resumes: int = 0
     _sent: int = 0
-    _counts: list[int] = field(default_factory=list)
     _is_refused: bool = False
     _set_aside: list[Part] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Begin behind what its client has had."""
         self._sent = self.resumes
-        if self.reply.waits.lanes:
-            self._counts = self._first_counts()
 
     def follow(self, entry: ReplayEntry, reply: Reply) -> None:
         """Go on with what another recorded session has in the place of this stream."""
         self.entry, self.reply = entry, reply
         self._sent = min(self._sent, len(reply.parts))
-        self._counts = self._first_counts()
         self._set_aside = []
-
-    def _first_counts(self) -> list[int]:
-        return [lane.first for lane in self.reply.waits.lanes]
 
     @property
     def missing_notification(self) -> ReplayEntry | None:
@@ -265,9 +210,9 @@ class Delivery:
         reply = self.reply
         is_last = self._sent == len(reply.parts)
         gate = reply.waits.end if is_last else reply.parts[self._sent].gate
-        awaited = self._awaited(gate, self._counts)
-        is_notification = awaited is not None and awaited.kind is Kind.NOTIFICATION
-        return awaited if is_notification else None
+        missing = self._missing(gate)
+        is_notification = missing is not None and missing.kind is Kind.NOTIFICATION
+        return missing if is_notification else None
 
     @property
     def is_whole(self) -> bool:
@@ -280,8 +225,8 @@ class Delivery:
         """The headers of the response, as its client gets them."""
         return self.session.spelled_headers(self.reply.headers, self.entry.session)
 
-    def next(self) -> Sending | Refusal | Ending | None:
-        """Return what is sent next; None as long as it waits for what clients send."""
+    def next(self) -> Sending | Refusal | End | None:
+        """Return what is sent next, or the end; None while it waits for what clients send."""
         session, entry = self.session, self.entry
         miss = session.refused.pop(entry.stream, None) if session.refused else None
         if miss is not None:
@@ -298,7 +243,7 @@ class Delivery:
         is_last = (
             self._sent == len(self.reply.parts)
             and self.reply.end is End.COMPLETE
-            and self._is_due(self.reply.waits.end)
+            and self._missing(self.reply.waits.end) is None
         )
         request = part.gate.request if part.gate.responds else None
         refused = None if request is None else session.refused.pop(request, None)
@@ -311,61 +256,52 @@ class Delivery:
         raw = session.spelled(part.fill(self._value_of), entry.session)
         return Sending(raw, part.at_ms, is_last, part.pieces, part.gate.responds)
 
-    def _ending(self) -> Ending | None:
-        end = End.COMPLETE if self._is_refused else self.reply.end
+    def _ending(self) -> End | None:
+        end = self.reply.end
+        if self._is_refused:
+            return End.COMPLETE
         if end is End.COMPLETE:
-            is_due = self._is_refused or self._is_due(self.reply.waits.end)
-            return Ending(end) if is_due else None
+            return end if self._missing(self.reply.waits.end) is None else None
         # On a stream that has all responses, what was not recorded may still come.
         may_come = self._set_aside or self.session.unrecorded is not None
-        return None if end is End.OPEN and may_come else Ending(end)
+        return None if end is End.OPEN and may_come else end
 
     def _value_of(self, gap: Gap) -> bytes | None:
-        if isinstance(gap, TaskValue):
-            task = self.session.tasks.get(gap.task)
+        source = gap.source
+        if isinstance(source, str):
+            task = self.session.tasks.get(source)
             return None if task is None else task.value(gap.value, gap.recorded)
-        values = self.values if gap.request is None else self.session.values_of(gap.request)
+        values = self.values if source is None else self.session.values_of(source)
         value: bytes | None = getattr(values, gap.value)
         return value
 
     def _due_part(self) -> Part | None:
+        has_arrived = self.session.has_arrived
         for part in self._set_aside:
-            # What was passed over counts again once its call has come.
-            if self._awaited(part.gate, self._first_counts()) is None:
+            request = part.gate.request
+            if request and has_arrived(request) and self._missing(part.gate) is None:
                 self._set_aside.remove(part)
                 return part
         while self._sent < len(self.reply.parts):
             part = self.reply.parts[self._sent]
-            if self._is_due(part.gate):
-                self._sent += 1
-                return part
             request = part.gate.request
-            if request is None or not self._is_passed_over(request):
+            is_here = request is None or has_arrived(request)
+            if self._missing(part.gate) is not None:
+                return None
+            if request is not None and not is_here and not self._is_passed_over(request):
                 return None
             self._sent += 1
+            if is_here:
+                return part
             self._set_aside.append(part)
         return None
 
-    def _is_due(self, gate: Gate) -> bool:
-        return gate is OPEN or self._awaited(gate, self._counts) is None
-
-    def _awaited(self, gate: Gate, counts: list[int]) -> ReplayEntry | None:
-        """Return the first request that a gate waits for; None where it waits no more.
-
-        For each lane, `counts` has how many of its requests are waited for no more.
-        """
-        has_arrived = self.session.has_arrived
-        for index, needed in enumerate(gate.counts):
-            entries = self.reply.waits.lanes[index].arrivals
-            count = counts[index]
-            while count < needed and (
-                has_arrived(entries[count]) or self._is_passed_over(entries[count])
-            ):
-                count += 1
-            counts[index] = count
-            if count < needed:
-                return entries[count]
-        return None if gate.request is None or has_arrived(gate.request) else gate.request
+    def _missing(self, gate: Gate) -> ReplayEntry | None:
+        """Return the latest cause that has not come, and is waited for; None where all have."""
+        for each in reversed(gate.causes):
+            if not (self.session.has_arrived(each) or self._is_passed_over(each)):
+                return each
+        return None
 
     def _is_passed_over(self, entry: ReplayEntry) -> bool:
         """Tell whether the client has gone on without a request that it sent while recorded."""

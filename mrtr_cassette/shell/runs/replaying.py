@@ -21,7 +21,7 @@ from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.history import History, united
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.replay.reply import Delivery, Ending, Refusal
+from mrtr_cassette.core.replay.reply import Delivery, Refusal
 from mrtr_cassette.core.report.events import (
     answered_event,
     asked_by_push_event,
@@ -233,7 +233,7 @@ class ReplayServer:
 
     async def _send_whole(self, delivery: Delivery, downstream: Downstream) -> None:
         body = b""
-        while not isinstance(step := delivery.next(), Ending):
+        while not isinstance(step := delivery.next(), End):
             if step is None:
                 await self._arrival(delivery)
             elif isinstance(step, Refusal):
@@ -247,7 +247,7 @@ class ReplayServer:
         started = self.clock.now()
         downstream.begin(delivery.reply.status, delivery.headers)
         is_head_sent = is_event_sent = False
-        while not isinstance(step := delivery.next(), Ending):
+        while not isinstance(step := delivery.next(), End):
             if step is None or (self.paced and not is_head_sent):
                 # The head does not wait for the first part.
                 await downstream.send()
@@ -271,10 +271,10 @@ class ReplayServer:
                 self._say_pushed(delivery, step.pieces)
             if step is not None and step.is_last:
                 return
-        await downstream.send(is_last=step.end is End.COMPLETE)
-        if step.end is End.OPEN:
+        await downstream.send(is_last=step is End.COMPLETE)
+        if step is End.OPEN:
             await _hold_open()
-        elif step.end is End.BROKEN:
+        elif step is End.BROKEN:
             downstream.break_off()
 
     def _refusal(self, refusal: Refusal) -> bytes:

@@ -21,8 +21,7 @@ from messages import SUBSCRIPTION_KEY, text
 
 from mrtr_cassette.core.cassette.lookup import caller_values
 from mrtr_cassette.core.protocol.jsonrpc import Message, classify
-from mrtr_cassette.core.replay.history import NO_WAITS, Gate, Waits
-from mrtr_cassette.core.replay.reply import Part, build_reply, echoes_in
+from mrtr_cassette.core.replay.reply import Part, build_reply
 from mrtr_cassette.core.wire.http import End
 
 CALL = with_token(tool("deploy"), 1)
@@ -40,15 +39,12 @@ def parts_of(
     response: Answer | bytes,
     *,
     request: bytes | None = CALL,
-    gates: tuple[Gate, ...] = (),
     piecewise: bool = False,
 ) -> tuple[Part, ...]:
     """Return the parts in which a recorded response is served."""
     recorded = response_of(response)
     asked = None if request is None else message(request)
-    return build_reply(
-        echoes_in(asked, recorded), recorded, Waits(pieces=gates), piecewise=piecewise
-    ).parts
+    return build_reply(asked, recorded, piecewise=piecewise).parts
 
 
 def served(
@@ -166,4 +162,4 @@ def test_acknowledgement_that_its_client_left_ends() -> None:
     """Clients that read it to its end don't wait for ever because the recorded one did not."""
     recorded = response_of(Answer((), (), 202, End.OPEN))
 
-    assert build_reply((), recorded, NO_WAITS).end is End.COMPLETE
+    assert build_reply(None, recorded).end is End.COMPLETE
