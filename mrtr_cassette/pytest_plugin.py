@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pytest
@@ -15,9 +14,6 @@ import pytest
 from mrtr_cassette.options import RecordOptions, options_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from mrtr_cassette.shell.runs.shared_plays import TestOutcome
     from mrtr_cassette.shell.runs.views import Mode, MrtrCassette
     from mrtr_cassette.testing.uses import Uses
 
@@ -26,7 +22,6 @@ _INI = "mrtr_cassette_"
 _INI_OPTIONS = ("ignore", "redact", "redact_keys", "no_redact", "seal_answers")
 """The options that an ini file can set: what holds for a whole suite, whatever its tests are."""
 _MODES = ("none", "once", "append", "all", "verify")
-_FOLDER = "mrtr_cassette_folder"
 _COUNTS = "mrtr_cassette_counts"
 
 
@@ -76,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "mrtr_cassette(name, upstream=..., ignore=[...], redact=[...], ...): the cassette of a "
         "test; every argument is optional, and every option of recording and replaying is one.",
     )
-    config.stash[_RUN] = run = SuiteRun(config, *_mode(config))
+    config.stash[_RUN] = run = SuiteRun(config)
     config.pluginmanager.register(run, "mrtr-cassette-run")
     orphans = config.getoption("mrtr_orphans")
     if orphans:
@@ -106,15 +101,11 @@ def _mode(config: pytest.Config) -> tuple[Mode, bool]:
 class SuiteRun:
     """What one run of pytest keeps, also where workers of pytest-xdist run its tests."""
 
-    def __init__(self, config: pytest.Config, mode: Mode, is_mode_given: bool) -> None:  # noqa: FBT001
+    def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.mode = mode
-        self.is_mode_given = is_mode_given
+        self.mode, self.is_mode_given = _mode(config)
         self.counts: Counter[str] = Counter()
-        self.outcomes: dict[str, TestOutcome] = {}
         self._problems: list[str] = []
-        self._collected: tuple[pytest.Item, ...] = ()
-        self._folder: Path | None = None
         self._uses: Uses | None = None
 
     def uses(self) -> Uses:
@@ -122,53 +113,24 @@ class SuiteRun:
         if self._uses is None:
             from mrtr_cassette.testing.uses import Uses
 
-            ini = {name: self.config.getini(_INI + name) for name in _INI_OPTIONS}
+            values = {name: self.config.getini(_INI + name) for name in _INI_OPTIONS}
+            ini = {name: value for name, value in values.items() if value is not None}
             self._uses = Uses(
-                self.config,
-                self.mode,
-                is_mode_given=self.is_mode_given,
-                folder=self.folder,
-                counts=self.counts,
-                collected=self._collected,
-                ini={name: value for name, value in ini.items() if value is not None},
+                self.config, self.mode, self.counts, ini, is_mode_given=self.is_mode_given
             )
         return self._uses
 
-    def folder(self) -> Path:
-        """Return where the run keeps what is recorded for shared cassettes."""
-        if self._folder is None:
-            from pathlib import Path
-            from tempfile import mkdtemp
-
-            given = getattr(self.config, "workerinput", {}).get(_FOLDER)
-            self._folder = Path(given or mkdtemp(prefix="mrtr-cassette-"))
-        return self._folder
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
-        """Note the order of all tests."""
-        self._collected = tuple(items)
-        yield
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Follow the tests from the first one on, if any of them uses a cassette."""
+        for item in session.items:
+            if any(name.startswith("mrtr_cassette") for name in getattr(item, "fixturenames", ())):
+                self.uses()
+                return
 
     def pytest_report_header(self, config: pytest.Config) -> str:
         """Say in which mode the cassettes are used, and where they stand."""
         folder = config.getini("mrtr_cassette_dir") or "a folder `cassettes` beside each test file"
         return f"mrtr-cassette: mode {self.mode}, cassettes in {folder}"
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note what a test came to; one that is run again has the outcome of its last attempt."""
-        if report.failed:
-            self.outcomes[report.nodeid] = "failed"
-        elif report.skipped:
-            outcome: TestOutcome = "xfailed" if hasattr(report, "wasxfail") else "skipped"
-            self.outcomes.setdefault(report.nodeid, outcome)
-        elif report.passed and report.when != "setup":
-            self.outcomes.setdefault(report.nodeid, "passed")
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker of pytest-xdist where the run keeps what is recorded for shared ones."""
-        node.workerinput[_FOLDER] = str(self.folder())
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -177,28 +139,13 @@ class SuiteRun:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Publish what tests share; a worker of pytest-xdist hands on what it counted."""
+        if self._uses is not None:
+            self._problems = self._uses.publish_shared()
+        if self._problems and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
         output = getattr(self.config, "workeroutput", None)
         if output is not None:
             output[_COUNTS] = dict(self.counts)
-        elif self._folder is not None and any(self._folder.iterdir()):
-            self._publish(session, self._folder)
-        elif self._folder is not None:
-            self._folder.rmdir()
-
-    def _publish(self, session: pytest.Session, folder: Path) -> None:
-        from mrtr_cassette.testing.uses import MrtrCassetteWarning, publish_suite
-
-        for each in publish_suite(self.config, folder, self.outcomes):
-            self.counts[each.outcome] += 1
-            if each.problem is not None:
-                self._problems.append(each.problem)
-            if each.warning is not None and not session.testsfailed:
-                try:
-                    warnings.warn(MrtrCassetteWarning(each.warning), stacklevel=1)
-                except MrtrCassetteWarning as warning:
-                    self._problems.append(str(warning))
-        if self._problems and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what became of the cassettes."""

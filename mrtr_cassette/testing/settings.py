@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -155,37 +155,28 @@ def marked(node: pytest.Item | pytest.Collector) -> list[Place]:
     return [place_of_call(f"the marker {MARKER}", mark.args, mark.kwargs) for mark in marks]
 
 
-def paths_of(items: Iterable[pytest.Item]) -> set[Path]:
-    """Return the cassettes that tests have by their fixtures; not those that they open by name."""
-    return {path for item in items for path in _paths(item)}
-
-
-def _paths(item: pytest.Item) -> Iterator[Path]:
-    for fixture, kind in FIXTURES.items():
-        if fixture not in getattr(item, "fixturenames", ()):
-            continue
-        # Outside of a class its fixture belongs to the test.
-        node: Any = item.getparent(kind) or item
-        try:
-            given = [place.values.get("name") for place in marked(node)]
-        except MrtrCassetteError:
-            continue  # the test itself will say so
-        named = [name for name in given if name is not None]
-        yield cassette_path(node, named[-1] if named else None)
-
-
-def sharers_of(items: Iterable[pytest.Item]) -> dict[Path, list[str]]:
-    """Return which tests have which cassette by their fixtures."""
+def cassettes_of(items: Iterable[pytest.Item]) -> dict[Path, list[str]]:
+    """Return the cassettes that tests have by their fixtures, with the ids of these tests."""
     tests: dict[Path, list[str]] = {}
     for item in items:
-        for path in _paths(item):
+        for fixture, kind in FIXTURES.items():
+            if fixture not in getattr(item, "fixturenames", ()):
+                continue
+            # Outside of a class its fixture belongs to the test.
+            node: Any = item.getparent(kind) or item
+            try:
+                given = [place.values.get("name") for place in marked(node)]
+            except MrtrCassetteError:
+                continue  # the test itself will say so
+            named = [name for name in given if name is not None]
+            path = cassette_path(node, named[-1] if named else None)
             tests.setdefault(path, []).append(item.nodeid)
     return tests
 
 
 def hint_at_rename(path: Path, items: Iterable[pytest.Item]) -> str:
     """Return a line about a cassette that may be that of a test which was renamed, or nothing."""
-    used = paths_of(items)
+    used = cassettes_of(items)
     unused = {_own_name(each): each for each in path.parent.glob("*.json") if each not in used}
     for name in difflib.get_close_matches(_own_name(path), unused, n=1):
         old = unused[name]

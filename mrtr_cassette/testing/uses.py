@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 import unittest
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from functools import cached_property, partial
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import mkstemp
 from typing import Any, Final, Literal, NoReturn
@@ -22,20 +21,18 @@ from mrtr_cassette.core.report.runs import InteractionOutcome, Outcome, ReplayRe
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.shell.files.cassettes import OPENED_VARIABLE, is_cassette
 from mrtr_cassette.shell.files.reports import write_page
-from mrtr_cassette.shell.runs.plays import CassetteUse, Run, Settings
-from mrtr_cassette.shell.runs.shared_plays import Published, TestOutcome, publish_shared
+from mrtr_cassette.shell.runs.plays import CassetteUse, Run, Settings, TestOutcome
 from mrtr_cassette.shell.runs.views import Mode, MrtrCassette
 from mrtr_cassette.testing.settings import (
     TERMS,
     Place,
     cassette_folder,
     cassette_path,
+    cassettes_of,
     hint_at_rename,
     marked,
-    paths_of,
     place_of_call,
     settings_of,
-    sharers_of,
 )
 
 _NO_FAILURES: Final = (pytest.skip.Exception, pytest.xfail.Exception, unittest.SkipTest)
@@ -48,20 +45,13 @@ class MrtrCassetteWarning(pytest.PytestWarning):
     """A test recorded nothing, replays what is old, or has answers that nothing asked for."""
 
 
-def _tell(config: pytest.Config, text: str) -> None:
-    """Say something at once, past what captures output."""
-    capture: Any = config.pluginmanager.getplugin("capturemanager")
-    with nullcontext() if capture is None else capture.global_and_fixture_disabled():
-        print(f"mrtr-cassette: {text}", file=sys.stderr, flush=True)  # noqa: T201  not a log
-
-
 @contextmanager
-def _failing(hint: Callable[[], str] = str) -> Iterator[None]:
+def _failing() -> Iterator[None]:
     """Fail the test for an error; what the user can do about it is in its text."""
     try:
         yield
     except MrtrCassetteError as error:
-        _fail(error, hint())
+        _fail(error)
 
 
 def _fail(error: MrtrCassetteError, hint: str = "") -> NoReturn:
@@ -75,38 +65,29 @@ class Uses:
         self,
         config: pytest.Config,
         mode: Mode,
+        counts: Counter[str],
+        ini: Mapping[str, Any],
         *,
         is_mode_given: bool,
-        folder: Callable[[], Path],
-        counts: Counter[str],
-        collected: Sequence[pytest.Item],
-        ini: Mapping[str, Any],
     ) -> None:
         """Begin with none.
 
         Args:
-            is_mode_given: the mode is that of the command line or of the environment.
-            folder: makes the folder in which the run keeps what is recorded for shared cassettes.
             counts: takes what became of each cassette.
-            collected: all tests, also those that are deselected.
             ini: the options that the ini file sets.
+            is_mode_given: the mode is that of the command line or of the environment.
         """
         self._config = config
-        tell = partial(_tell, config)
-        self._run = Run(mode, config.rootpath, tell, folder, is_mode_given=is_mode_given)
+        is_worker = hasattr(config, "workerinput")
+        self._run = Run(mode, is_mode_given, config.rootpath, is_worker)
         self._uses: dict[CassetteUse, tuple[Any, str | None]] = {}
         self._counts = counts
-        self._collected = collected
         self._ini = Place("the ini file", ini)
-        self._selected: Sequence[pytest.Item] = ()
+        self._outcomes: dict[str, TestOutcome] = {}
+        self._sharers: dict[Path, list[str]] = {}
         self._plays_all: bool = config.getoption("mrtr_fail_on_unplayed")
         self._pages: dict[str, list[str]] | None = {} if config.getoption("mrtr_view") else None
         config.pluginmanager.register(self, "mrtr-cassette-uses")
-
-    @cached_property
-    def _sharers(self) -> dict[Path, list[str]]:
-        selected = {item.nodeid for item in self._selected}
-        return sharers_of(item for item in self._collected if item.nodeid in selected)
 
     # What the fixtures do
 
@@ -146,24 +127,21 @@ class Uses:
         return settings_of([self._ini, suite, *places])
 
     def _begin(self, request: pytest.FixtureRequest, settings: Settings) -> CassetteUse:
-        path = cassette_path(request.node, settings.name)
-        self._selected = request.session.items
-        is_of_one = request.scope == "function"
-        is_shared = not is_of_one or settings.name is not None
+        path, items = cassette_path(request.node, settings.name), request.session.items
+        sharers: list[str] | None = None
+        if request.scope != "function" or settings.name is not None:
+            self._sharers = self._sharers or cassettes_of(items)
+            own = [request.node.nodeid] if request.scope == "function" else []
+            sharers = self._sharers.get(path, []) + own
 
-        def hint() -> str:
-            return "" if path.exists() else hint_at_rename(path, request.session.items)
+        def fail(error: MrtrCassetteError) -> NoReturn:
+            _fail(error, "" if path.exists() else hint_at_rename(path, items))
 
-        with _failing(hint):
-            use = CassetteUse(
-                self._run,
-                path,
-                settings,
-                _upstream_asked(request),
-                lambda error: _fail(error, hint()),
-                sharers=self._sharers.get(path, []) if is_shared else None,
-                test=request.node.nodeid if is_of_one else None,
-            )
+        ask_upstream = partial(request.getfixturevalue, "mrtr_upstream")
+        try:
+            use = CassetteUse(self._run, path, settings, ask_upstream, fail, sharers)
+        except MrtrCassetteError as error:
+            fail(error)
         self._uses[use] = (request.node, request.fixturename)
         return use
 
@@ -242,8 +220,9 @@ class Uses:
             raise error
 
     def _give_up(self, item: pytest.Item, outcome: Literal["skipped", "xfailed"]) -> None:
-        for use in self._used_by(item):
-            use.given_up = outcome
+        for use, (node, _) in self._uses.items():
+            if node is item:
+                use.given_up = outcome
 
     def _conclude(self, item: pytest.Item, *, passed: bool) -> tuple[list[str], list[str]]:
         """Conclude the uses that are stopped; return what is wrong, and what to warn of."""
@@ -268,6 +247,16 @@ class Uses:
         if use.outcome is not None:
             self._counts[use.outcome] += 1
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what a test came to; one that is run again has the outcome of its last attempt."""
+        if report.failed:
+            self._outcomes[report.nodeid] = "failed"
+        elif report.skipped:
+            outcome: TestOutcome = "xfailed" if hasattr(report, "wasxfail") else "skipped"
+            self._outcomes.setdefault(report.nodeid, outcome)
+        elif report.passed and report.when != "setup":
+            self._outcomes.setdefault(report.nodeid, "passed")
+
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self) -> Generator[None, None, None]:
         """Conclude what an interrupted run left, and stop the applications."""
@@ -279,7 +268,21 @@ class Uses:
                 use.stop()
                 use.conclude(passed=False)
                 self._count(use)
-            self._run.applications.close()
+            self._run.close()
+
+    def publish_shared(self) -> list[str]:
+        """Publish what the tests recorded for cassettes that they share; return the problems."""
+        problems = []
+        for shared in self._run.shared.values():
+            if not shared.place.exists():
+                continue
+            try:
+                outcome, problem = shared.publish(self._outcomes, _narrowed_by(self._config))
+            except MrtrCassetteError as error:
+                outcome, problem = "discarded (not written)", error.in_terms(TERMS)
+            self._counts[outcome] += 1
+            problems += [] if problem is None else [problem]
+        return problems
 
     def _write_pages(self, test: str, uses: Iterable[CassetteUse]) -> None:
         """Write the pages of the cassettes that a test uses; one that can't be changes nothing."""
@@ -292,10 +295,6 @@ class Uses:
                 text = f"could not be written: {error}"
             if text is not None:
                 self._pages.setdefault(test, []).append(text)
-
-
-def _upstream_asked(request: pytest.FixtureRequest) -> Callable[[], Any]:
-    return lambda: request.getfixturevalue("mrtr_upstream")
 
 
 def _with_misses_first(report: pytest.TestReport, text: str) -> None:
@@ -345,19 +344,12 @@ def _replay_of(use: CassetteUse) -> ReplayReport | None:
     return ReplayReport(str(use.path), tuple(outcomes), shown.misses)
 
 
-# The cassettes of a whole suite: published, found unused
+# The cassettes of a whole suite
 
 _FOUND: Final = "mrtr_cassette_found"
 
 _NARROWING = ("deselect", "ignore", "ignore_glob", "lf", "stepwise", "collectonly")
 """The options that leave tests out, beside `-k` and `-m`, as pytest keeps them."""
-
-
-def publish_suite(
-    config: pytest.Config, folder: Path, outcomes: Mapping[str, TestOutcome]
-) -> list[Published]:
-    """Publish what the tests of a run recorded for cassettes that they share."""
-    return publish_shared(folder, outcomes, _narrowed_by(config), TERMS)
 
 
 def _narrowed_by(config: pytest.Config) -> str | None:
@@ -390,7 +382,7 @@ class Orphans:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
         """Note what the tests use, also those that will be deselected."""
         self._folders |= {str(cassette_folder(item)) for item in items}
-        self._used |= {str(path.resolve()) for path in paths_of(items)}
+        self._used |= {str(path.resolve()) for path in cassettes_of(items)}
         yield
 
     @pytest.hookimpl(optionalhook=True)

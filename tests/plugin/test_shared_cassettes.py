@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from processes import lasting_part
 
 pytest_plugins = ["pytester"]
 
@@ -51,33 +50,6 @@ def envs(suite, name):
     return [each["arguments"]["env"] for each in bodies if "arguments" in each]
 
 
-def fails(function):
-    """Return a test's source that fails after what it does."""
-    return function + "        assert False\n"
-
-
-# --- Shared by a class or a module ---
-
-
-def test_module_recorded_by_workers_is_as_one_process_records_it(suite):
-    """Equal calls of several tests all stand in it, in the order of the tests, however they ran."""
-    again = PAIR.replace("test_", "test_again_")
-    write(suite, PAIR, again)
-    suite.run(passed=4)
-    path = suite.path / "cassettes/test_it.json"
-    one = lasting_part(path)
-    suite.write("conftest.py", "def pytest_collection_modifyitems(items): items.reverse()")
-    for options in (("-n", "2", "--dist=load"), ()):
-        path.unlink()
-        suite.run("--mrtr-mode=once", *options, passed=4)
-        assert lasting_part(path) == one
-    before = path.stat().st_mtime_ns
-    kept = suite.run("--mrtr-mode=all", passed=4)
-    kept.stdout.fnmatch_lines(["mrtr-cassette: 1 same, kept"])
-    assert path.stat().st_mtime_ns == before
-    suite.run("--mrtr-mode=none", "--mrtr-fail-on-unplayed", passed=4)
-
-
 SKIPS = """
     def test_skips(mrtr_cassette_module):
         pytest.skip("later")
@@ -98,42 +70,30 @@ OUTCOMES = {"passed": 3, "skipped": 1, "xfailed": 1}
 def test_skips_and_expected_failures_and_reruns_do_not_keep_a_cassette_from_being_written(suite):
     """What counts is the last attempt of each test, and whether it failed."""
     write(suite, PAIR, SKIPS)
-    suite.run("-n", "2", **OUTCOMES)
+    suite.run(**OUTCOMES)
     assert envs(suite, "test_it.json") == ["a", "b", "x", "again", "again"]
-    before = lasting_part(suite.path / "cassettes/test_it.json")
-    suite.run("--mrtr-mode=all", **OUTCOMES)
-    assert lasting_part(suite.path / "cassettes/test_it.json") == before
+    before = (suite.path / "cassettes/test_it.json").read_bytes()
+    kept = suite.run("--mrtr-mode=all", **OUTCOMES)
+    kept.stdout.fnmatch_lines(["mrtr-cassette: 1 same, kept"])
+    assert (suite.path / "cassettes/test_it.json").read_bytes() == before
     more = PAIR.replace("test_", "test_more_").replace('"a"', '"d"').replace('"b"', '"c"')
     write(suite, PAIR, SKIPS, more)
     suite.run("--mrtr-mode=append", **{**OUTCOMES, "passed": 5})
-    assert set(envs(suite, "test_it.json")) >= {"a", "b", "x", "again", "c", "d"}
+    assert envs(suite, "test_it.json") == ["a", "b", "x", "again", "again", "d", "c"]
     suite.run("--mrtr-mode=none", **{**OUTCOMES, "passed": 5})
 
 
-def test_skip_does_not_take_from_a_cassette_what_it_has(suite):
-    """In mode all a test that is skipped this time would lose its calls: the old file stays."""
-    write(suite, PAIR)
-    suite.run(passed=2)
-    before = (suite.path / "cassettes/test_it.json").read_bytes()
-    write(suite, PAIR.replace("    def test_b", "    @pytest.mark.skip\n    def test_b"))
-    result = suite.run("--mrtr-mode=all", passed=1, skipped=1, warnings=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*Warning: *test_it.json was not replaced: this run has not recorded * calls that it has (*"
-        ]
-    )
-    assert (suite.path / "cassettes/test_it.json").read_bytes() == before
-
-
-# --- Named by several tests ---
-
-
-def test_later_tests_add_to_a_cassette_that_this_run_records(suite):
-    """Of tests that name one file by the marker each adds what is missing, alone and with workers."""
-    write(suite, NAMED, name="shared.json")
-    for mode, *options in (("once",), ("all", "-n", "2"), ("append",), ("none",)):
+@pytest.mark.parametrize(("source", "name"), [(NAMED, "test_it.json"), (PAIR, "")])
+def test_shared_cassettes_are_recorded_by_one_process_and_played_by_several(suite, source, name):
+    """Each use plays what those before it recorded, and adds to it; workers get told the way out."""
+    source = source.replace('"b")', '"b"); deploy(mrtr_cassette, "a")' if name else '"b")')
+    write(suite, source, name=name)
+    refused = suite.run("-n", "2", errors=2).stdout
+    refused.fnmatch_lines(["*test_it.json is shared by tests*; record it with pytest -n 0; *"])
+    assert suite.cassettes() == []
+    for mode, *options in (("once",), ("all",), ("append",), ("none", "-n", "2")):
         suite.run(f"--mrtr-mode={mode}", *options, passed=2)
-        assert sorted(envs(suite, "shared.json")) == ["a", "b"]
+        assert envs(suite, "test_it.json") == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -145,9 +105,11 @@ def test_mode_all_does_not_replace_a_whole_by_a_part(suite, test, name):
     suite.run(passed=2)
     path = suite.path / "cassettes" / (name or "test_it.json")
     before = path.read_bytes()
-    part = (("-k", "test_a"), ("--deselect", "test_it.py::test_b"), ("test_it.py::test_a",))
-    for options in part:
-        result = suite.run("--mrtr-mode=all", *options)
+    for options in (("-k", "test_a"), ("test_it.py::test_a",), ()):
+        if not options:
+            skipping = test.replace("    def test_b", "    @pytest.mark.skip\n    def test_b")
+            write(suite, skipping, name=name)
+        result = suite.run("--mrtr-mode=all", *options, passed=1, skipped=int(not options))
         assert result.ret == pytest.ExitCode.TESTS_FAILED
         result.stdout.fnmatch_lines(
             [f"{path} was not replaced: this run has not recorded*", "*append*"]

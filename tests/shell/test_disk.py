@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 from collections.abc import Iterator
@@ -21,7 +20,6 @@ from mrtr_cassette.core.report.page import START, View
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import Journal, journal_path
-from mrtr_cassette.shell.files.disk import locked
 from mrtr_cassette.shell.files.reports import REPORT, write_own, write_page
 
 NEW = [b"ne", b"w"]
@@ -220,69 +218,3 @@ def test_a_page_replaces_a_page_only(tmp_path: Path) -> None:
     ):
         with pytest.raises(CassetteError, match=reason):
             write_page(place, view)
-
-
-# Locks
-
-
-def test_a_lock_is_had_by_one_at_a_time(tmp_path: Path) -> None:
-    """Who can't have it in time is told; the file alone is no lock, and none is left."""
-    (tmp_path / "c.json.lock").touch()
-    with (
-        locked(tmp_path / "c.json", 10),
-        pytest.raises(CassetteError, match="another process has been recording this cassette for"),
-        locked(tmp_path / "c.json", 0),
-    ):
-        pass
-    assert names_in(tmp_path) == set()
-    with (
-        pytest.raises(CassetteError, match=r"c\.json\.lock: no such file or directory"),
-        locked(tmp_path / "missing" / "c.json", 0),
-    ):
-        pass
-
-
-def test_who_waits_for_a_lock_says_so(tmp_path: Path) -> None:
-    """After a second it is told what is waited for, once; the lock is had as soon as it is free."""
-    cassette, told = tmp_path / "c.json", []
-    held = os.open(tmp_path / "c.json.lock", os.O_RDWR | os.O_CREAT)
-    fcntl.flock(held, fcntl.LOCK_EX)
-
-    def let_go(text: str) -> None:
-        told.append(text)
-        os.close(held)
-
-    with locked(cassette, 300, let_go):
-        assert told == [f"waiting for {cassette}, which another process records"]
-
-
-def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
-    """What it leads to is neither locked nor removed."""
-    (tmp_path / "cassettes").mkdir()
-    (tmp_path / "precious").write_text("precious")
-    (tmp_path / "cassettes" / "c.json.lock").symlink_to("../precious")
-
-    with (
-        pytest.raises(CassetteError, match="leads out of its folder"),
-        locked(tmp_path / "cassettes" / "c.json", 0),
-    ):
-        pass
-    assert (tmp_path / "precious").read_text() == "precious"
-
-
-def test_a_lock_whose_file_went_meanwhile_is_asked_for_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was locked has to be what stands there now, or another process could have it too."""
-    lock, stolen = fcntl.flock, []
-
-    def flock(file: int, operation: int) -> None:
-        lock(file, operation)
-        if not stolen:
-            stolen.append(file)
-            (tmp_path / "c.json.lock").unlink()
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    with locked(tmp_path / "c.json", 0):
-        assert (tmp_path / "c.json.lock").exists()
-    assert stolen

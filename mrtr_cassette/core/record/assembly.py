@@ -61,18 +61,13 @@ from mrtr_cassette.core.wire.http import SESSION_HEADER
 
 
 def assemble(
-    exchanges: Mapping[int, RecordedExchange],
-    earlier: Cassette | None = None,
-    places: Mapping[int, int] | None = None,
+    exchanges: Mapping[int, RecordedExchange], earlier: Cassette | None = None
 ) -> Iterator[RecordedInteraction]:
-    """Yield the interactions of a recording, those of an earlier one first.
-
-    `places` says, by number, what comes before that order.
-    """
+    """Yield the interactions of a recording, those of an earlier one first."""
     assembly = _Assembly()
     if earlier is not None:
         assembly.add_earlier(earlier)
-    return assembly.interactions(exchanges, places or {})
+    return assembly.interactions(exchanges)
 
 
 def head_of(header: JournalHeader, tool: str, earlier: Cassette | None = None) -> Cassette:
@@ -176,7 +171,7 @@ class _Assembly:
         return replace(facts, issued=tuple(states), asked=Moment(0, 0.0))
 
     def interactions(
-        self, exchanges: Mapping[int, RecordedExchange], places: Mapping[int, int]
+        self, exchanges: Mapping[int, RecordedExchange]
     ) -> Iterator[RecordedInteraction]:
         """Yield the interactions, those of the earlier recording first."""
         earlier, self._facts = self._facts, {}
@@ -197,9 +192,7 @@ class _Assembly:
         answers = [each for turns in pushes.values() for turn in turns for each in turn.answers]
         posted = {number for _, number in answers}
         calls = {each: facts for each, facts in self._facts.items() if each not in posted}
-        begun_here = link(calls, self._linked, earlier)
-        begun_here.sort(key=lambda each: places.get(each.numbers[0] - self._offset, 0))
-        linked = [*self._linked, *begun_here]
+        linked = [*self._linked, *link(calls, self._linked, earlier)]
         for number in calls.keys() - {each for one in linked for each in (*one.own, *one.steps)}:
             del self._facts[number]
         sent = {sealed: one for each in exchanges.values() for one, sealed in each.digests}

@@ -10,28 +10,17 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.journal import JournalHeader
-from mrtr_cassette.core.cassette.recorded import (
-    Cassette,
-    RecordedBy,
-    RecordedExchange,
-    RecorderFacts,
-)
+from mrtr_cassette.core.cassette.recorded import RecordedBy, RecordedExchange, RecorderFacts
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.tasks import named_task
 from mrtr_cassette.core.record.linking import Moment, facts_of
-from mrtr_cassette.core.record.naming import (
-    is_journal_token,
-    lasting,
-    recounted,
-    renumbered,
-    reopened,
-)
+from mrtr_cassette.core.record.naming import is_journal_token, lasting, recounted, renumbered
 from mrtr_cassette.core.secrets.sealed import renumber, sha256_of
 from mrtr_cassette.errors import CassetteError, counted
 
@@ -351,53 +340,3 @@ def _tokens_in(exchange: RecordedExchange) -> tuple[str, list[tuple[str, str]]]:
         return 0
 
     return renumber("\n".join(exchange.call.key()), number), tokens
-
-
-# The recordings that the tests of one run made for one cassette
-
-
-class RunPart(NamedTuple):
-    """What was recorded in one go, for one test or for several, one after the other."""
-
-    cassette: Cassette
-    """With what it was added to."""
-    places: Mapping[int, int]
-    """By number of each exchange that was added, the place of the first test that made it."""
-
-
-class Joined(NamedTuple):
-    """Parts as one recording: all of one part comes before the next one."""
-
-    recorders: Sequence[RecorderFacts]
-    exchanges: Mapping[int, RecordedExchange]
-    places: Mapping[int, int]
-    """By the same number, the place of the first test that made an exchange."""
-
-
-def joined(parts: Sequence[RunPart], known: Collection[str]) -> Joined:
-    """Return what several parts have of recorders that are not known yet, one after the other.
-
-    Parts have nothing to do with each other, so the replay of one must not wait for another.
-    """
-    recorders: list[RecorderFacts] = []
-    exchanges: dict[int, RecordedExchange] = {}
-    places: dict[int, int] = {}
-    for index, part in enumerate(parts):
-        begin = max(exchanges, default=0)
-        by_recorder = reopened(part.cassette, f"part {index}")
-        for recorder in part.cassette.recorders:
-            if recorder.id in known or recorder.id not in by_recorder:
-                continue
-            before = max(exchanges, default=0)
-            first = recorders[0] if recorders else recorder
-            offset_ms = max(0.0, recorder.wall_ms - first.wall_ms)
-            recorders.append(recorder._replace(offset_ms=offset_ms))
-            for number, exchange in by_recorder[recorder.id].items():
-                exchanges[before + number] = recounted(
-                    *(exchange, RecordedBy(recorder.id, number), before + number),
-                    lambda after, _, before=before: before + after,  # type: ignore[misc]
-                    offset_ms,
-                )
-        for number in exchanges.keys() - places.keys():
-            places[number] = part.places.get(number - begin, 0)
-    return Joined(recorders, exchanges, places)

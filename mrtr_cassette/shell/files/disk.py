@@ -8,19 +8,14 @@ import hashlib
 import os
 import stat
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from mrtr_cassette.errors import CassetteError
 
 _BACKUP: Final = ".mrtr-backup"
-_SILENT_S: Final = 1.0
-"""Seconds of waiting for a lock before that is reported."""
-_LOOK_S: Final = 0.05
-"""Seconds between two attempts to lock."""
 
 
 def reason_of(error: OSError) -> str:
@@ -140,62 +135,6 @@ def change_config(
     except OSError as error:
         raise CassetteError(path, reason_of(error)) from None
     return backup
-
-
-@contextmanager
-def locked(
-    cassette: Path, patience_s: float, tell: Callable[[str], None] = lambda _text: None
-) -> Iterator[None]:
-    """Lock a cassette for recording until the block ends; `tell` takes a line about a long wait.
-
-    The lock is a file beside the cassette. That of a dead process blocks no other process.
-
-    Raises:
-        CassetteError: another process holds the lock for too long, or it can't be made.
-    """
-    # Tests name one file in several ways, and processes find each other by it.
-    path = real_path(cassette.parent) / (cassette.name + ".lock")
-    check_link(path)
-    began, is_told = time.monotonic(), False
-    while (file := _locked_now(path)) is None:
-        waited_s = time.monotonic() - began
-        if waited_s > patience_s:
-            raise CassetteError(
-                cassette,
-                f"another process has been recording this cassette for {patience_s:.0f} s",
-                hint="wait for its end, or end it; tests with several cassettes have to open them "
-                "in the same order",
-            )
-        if waited_s > _SILENT_S and not is_told:
-            is_told = True
-            tell(f"waiting for {cassette}, which another process records")
-        time.sleep(_LOOK_S)
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        os.close(file)
-
-
-def _locked_now(path: Path) -> int | None:
-    """Return a lock file, open; None where another process holds it."""
-    while True:
-        try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise CassetteError(path, reason_of(error)) from None
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(file)
-            return None
-        except OSError as error:
-            os.close(file)
-            raise CassetteError(path, reason_of(error)) from None
-        # The process that held it may have removed the file that this one opened.
-        if stands_at(path, file):
-            return file
-        os.close(file)
 
 
 def stands_at(path: Path, file: int) -> bool:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any, Final, Literal, NoReturn, cast
+from typing import Any, Literal, NoReturn, cast
 
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.record.naming import lasting
 from mrtr_cassette.core.report.runs import UnplayedError
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError, counted
 from mrtr_cassette.options import Existing, RecordOptions, ReplayOptions, VerifyOptions
-from mrtr_cassette.shell.files import disk
 from mrtr_cassette.shell.files.cassettes import (
     discard_journal,
     journal_path,
@@ -25,13 +26,13 @@ from mrtr_cassette.shell.files.cassettes import (
     publish_journal,
     publish_recording,
 )
+from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.stores import path_of
 from mrtr_cassette.shell.runs.piped import ClientStarts, recorded_by_client, replayed_by_client
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import in_thread
 from mrtr_cassette.shell.runs.sessions import RecordSession, RunOutcome, check_output, kept_as_in
-from mrtr_cassette.shell.runs.shared_plays import Share
 from mrtr_cassette.shell.runs.upstreams import (
     Applications,
     RunningCommand,
@@ -40,8 +41,8 @@ from mrtr_cassette.shell.runs.upstreams import (
 )
 from mrtr_cassette.shell.runs.views import Mode, MrtrCassette, Recording, Replay
 
-_PATIENCE_S: Final = 300.0
-"""Seconds to wait for a cassette that another process records."""
+TestOutcome = Literal["passed", "skipped", "xfailed", "failed"]
+"""The outcome of a test; where it was run again, that of the last time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +66,73 @@ class Settings:
 
 
 @dataclass(slots=True)
+class SharedRecording:
+    """The recording of a cassette that tests share: each use adds to those before it."""
+
+    path: Path
+    place: Path
+    """Where the recording stands until the run ends."""
+    existing: Existing
+    renews: bool
+    """The cassette is too old as it stands."""
+    tests: dict[str, None]
+    """The tests that share the cassette."""
+
+    def publish(
+        self, outcomes: Mapping[str, TestOutcome], narrowed: str | None
+    ) -> tuple[str, str | None]:
+        """Publish the cassette; return its outcome, and why the run has to fail, or None.
+
+        Args:
+            narrowed: why the run may not have all tests, or None.
+        """
+        for test in self.tests:
+            if outcomes.get(test, "failed") == "failed":
+                return f"discarded (test {'failed' if test in outcomes else 'did not run'})", None
+        ends = ((test, outcomes[test]) for test in self.tests)
+        left_out = next((f"{test} was {end}" for test, end in ends if end != "passed"), narrowed)
+        recorded, is_new = load_cassette(self.place), not self.path.exists()
+        if self.existing == "replace" and left_out is not None and not is_new:
+            lost = (_calls(load_cassette(self.path)) - _calls(recorded)).total()
+            if lost:
+                return "discarded (not all calls recorded)", (
+                    f"{self.path} was not replaced: this run has not recorded "
+                    f"{counted(lost, 'call')} that it has, and {left_out}\nrun all tests that "
+                    "share it, add to it with --mrtr-mode=append, or delete it first"
+                )
+        published = publish_recording(self.path, recorded, self.existing, renews=self.renews)
+        if published.is_same:
+            return "same, kept", None
+        return "added to" if self.existing == "append" and not is_new else "recorded", None
+
+
+def _calls(cassette: Cassette) -> Counter[str]:
+    keys = ("\n".join(each.exchanges[0].call.key()) for each in cassette.interactions)
+    return Counter(map(lasting, keys))
+
+
+@dataclass(slots=True)
 class Run:
     """One run of a test suite."""
 
     mode: Mode
+    is_mode_given: bool
+    """The command line or the environment has the mode, whatever a test's settings say."""
     cwd: Path
     """Where commands run."""
-    tell: Callable[[str], None]
-    """Takes a line that can't wait for the end of the run."""
-    folder: Callable[[], Path]
-    """Makes the folder in which the run keeps what is recorded for shared cassettes."""
+    is_worker: bool
+    """Other processes run tests of the suite too."""
     applications: Applications = field(default_factory=Applications)
-    recorded: set[Path] = field(default_factory=set)
-    """The cassettes that this process is recording."""
-    is_mode_given: bool = False
-    """The command line or the environment has the mode, whatever a test's settings say."""
+    folder: Path = field(default_factory=lambda: Path(mkdtemp(prefix="mrtr-cassette-")))
+    """Has the recordings that are no cassettes yet."""
+    recording: set[Path] = field(default_factory=set)
+    """The cassettes that are being recorded."""
+    shared: dict[Path, SharedRecording] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """Stop the applications, and remove what became no cassette."""
+        self.applications.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class _NoCassette:
@@ -110,6 +163,7 @@ class CassetteUse:
         given_up: its only test was skipped, or failed as expected.
         outcome: what became of the cassette, as the run's summary counts it; None where the end of
             the run decides.
+        age_days: the age of the cassette where it is too old, else None.
     """
 
     def __init__(
@@ -119,9 +173,7 @@ class CassetteUse:
         settings: Settings,
         ask_upstream: Callable[[], Any],
         fail: Callable[[MrtrCassetteError], NoReturn],
-        *,
-        sharers: Sequence[str] | None = None,
-        test: str | None = None,
+        sharers: Iterable[str] | None,
     ) -> None:
         """Start the proxy.
 
@@ -129,12 +181,11 @@ class CassetteUse:
             ask_upstream: gives the upstream where the settings have none.
             fail: fails the test that needs a cassette which is missing.
             sharers: the tests of this run that share the cassette; None where it is a test's own.
-            test: the only test of this use; None where its class or module has more.
         """
         self.path = path
         self.failed = False
         self.given_up: Literal["skipped", "xfailed"] | None = None
-        self.is_stopped = False
+        self.is_stopped = self._is_same = False
         self.outcome: str | None = "replayed"
         self._run = run
         self._mode = run.mode if run.is_mode_given else settings.mode or run.mode
@@ -143,64 +194,33 @@ class CassetteUse:
         self._fail = fail
         self._missing: _NoCassette | None = None
         self._sharers = sharers
-        self._test = test
-        self._share: Share | None = None
-        self._reported = 0
-        self._recorded_as = "recorded"
+        self._shared: SharedRecording | None = None
+        self._reported = self._noted = 0
         self._recording: RecordSession | ClientStarts | None = None
         self._command: RunningCommand | None = None
-        self._running = ExitStack()
-        self._claimed = ExitStack()
-        with ExitStack() as undone:
-            undone.callback(self._claimed.close)
-            undone.callback(self._running.close)
+        self.age_days = self._too_old()
+        with ExitStack() as running:
+            self._running = running
             self.shown: MrtrCassette = self._record() if self._records() else self._replay()
-            undone.pop_all()
+            self._running = running.pop_all()
 
-    def _records(self) -> bool:
-        """Decide whether to record, and claim the cassette if so."""
-        if self._mode == "verify":
-            return self.path.exists()
-        if not self._is_missing():
-            return False
-        if self.path in self._run.recorded:
-            raise UsageError(
-                f"{self.path} is being recorded by this test already",
-                hint="give one of the two fixtures another file",
-            )
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise CassetteError(self.path, f"its folder can't be made: {reason}") from None
-        if self._test is not None or self._sharers is None:
-            self._claimed.enter_context(disk.locked(self.path, _PATIENCE_S, self._run.tell))
-        # Meanwhile another process may have recorded it.
-        if not self._is_missing():
-            self._claimed.close()
-            return False
-        self._run.recorded.add(self.path)
-        self._claimed.callback(self._run.recorded.discard, self.path)
-        return True
-
-    def _is_missing(self) -> bool:
-        """Tell whether the mode wants more than the existing cassette."""
-        if self._mode == "once":
-            return not self.path.exists() or self.age_days is not None
-        return self._mode in ("append", "all")
-
-    @property
-    def age_days(self) -> int | None:
-        """The cassette's age in days, if that is more than `max_age`; else None."""
+    def _too_old(self) -> int | None:
         if not self._settings.max_age or not self.path.exists():
             return None
         try:
-            cassette = load(self.path.read_bytes(), str(self.path))
-            recorded = datetime.fromisoformat(cassette.recorded_at)
-        except (OSError, ValueError, MrtrCassetteError):
+            recorded = datetime.fromisoformat(load_cassette(self.path).recorded_at)
+        except (ValueError, MrtrCassetteError):
             return None  # whoever plays it will say so
         age = (datetime.now(UTC) - recorded).days
         return age if age >= self._settings.max_age else None
+
+    def _records(self) -> bool:
+        """Tell whether the mode needs the upstream."""
+        if self._mode == "verify":
+            return self.path.exists()
+        if self._mode == "once":
+            return not self.path.exists() or self.age_days is not None
+        return self._mode in ("append", "all")
 
     def _replay(self) -> Replay:
         shown = (self._mode, self.path, self._settings.answers)
@@ -214,13 +234,12 @@ class CassetteUse:
             )
             self._missing = _NoCassette(error, self._fail)
             return Replay(cast("Any", self._missing), *shown)
-        opened = replayed_by_client if self._was_on_pipes() else replaying
         options = self._settings.replay
         if options.beside:
             names = [name if name.endswith(".json") else f"{name}.json" for name in options.beside]
             options = replace(options, beside=[str(self.path.parent / name) for name in names])
-        manager: AbstractAsyncContextManager[Any] = opened(self.path, options)
-        return Replay(self._running.enter_context(in_thread(manager)), *shown)
+        opened: Any = replayed_by_client if self._was_on_pipes() else replaying
+        return Replay(self._running.enter_context(in_thread(opened(self.path, options))), *shown)
 
     def _was_on_pipes(self) -> bool:
         """Tell whether the cassette was recorded over pipes; one that can't be read was not."""
@@ -233,25 +252,27 @@ class CassetteUse:
     def _record(self) -> Recording:
         if self._settings.replay.beside:
             raise UsageError(f"{self.path} is one of several cassettes, which are only played")
+        if self.path in self._run.recording:
+            raise UsageError(
+                f"{self.path} is being recorded by this test already",
+                hint="give one of the two fixtures another file",
+            )
         upstream = self._upstream()
         is_piped = is_on_pipes(upstream)
         place = self._place(is_piped=is_piped)
+        options = self._record_options(place)
         manager: Any
         if is_piped:
-            manager = recorded_by_client(
-                *(upstream, place, self._record_options(), self._run.cwd),
-                named=self.path,
-            )
+            manager = recorded_by_client(upstream, place, options, self._run.cwd, named=self.path)
         else:
             started = start_upstream(upstream, self._run.applications, self._run.cwd, self._running)
             self._command = started.command
             manager = recording(
-                *(started.url, place, self._record_options()),
-                started=started.arguments,
-                kept_for=self.path,
+                *(started.url, place, options), started=started.arguments, kept_for=self.path
             )
         session = self._running.enter_context(in_thread(manager))
         self._recording = session
+        self._run.recording.add(self.path)
         return Recording(session, self._mode, self.path, self._settings.answers)
 
     def _upstream(self) -> Any:
@@ -268,44 +289,55 @@ class CassetteUse:
             )
         return upstream
 
-    def _temporary(self) -> Path:
-        """Return a place in a folder that lives as long as this use."""
-        folder = Path(mkdtemp(prefix="mrtr-cassette-"))
-        self._claimed.callback(rmtree, folder, ignore_errors=True)
-        return folder / self.path.name
-
     def _place(self, *, is_piped: bool) -> Path:
         """Return the place of the recording: the cassette's own, or one that becomes it later."""
-        if self._mode == "verify":
-            return self._temporary()
-        existing = self._existing()
-        if existing == "append":
-            check_output(self.path, self._settings.record)
-        if self._sharers is not None:
-            self._share = Share(
-                *(self._run.folder(), self.path, existing, self._sharers, self._test),
-                renews=self.age_days is not None,
-            )
-            return self._share.place
-        if not is_piped:
-            return self.path
-        place = self._temporary()
-        if existing == "append" and self.path.exists():
-            place.write_bytes(self.path.read_bytes())
+        earlier = None
+        if self._mode != "verify":
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                reason = f"its folder can't be made: {reason_of(error)}"
+                raise CassetteError(self.path, reason) from None
+            if self._existing() == "append":
+                check_output(self.path, self._settings.record)
+                earlier = self.path
+            if self._sharers is not None:
+                earlier = self._share(self._sharers) or earlier
+            elif not is_piped:
+                return self.path
+        place = Path(mkdtemp(dir=self._run.folder)) / self.path.name
+        if earlier is not None and earlier.exists():
+            place.write_bytes(earlier.read_bytes())
         return place
+
+    def _share(self, sharers: Iterable[str]) -> Path | None:
+        """Take part in a shared recording; return what it has so far, or None."""
+        if self._run.is_worker:
+            raise UsageError(
+                f"{self.path} is shared by tests, and only one process can record it",
+                hint="record it with pytest -n 0; with workers of pytest-xdist it is played",
+            )
+        shared = self._run.shared.get(self.path)
+        if shared is None:
+            place = Path(mkdtemp(dir=self._run.folder)) / self.path.name
+            renews = self.age_days is not None
+            shared = SharedRecording(self.path, place, self._existing(), renews, {})
+            self._run.shared[self.path] = shared
+        shared.tests |= dict.fromkeys(sharers)
+        self._shared = shared
+        return shared.place if shared.place.exists() else None
 
     def _existing(self) -> Existing:
         if self._mode == "append":
             return "append"
-        is_replaced = self._mode in ("all", "verify") or self.age_days is not None
-        return "replace" if is_replaced else "keep"
+        return "replace" if self._mode == "all" or self.age_days is not None else "keep"
 
-    def _record_options(self) -> RecordOptions:
+    def _record_options(self, place: Path) -> RecordOptions:
         """Return the options, with `existing` for the place of the recording."""
         options = self._settings.record
         existing = self._existing()
-        if self._share is not None:
-            existing = "keep" if self._share.base is None else "append"
+        if place != self.path:
+            existing = "append" if place.exists() else "keep"
         if existing == "append":
             return options
         if self._mode == "verify":
@@ -320,50 +352,35 @@ class CassetteUse:
         self._running.close()
 
     def test_ended(self, test: str) -> None:
-        """Note that one of the tests of a class or module has ended."""
-        if self._share is not None and self._test is None and self._recording is not None:
-            self._share.test_ended(test, self._recording.exchanges)
+        """Note a test that recorded something."""
+        if self._shared is not None and self._recording is not None:
+            exchanges = self._recording.exchanges
+            if exchanges > self._noted:
+                self._shared.tests[test] = None
+            self._noted = exchanges
 
     def conclude(self, *, passed: bool, plays_all: bool = False) -> list[str]:
         """Publish the recording if all is well; return the problems as texts."""
-        plays_all = plays_all or self._settings.replay.fail_on_unplayed
+        if self._missing is not None:
+            self.outcome = "not used"
+            return [str(self._missing.error)] if passed and self._missing.is_needed else []
         problems: list[str] = []
-        try:
-            if self._missing is not None:
-                self.outcome = "not used"
-                return [str(self._missing.error)] if passed and self._missing.is_needed else []
-            if passed and plays_all and self.shown.unplayed:
-                unplayed = UnplayedError(self.path, self.shown.unplayed)
-                problems.append(
-                    f"{unplayed}\nmake these calls too, or record anew with --mrtr-mode=all"
-                )
-            if self._recording is not None and self._mode == "verify":
-                problems = self._conclude_verifying(self._recording, passed=passed)
-            elif self._recording is not None:
-                problems = self._conclude_recording(self._recording, problems, passed=passed)
-                is_good = passed and not problems
-                self.outcome = self._outcome_of(self._recording, passed=is_good)
-            elif isinstance(self.shown, Replay) and not (self.shown.played or self.shown.misses):
-                self.outcome = "not used"
-            elif self.shown.problem is not None:
-                problems.insert(0, self.shown.problem)
-            return problems
-        finally:
-            self._claimed.close()
-
-    def _outcome_of(self, session: RecordSession | ClientStarts, *, passed: bool) -> str | None:
-        if not passed:
-            return "discarded (test failed)"
-        if session.exchanges and self._share is not None:
-            return None
-        if session.exchanges and self.given_up is not None:
-            return f"discarded (test {self.given_up})"
-        played = session.outcome.played
-        if session.exchanges:
-            return "added to" if played else self._recorded_as
-        if played:
-            return "replayed"
-        return "left empty" if session.base is None else "not used"
+        plays_all = plays_all or self._settings.replay.fail_on_unplayed
+        if passed and plays_all and self.shown.unplayed:
+            unplayed = UnplayedError(self.path, self.shown.unplayed)
+            problems.append(
+                f"{unplayed}\nmake these calls too, or record anew with --mrtr-mode=all"
+            )
+        if self._recording is not None:
+            self._run.recording.discard(self.path)
+            if self._mode == "verify":
+                return self._conclude_verifying(self._recording, passed=passed)
+            return self._conclude_recording(self._recording, problems, passed=passed)
+        if isinstance(self.shown, Replay) and not (self.shown.played or self.shown.misses):
+            self.outcome = "not used"
+        elif self.shown.problem is not None:
+            problems.insert(0, self.shown.problem)
+        return problems
 
     def _objections_to(self, session: RecordSession | ClientStarts) -> list[str]:
         """Return why a recording is not good, as texts."""
@@ -384,13 +401,12 @@ class CassetteUse:
         self, session: RecordSession | ClientStarts, *, passed: bool
     ) -> list[str]:
         problems = self._objections_to(session)
-        is_left = self.given_up is not None and self._test is not None
-        if not passed or problems or is_left:
-            self.outcome = f"not compared (test {(is_left and self.given_up) or 'failed'})"
+        if not passed or problems or self.given_up is not None:
+            self.outcome = f"not compared (test {self.given_up or 'failed'})"
             return problems if passed else []
         # What a test leaves out of a shared cassette, another one may do.
         differences = self.differences(is_part=self._sharers is not None)
-        self.outcome = "different" if differences else "the same"
+        self.outcome = "the same" if differences is None else "different"
         return [] if differences is None else [differences]
 
     def differences(self, *, is_part: bool = True) -> str | None:
@@ -410,20 +426,31 @@ class CassetteUse:
             return error.in_terms(self._settings.verify.terms)
 
     def _conclude_recording(
-        self, session: RecordSession | ClientStarts, unplayed: Sequence[str], *, passed: bool
+        self, session: RecordSession | ClientStarts, unplayed: list[str], *, passed: bool
     ) -> list[str]:
-        problems = [*self._objections_to(session), *unplayed]
-        is_kept = passed and not problems and (self._share is not None or self.given_up is None)
+        problems = self._objections_to(session) + unplayed
+        is_kept = passed and not problems
+        is_left = self.given_up is not None and self._shared is None
+        self.outcome = "discarded (test failed)"
         try:
-            if is_kept:
+            if is_kept and not is_left:
                 problems += self._keep(session)
             elif isinstance(session, RecordSession):
                 discard_journal(session.path)
         except MrtrCassetteError as error:
             return [error.in_terms(self._settings.record.terms)]
-        except OSError as error:
-            return [str(error)]
-        return [*problems, f"{self.path} was not written"] if problems and not is_kept else problems
+        if not is_kept:
+            return [*problems, f"{self.path} was not written"] if problems else []
+        played = session.outcome.played
+        if session.exchanges and is_left:
+            self.outcome = f"discarded (test {self.given_up})"
+        elif session.exchanges and not problems:
+            recorded = "same, kept" if self._is_same else "recorded"
+            self.outcome = None if self._shared else "added to" if played else recorded
+        elif not problems:
+            unused = "left empty" if session.base is None else "not used"
+            self.outcome = "replayed" if played else unused
+        return problems
 
     def _keep(self, session: RecordSession | ClientStarts) -> list[str]:
         """Publish a recording, or keep it until the end of the run; return losses as texts."""
@@ -432,16 +459,12 @@ class CassetteUse:
         if isinstance(session, RecordSession):
             session.published, lost = publish_journal(session.path, renews=renews)
             published = session.published
-        elif session.exchanges and self._share is None:
+        elif session.exchanges and self._shared is None:
             whole = load_cassette(session.path)
             published = publish_recording(self.path, whole, self._existing(), renews=renews)
-        if published is not None and published.is_same:
-            self._recorded_as = "same, kept"
-        if self._share is not None:
-            earlier, unplayed = session.base, session.outcome.unplayed or ()
-            played = () if earlier is None else earlier.interactions
-            recorded = path_of(session.path)
-            self._share.keep(recorded, (each for each in played if each.number not in unplayed))
+        self._is_same = published is not None and published.is_same
+        if self._shared is not None and session.exchanges:
+            path_of(session.path).replace(self._shared.place)
         return [f"the recording is not whole: {lost}"] if lost else []
 
     @property
@@ -459,8 +482,10 @@ class CassetteUse:
                 f"nothing was recorded, and {self.path} not written: no client sent a request to "
                 "the url of the cassette"
             )
-        elif (age := self.age_days) is not None:
-            told.append(f"{self.path} is {age} days old; record it anew with --mrtr-mode=all")
+        elif self.outcome == "replayed" and self.age_days is not None:
+            told.append(
+                f"{self.path} is {self.age_days} days old; record it anew with --mrtr-mode=all"
+            )
         return told
 
     def load_recorded(self) -> Cassette | None:
