@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 from messages import Json, compact, message, result, tool_call
 
-from mrtr_cassette.core.cassette.dump import dump_pieces
+from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.cassette.load import decode_cassette, load
 from mrtr_cassette.core.cassette.model import CassetteModel
@@ -325,8 +325,8 @@ def assembled(
     journal = {exchange.number or 0: exchange for exchange in exchanges}
     before = None if earlier is None else loaded(earlier)
     head = head_of(header, "mrtr-cassette test", before)
-    written = b"".join(dump_pieces(head, assemble(journal, before)))
-    return decode_cassette(written, "f")
+    cassette = replace(head, interactions=tuple(assemble(journal, before)))
+    return decode_cassette(dump(cassette), "f")
 
 
 def encode_cassette(cassette: CassetteModel) -> bytes:

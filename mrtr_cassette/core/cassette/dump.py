@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -17,7 +17,6 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     RecordedInteraction,
     TaskTurn,
-    TurnPlace,
     task_turns,
 )
 from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Headers, Request, Response
@@ -29,83 +28,41 @@ _ENDS = {End.COMPLETE: b"", End.OPEN: b"open", End.BROKEN: b"broken"}
 
 
 def dump(cassette: Cassette) -> bytes:
-    """Return the file of a recording."""
-    return b"".join(dump_pieces(cassette, cassette.interactions))
-
-
-def dump_pieces(head: Cassette, interactions: Iterable[RecordedInteraction]) -> Iterator[bytes]:
-    """Yield the file of a recording; interactions, of which there may be many, come one by one."""
-    facts: list[tuple[int, bytes]] = []
-    recorders = {each.id: number for number, each in enumerate(head.recorders, start=1)}
-    yield _indented(_head_tree(head)).removesuffix(b"\n}") + b',\n  "interactions": ['
-    separator = b"\n    "
-    for interaction in interactions:
-        tree = _interaction_tree(interaction)
-        polls = {step.exchange: step.polls for step in interaction.steps}
-        facts += [
-            (
-                exchange.number,
-                compact(
-                    _facts_tree(
-                        exchange, interaction.number, place, recorders, polls.get(exchange, 1)
-                    )
-                ),
-            )
-            for exchange, place in interaction.placed
-            if exchange.number is not None
-        ]
-        yield separator + _indented(tree).replace(b"\n", b"\n    ")
-        separator = b",\n    "
-    yield b"]" if separator == b"\n    " else b"\n  ]"
-    yield b',\n  "recording": {'
-    for name, value in _recording_tree(head).items():
-        yield b'\n    "%b": %b,' % (name.encode(), orjson.dumps(value))
-    yield b'\n    "exchanges": ['
-    yield b",".join([b"\n      " + line for _, line in sorted(facts)])
-    yield b"\n    ]\n  }\n}\n" if facts else b"]\n  }\n}\n"
-
-
-def _head_tree(head: Cassette) -> Tree:
-    return _without_none(
-        {
-            "$schema": SCHEMA_ID,
-            "version": VERSION,
-            "transport": None if head.transport == "http" else head.transport,
-            "upstream": head.upstream,
-            "request_state": head.request_state,
-            "redaction": None if head.redaction is None else asdict(head.redaction),
-            "answers": "sealed" if head.seals_answers else None,
-        }
-    )
-
-
-def _recording_tree(head: Cassette) -> Tree:
+    """Return the file of a recording: indented, but for the facts of each exchange, on one line."""
+    redaction = cassette.redaction
+    head = {
+        "$schema": SCHEMA_ID,
+        "version": VERSION,
+        "transport": None if cassette.transport == "http" else cassette.transport,
+        "upstream": cassette.upstream,
+        "request_state": cassette.request_state,
+        "redaction": None if redaction is None else asdict(redaction),
+        "answers": "sealed" if cassette.seals_answers else None,
+        "interactions": [_interaction_tree(each) for each in cassette.interactions],
+    }
     recorders = [
-        _without_none(
-            {
-                "id": each.id,
-                "wall_ms": round(each.wall_ms),
-                "offset_ms": round(each.offset_ms) or None,
-            }
-        )
-        for each in head.recorders
+        {"id": each.id, "wall_ms": round(each.wall_ms)}
+        | ({"offset_ms": offset_ms} if (offset_ms := round(each.offset_ms)) else {})
+        for each in cassette.recorders
     ]
-    tree = {"recorded_at": head.recorded_at, "tool": head.tool, "client": head.client}
-    return _without_none({**tree, "recorders": recorders or None})
+    recording = {
+        "recorded_at": cassette.recorded_at,
+        "tool": cassette.tool,
+        "client": cassette.client,
+        "recorders": recorders or None,
+    }
+    shown = orjson.dumps(_without_none(head), option=orjson.OPT_INDENT_2).removesuffix(b"\n}")
+    members = [
+        b'\n    "%b": %b,' % (name.encode(), orjson.dumps(value))
+        for name, value in _without_none(recording).items()
+    ]
+    facts = b",".join([b"\n      " + orjson.dumps(each) for each in _facts_trees(cassette)])
+    end = b"\n    ]\n  }\n}\n" if facts else b"]\n  }\n}\n"
+    return b"".join([shown, b',\n  "recording": {', *members, b'\n    "exchanges": [', facts, end])
 
 
 def _without_none(tree: Tree) -> Tree:
     return {name: value for name, value in tree.items() if value is not None}
-
-
-def compact(value: Any) -> bytes:
-    """Return a value as JSON."""
-    # A copy, as what orjson returns holds on to the 4 KiB that it was written in.
-    return bytes(memoryview(orjson.dumps(value)))
-
-
-def _indented(tree: Tree) -> bytes:
-    return orjson.dumps(tree, option=orjson.OPT_INDENT_2)
 
 
 def _interaction_tree(interaction: RecordedInteraction) -> Tree:
@@ -122,7 +79,7 @@ def _interaction_tree(interaction: RecordedInteraction) -> Tree:
         if exchange is not last and response is not None:
             answer = _request_tree(interaction.exchanges[position + 1].request, is_answer=True)
             turns.append({"via": "result", "ask": _response_tree(response), "answer": answer})
-    turns += [_task_turn_tree(turn) for turn in task_turns(interaction.steps)]
+    turns += [task_turn_tree(turn) for turn in task_turns(interaction.steps)]
     ending = None if last.response is None else _response_tree(last.response)
     if last.ask is not None:
         turns.append({"via": "result", "ask": ending})
@@ -145,7 +102,8 @@ def _step_tree(exchange: RecordedExchange) -> Tree:
     return tree if response is None else {**tree, "response": _response_tree(response)}
 
 
-def _task_turn_tree(turn: TaskTurn) -> Tree:
+def task_turn_tree(turn: TaskTurn) -> Tree:
+    """Return a turn of a task as the file has it."""
     tree: Tree = {"via": "task", "ask": {"step": turn.asked, "keys": list(turn.requests)}}
     return {**tree, "answer": {"steps": list(turn.answered)}} if turn.answered else tree
 
@@ -250,38 +208,37 @@ def header_map(headers: Headers) -> HeaderMap:
     return {name: each[0] if len(each) == 1 else each for name, each in values.items()}
 
 
-def _facts_tree(
-    exchange: RecordedExchange,
-    interaction: int,
-    place: TurnPlace,
-    recorders: Mapping[str, int],
-    polls: int,
-) -> Tree:
-    response, started_ms = exchange.response, exchange.started_ms
-    recorder, own_number = 1, exchange.number
-    if exchange.recorded_by is not None and recorders:
-        recorder = recorders.get(exchange.recorded_by.recorder, 1)
-        own_number = exchange.recorded_by.number
-    return _without_none(
-        {
-            "number": exchange.number,
-            "recorder": None if recorder == 1 else recorder,
-            "own_number": None if own_number == exchange.number else own_number,
-            "interaction": interaction,
-            "turn": place.turn,
-            "answer": place.answer,
-            "step": place.step,
-            "polls": None if polls == 1 else polls,
-            "started_ms": round(started_ms),
-            "duration_ms": round(exchange.ended_ms - started_ms),
-            "ended_after": exchange.ended_after,
-            "follows": exchange.follows or None,
-            "request_state_sha256": exchange.issued_sha256,
-            "echoed_state_sha256": exchange.echoed_sha256,
-            "sha256": exchange_sha256(exchange.request, response),
-            "pieces": None if response is None else _times_of(exchange, response),
-        }
-    )
+def _facts_trees(cassette: Cassette) -> list[Tree]:
+    """Return the facts of the exchanges that have a number, by their numbers."""
+    recorders = {each.id: number for number, each in enumerate(cassette.recorders, start=1)}
+    trees = []
+    for interaction in cassette.interactions:
+        polls = {step.exchange: step.polls for step in interaction.steps}
+        for exchange, place in interaction.placed:
+            number, response, by = exchange.number, exchange.response, exchange.recorded_by
+            recorder, own_number = 1, number
+            if by is not None and recorders:
+                recorder, own_number = recorders.get(by.recorder, 1), by.number
+            tree = {
+                "number": number,
+                "recorder": None if recorder == 1 else recorder,
+                "own_number": None if own_number == number else own_number,
+                "interaction": interaction.number,
+                "turn": place.turn,
+                "answer": place.answer,
+                "step": place.step,
+                "polls": None if polls.get(exchange, 1) == 1 else polls[exchange],
+                "started_ms": round(exchange.started_ms),
+                "duration_ms": round(exchange.ended_ms - exchange.started_ms),
+                "ended_after": exchange.ended_after,
+                "follows": exchange.follows or None,
+                "request_state_sha256": exchange.issued_sha256,
+                "echoed_state_sha256": exchange.echoed_sha256,
+                "sha256": exchange_sha256(exchange.request, response),
+                "pieces": None if response is None else _times_of(exchange, response),
+            }
+            trees += [] if number is None else [_without_none(tree)]
+    return sorted(trees, key=lambda tree: tree["number"])
 
 
 def _times_of(exchange: RecordedExchange, response: Response) -> list[Tree] | None:

@@ -8,32 +8,31 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate, pairwise
 from sys import intern
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import orjson
 from pydantic import ValidationError
 
-from mrtr_cassette.core.cassette.dump import compact, dump, exchange_sha256
+from mrtr_cassette.core.cassette.dump import dump, exchange_sha256, task_turn_tree
 from mrtr_cassette.core.cassette.model import (
     VERSION,
     AnswerModel,
     BodyModel,
     CassetteModel,
-    EventModel,
     ExchangeFactsModel,
     HeaderMap,
     HttpModel,
     InteractionModel,
-    LineModel,
+    PieceModel,
+    PostedAnswerModel,
     PushedEventModel,
     PushedTurnModel,
     RequestModel,
     ResponseModel,
     ResultTurnModel,
-    TaskAnswerModel,
-    TaskAskModel,
+    TaskStepModel,
     TaskTurnModel,
 )
 from mrtr_cassette.core.cassette.recorded import (
@@ -134,20 +133,13 @@ def _json(data: bytes, path: str) -> Any:
 
 
 def _invalid(path: str, error: ValidationError) -> CassetteError:
-    first, *others = error.errors(include_url=False)
+    first = error.errors(include_url=False)[0]
     loc = first["loc"]
-    # The third step into a list of turns only names one of the two models of a turn.
+    # The third step into a list of turns only names one of the models of a turn.
     steps = [step for at, step in enumerate(loc) if at < 2 or loc[at - 2] != "elicitation_turns"]
     pointer = "".join(f"/{escape_pointer(str(step))}" for step in steps)
-    if first["type"] != "missing":
-        return damaged(path, pointer, f"{first['msg'].lower()}, found {_shown(first['input'])}")
-    strays = [
-        f"`{other['loc'][-1]}`"
-        for other in others
-        if other["type"] == "extra_forbidden" and other["loc"][:-1] == loc[:-1]
-    ]
-    shown = f"; without a meaning there: {', '.join(strays)}" if strays else ""
-    return damaged(path, pointer, f"{first['msg'].lower()}{shown}")
+    found = "" if first["type"] == "missing" else f", found {_shown(first['input'])}"
+    return damaged(path, pointer, f"{first['msg'].lower()}{found}")
 
 
 def _shown(value: Any) -> str:
@@ -156,10 +148,10 @@ def _shown(value: Any) -> str:
     return shorten(repr(value))
 
 
-def _loaded(file: CassetteModel, path: str) -> Cassette:
-    loader = _Loader(file, path)
-    for number, interaction in enumerate(file.interactions, start=1):
-        loader.add(number, interaction)
+def _loaded(
+    file: CassetteModel, path: str, facts: Sequence[ExchangeFactsModel] | None = None
+) -> Cassette:
+    loader = _Loader(file, path, file.recording.exchanges if facts is None else facts)
     return Cassette(
         path=path,
         upstream=file.upstream,
@@ -168,7 +160,7 @@ def _loaded(file: CassetteModel, path: str) -> Cassette:
         seals_answers=file.answers is not None,
         recorded_at=file.recording.recorded_at,
         tool=file.recording.tool,
-        interactions=loader.complete(),
+        interactions=loader.interactions(),
         transport=file.transport or "http",
         client=file.recording.client,
         recorders=loader.recorders,
@@ -176,7 +168,7 @@ def _loaded(file: CassetteModel, path: str) -> Cassette:
 
 
 class _Loader:
-    def __init__(self, file: CassetteModel, path: str) -> None:
+    def __init__(self, file: CassetteModel, path: str, facts: Iterable[ExchangeFactsModel]) -> None:
         self.recorders = tuple(
             RecorderFacts(each.id, each.wall_ms, each.offset_ms)
             for each in file.recording.recorders or ()
@@ -185,175 +177,143 @@ class _Loader:
         self._path = path
         self._damaged = partial(damaged, path)
         self._is_stdio = file.transport == "stdio"
-        self._facts = {_place_of(each): each for each in file.recording.exchanges}
-        self._interactions: list[RecordedInteraction] = []
+        self._facts = {_place_of(each): each for each in facts}
+        self._loaded: list[RecordedInteraction] = []
 
-    def add(self, number: int, model: InteractionModel) -> None:
-        """Add the next interaction; the requests that were pushed in it are placed at the end."""
-        pointer = f"/interactions/{number - 1}"
-        branch = None
-        exchanges: list[RecordedExchange] = []
-        pushed: list[PushedTurn] = []
-        part: RequestModel | AnswerModel = model.request
-        part_at, answered = f"{pointer}/request", 0
-        if model.branch is not None:
-            branch = Branch(model.branch.of, model.branch.turn)
-            part = self._answer_of(number, branch)
-            part_at = f"{pointer}/elicitation_turns/{branch.turn - 1}/answer"
-            answered, other = branch.turn, self._interactions[branch.of - 1]
-            vias = [turn.via for turn in model.elicitation_turns[: branch.turn]]
-            exchanges += other.exchanges[: vias.count("result")]
-            pushed += [turn for turn in other.pushed_turns if turn.position < len(exchanges)]
-        turns = [each for each in model.elicitation_turns if not isinstance(each, TaskTurnModel)]
-        for index, turn in enumerate(turns[answered:], start=answered):
-            at = f"{pointer}/elicitation_turns/{index}"
-            if isinstance(turn, PushedTurnModel):
-                answers = tuple(self._posted_answers(number, index + 1, turn, at))
-                pushed.append(PushedTurn(len(exchanges), (), answers))
-                continue
-            request = self._request(part, model.request.http, part_at)
-            place = (number, answered, None, None)
-            exchanges.append(self._exchange(place, request, turn.ask, f"{at}/ask"))
-            if turn.answer is None:
-                if index + 1 < len(turns):
-                    raise self._damaged(at, "no `answer`, and another turn follows")
-                if model.response is not None:
-                    reason = "a response after a turn without `answer`"
-                    raise self._damaged(f"{pointer}/response", reason)
-                break
-            part, part_at, answered = turn.answer, f"{at}/answer", index + 1
-        else:
-            request = self._request(part, model.request.http, part_at)
-            place, at = (number, answered, None, None), f"{pointer}/response"
-            exchanges.append(self._exchange(place, request, model.response, at))
-        self._interactions.append(
-            RecordedInteraction(
-                number,
-                tuple(exchanges),
-                branch,
-                bool(model.orphan),
-                tuple(pushed),
-                tuple(self._steps(number, model, pointer)),
-            )
-        )
-
-    def _steps(self, number: int, model: InteractionModel, pointer: str) -> Sequence[TaskStep]:
-        """Return the steps of a task, and make sure that the turns are those of the steps."""
-        steps = []
-        for index, step in enumerate(model.task or ()):
-            at, place = f"{pointer}/task/{index}", (number, 0, None, index)
-            facts = self._facts.get(place)
-            request = self._request(step.request, step.request.http, f"{at}/request")
-            exchange = self._exchange(place, request, step.response, f"{at}/response")
-            steps.append(TaskStep(exchange, (facts and facts.polls) or 1))
-        turns = [
-            TaskTurnModel(
-                via="task",
-                ask=TaskAskModel(step=turn.asked, keys=list(turn.requests)),
-                answer=TaskAnswerModel(steps=list(turn.answered)) if turn.answered else None,
-            )
-            for turn in task_turns(steps)
-        ]
-        others = [it for it in model.elicitation_turns if not isinstance(it, TaskTurnModel)]
-        if model.elicitation_turns != [*others, *turns]:
-            reason = "the turns of a task are not those of its steps, or another turn follows them"
-            raise self._damaged(f"{pointer}/elicitation_turns", reason)
-        return steps
-
-    def _answer_of(self, number: int, branch: Branch) -> AnswerModel:
-        """Return the first answer of a branch, which begins as an earlier interaction does."""
-        pointer = f"/interactions/{number - 1}"
-        if branch.of >= number:
-            reason = f"{branch.of} is no earlier interaction"
-            raise self._damaged(f"{pointer}/branch/of", reason)
-        model, other = (self._models[each - 1] for each in (number, branch.of))
-        own, others = (each.elicitation_turns[: branch.turn] for each in (model, other))
-        pairs = list(zip(own, others, strict=False))
-        last, its = pairs[-1] if len(pairs) == branch.turn else (None, None)
-        if not (isinstance(last, ResultTurnModel) and isinstance(its, ResultTurnModel)):
-            reason = f"interactions {branch.of} and {number} have no such turn in common that asks"
-            raise self._damaged(f"{pointer}/branch/turn", f"{reason} by a result")
-        if last.answer is None:
-            reason = "the branch has no answer of its own there"
-            raise self._damaged(f"{pointer}/branch/turn", reason)
-        for index, (one, two) in enumerate([*pairs[:-1], (last.ask, its.ask)]):
-            if one != two:
-                raise self._not_same(f"{pointer}/elicitation_turns/{index}", branch)
-        if model.request != other.request:
-            raise self._not_same(f"{pointer}/request", branch)
-        return last.answer
-
-    def _not_same(self, pointer: str, branch: Branch) -> CassetteError:
-        return CassetteError(
-            self._path,
-            f"at {pointer}: not the same as in interaction {branch.of}, "
-            "of which this one is a branch",
-            hint="edit both, or restore the file",
-        )
-
-    def _posted_answers(
-        self, number: int, turn_number: int, turn: PushedTurnModel, pointer: str
-    ) -> Iterator[PostedAnswer]:
-        unanswered: set[str] = set()
-        for index, event in enumerate(turn.ask.events):
-            if event.key in unanswered:
-                at = f"{pointer}/ask/events/{index}/key"
-                raise self._damaged(at, "the same as another one")
-            unanswered.add(event.key)
-        for index, answer in enumerate(turn.answer.responses if turn.answer else ()):
-            at = f"{pointer}/answer/responses/{index}"
-            if answer.key not in unanswered:
-                reason = "it names no event of the ask, or one that has an answer"
-                raise self._damaged(f"{at}/key", reason)
-            unanswered.remove(answer.key)
-            request = self._request(answer.request, answer.request.http, f"{at}/request")
-            place = (number, turn_number, index, None)
-            exchange = self._exchange(place, request, answer.response, f"{at}/response")
-            yield PostedAnswer(answer.key, exchange)
-
-    def complete(self) -> tuple[RecordedInteraction, ...]:
-        """Return the interactions, when all of them have been added."""
+    def interactions(self) -> tuple[RecordedInteraction, ...]:
+        """Return all interactions."""
+        for number, model in enumerate(self._models, start=1):
+            branch = None if model.branch is None else Branch(model.branch.of, model.branch.turn)
+            shared = () if branch is None else self._shared(number, branch)
+            exchanges = (*shared, *self._chain(number, model, len(shared)))
+            steps = tuple(self._steps(number, model))
+            orphan = bool(model.orphan)
+            self._loaded.append(RecordedInteraction(number, exchanges, branch, orphan, steps=steps))
+        # A pushed request may stand in a response of a later interaction.
+        for index, interaction in enumerate(self._loaded):
+            turns = tuple(self._pushed_turns(interaction))
+            self._loaded[index] = replace(interaction, pushed_turns=turns)
         for facts in self._facts.values():
             if facts.sha256 is not None:
                 raise self._changed(facts, "there is no such exchange")
-        for index, interaction in enumerate(self._interactions):
-            if interaction.pushed_turns:
-                turns = tuple(self._placed_turns(interaction))
-                self._interactions[index] = replace(interaction, pushed_turns=turns)
-        return tuple(self._interactions)
+        return tuple(self._loaded)
 
-    def _placed_turns(self, interaction: RecordedInteraction) -> Iterator[PushedTurn]:
-        """Yield the pushed turns of an interaction with the requests in them, shared ones first."""
-        branch, shared = interaction.branch, interaction.shared
-        others = () if branch is None else self._interactions[branch.of - 1].pushed_turns
-        yield from (turn for turn in others if turn.position < shared)
-        models = self._models[interaction.number - 1].elicitation_turns
-        for turn, number in zip(interaction.pushed_turns, interaction.pushed_numbers, strict=True):
-            model = models[number - 1]
-            if turn.position >= shared and isinstance(model, PushedTurnModel):
-                at = f"/interactions/{interaction.number - 1}/elicitation_turns/{number - 1}"
-                pending = interaction.exchanges[turn.position]
-                asked = [
-                    self._pushed_request(event, pending, f"{at}/ask/events/{index}")
-                    for index, event in enumerate(model.ask.events)
-                ]
-                yield replace(turn, asked=tuple(asked))
+    def _shared(self, number: int, branch: Branch) -> tuple[RecordedExchange, ...]:
+        """Return the exchanges that a branch shares, which its file has to tell alike."""
+        pointer, turn = f"/interactions/{number - 1}", branch.turn
+        model = self._models[number - 1]
+        own = model.elicitation_turns[:turn]
+        parting = own[-1] if len(own) == turn else None
+        is_answered = isinstance(parting, ResultTurnModel) and parting.answer is not None
+        if branch.of >= number or not is_answered:
+            reason = "it names no earlier interaction, or no turn with a result that is answered"
+            raise self._damaged(f"{pointer}/branch", reason)
+        other = self._models[branch.of - 1]
+        # They part with the answer.
+        asked, same = (
+            [each.request, *turns[:-1], *[turn.ask for turn in turns[-1:]]]
+            for each, turns in ((model, own), (other, other.elicitation_turns[:turn]))
+        )
+        if asked != same:
+            raise CassetteError(
+                self._path,
+                f"at {pointer}: up to the ask of turn {turn} it is not the same as interaction "
+                f"{branch.of}, of which it is a branch",
+                hint="edit both, or restore the file",
+            )
+        count = sum(isinstance(each, ResultTurnModel) for each in own)
+        return self._loaded[branch.of - 1].exchanges[:count]
+
+    def _chain(
+        self, number: int, model: InteractionModel, begin: int
+    ) -> Iterator[RecordedExchange]:
+        """Yield the exchanges of a call from one on, each the answer to the ask before it."""
+        pointer = f"/interactions/{number - 1}"
+        parts: list[tuple[RequestModel | AnswerModel, int, str]]
+        parts = [(model.request, 0, f"{pointer}/request")]
+        responses: list[tuple[ResponseModel | None, str]] = []
+        for index, turn in enumerate(model.elicitation_turns):
+            at = f"{pointer}/elicitation_turns/{index}"
+            if len(responses) == len(parts):
+                raise self._damaged(at, "it follows a turn without `answer`")
+            if isinstance(turn, ResultTurnModel):
+                responses.append((turn.ask, f"{at}/ask"))
+                if turn.answer is not None:
+                    parts.append((turn.answer, index + 1, f"{at}/answer"))
+        if len(responses) < len(parts):
+            responses.append((model.response, f"{pointer}/response"))
+        elif model.response is not None:
+            raise self._damaged(f"{pointer}/response", "it follows a turn without `answer`")
+        pairs = list(zip(parts, responses, strict=True))
+        for (part, answered, part_at), (response, at) in pairs[begin:]:
+            request = self._request(part, model.request.http, part_at)
+            yield self._exchange((number, answered, None, None), request, response, at)
+
+    def _steps(self, number: int, model: InteractionModel) -> Sequence[TaskStep]:
+        """Return the steps of a task, and make sure that the turns are those of the steps."""
+        steps = []
+        for index, step in enumerate(model.task or ()):
+            place = (number, 0, None, index)
+            facts = self._facts.get(place)
+            exchange = self._whole(place, step, f"/interactions/{number - 1}/task/{index}")
+            steps.append(TaskStep(exchange, (facts and facts.polls) or 1))
+        told = [each for each in model.elicitation_turns if isinstance(each, TaskTurnModel)]
+        turns = [each.model_dump(exclude_none=True) for each in told]
+        if turns != [task_turn_tree(turn) for turn in task_turns(steps)]:
+            reason = "the turns of a task are not those of its steps"
+            raise self._damaged(f"/interactions/{number - 1}/elicitation_turns", reason)
+        return steps
+
+    def _pushed_turns(self, interaction: RecordedInteraction) -> Iterator[PushedTurn]:
+        number, branch, position = interaction.number, interaction.branch, 0
+        shared = iter(() if branch is None else self._loaded[branch.of - 1].pushed_turns)
+        for index, turn in enumerate(self._models[number - 1].elicitation_turns):
+            if isinstance(turn, PushedTurnModel):
+                is_shared = branch is not None and index < branch.turn
+                place = (number, index + 1, position)
+                yield next(shared) if is_shared else self._pushed_turn(turn, *place)
+            position += isinstance(turn, ResultTurnModel)
+
+    def _pushed_turn(
+        self, turn: PushedTurnModel, number: int, turn_number: int, position: int
+    ) -> PushedTurn:
+        pending = self._loaded[number - 1].exchanges[position]
+        pointer = f"/interactions/{number - 1}/elicitation_turns/{turn_number - 1}"
+        responses = turn.answer.responses if turn.answer else []
+        unanswered = [each.key for each in turn.ask.events]
+        keys = [each.key for each in responses]
+        if len({*unanswered}) < len(unanswered) or len({*keys, *unanswered}) > len(unanswered):
+            reason = "a key comes twice, or an answer has none of the keys of the ask"
+            raise self._damaged(pointer, reason)
+        asked = [
+            self._pushed_request(event, pending, f"{pointer}/ask/events/{index}")
+            for index, event in enumerate(turn.ask.events)
+        ]
+        answers = []
+        for index, each in enumerate(responses):
+            at = f"{pointer}/answer/responses/{index}"
+            exchange = self._whole((number, turn_number, index, None), each, at)
+            answers.append(PostedAnswer(each.key, exchange))
+        return PushedTurn(position, tuple(asked), tuple(answers))
 
     def _pushed_request(
         self, event: PushedEventModel, pending: RecordedExchange, pointer: str
     ) -> PushedRequest:
-        exchange = pending
-        if event.interaction is not None:
-            if event.interaction > len(self._interactions):
-                raise self._damaged(f"{pointer}/interaction", "there is no such interaction")
-            exchange = self._interactions[event.interaction - 1].exchanges[-1]
-        response = exchange.response
-        if response is None or event.event >= len(response.pieces):
-            raise self._damaged(f"{pointer}/event", "the response has no such event")
-        message = completed_by(response, event.event)
+        holders, number = [pending], event.interaction
+        if number is not None:
+            holders = [each.exchanges[-1] for each in self._loaded[number - 1 : number]]
+        response, message = holders[0].response if holders else None, None
+        if response is not None and event.event < len(response.pieces):
+            message = completed_by(response, event.event)
         if message is None or message.kind is not Kind.REQUEST:
-            raise self._damaged(f"{pointer}/event", "this event is no request of the server's")
-        return PushedRequest(event.key, exchange, event.event, event.interaction)
+            raise self._damaged(pointer, "no request of the server's stands there")
+        return PushedRequest(event.key, holders[0], event.event, number)
+
+    def _whole(
+        self, place: _Place, model: PostedAnswerModel | TaskStepModel, pointer: str
+    ) -> RecordedExchange:
+        request = self._request(model.request, model.request.http, f"{pointer}/request")
+        return self._exchange(place, request, model.response, f"{pointer}/response")
 
     def _exchange(
         self, place: _Place, request: Request, model: ResponseModel | None, pointer: str
@@ -361,11 +321,13 @@ class _Loader:
         facts = self._facts.pop(place, None)
         response = None if model is None else self._response(model, facts, pointer)
         if facts is None:
-            return RecordedExchange(None, request, response, 0, 0, None, None)
+            return RecordedExchange(None, request, response, 0, 0)
         digest = exchange_sha256(request, response)
         if facts.sha256 not in (None, digest):
             reason = f"the sha256 of the exchange is {digest}, not {facts.sha256}"
             raise self._changed(facts, reason)
+        recorder = self.recorders[(facts.recorder or 1) - 1 :][:1]
+        own_number = facts.own_number or facts.number
         return RecordedExchange(
             number=facts.number,
             request=request,
@@ -375,44 +337,28 @@ class _Loader:
             issued_sha256=facts.request_state_sha256,
             echoed_sha256=facts.echoed_state_sha256,
             ended_after=facts.ended_after,
-            recorded_by=self._recorded_by(facts),
+            recorded_by=RecordedBy(recorder[0].id, own_number) if recorder else None,
             follows=tuple(facts.follows or ()),
         )
 
     def _changed(self, facts: ExchangeFactsModel, reason: str) -> CassetteError:
         """Return the error for an exchange that is not as it was recorded."""
-        place = f"interaction {facts.interaction}"
-        if facts.turn:
-            place += f", turn {facts.turn}"
-        if facts.step is not None:
-            place += f", step {facts.step + 1} of the task"
-        if facts.answer is not None:
-            place += f", answer {facts.answer + 1}"
+        turn = f", turn {facts.turn}" if facts.turn else ""
         return CassetteError(
             self._path,
-            f"{place}: {reason}",
+            f"interaction {facts.interaction}{turn}: {reason}",
             hint="restore the file, or if you edited it on purpose, accept the edit with: "
             f"mrtr-cassette check {self._path} --fix",
         )
 
-    def _recorded_by(self, facts: ExchangeFactsModel) -> RecordedBy | None:
-        if not self.recorders:
-            return None
-        number = facts.recorder or 1
-        if number > len(self.recorders):
-            reason = f"exchange {facts.number} has recorder {number} of {len(self.recorders)}"
-            raise self._damaged("/recording/exchanges", reason)
-        return RecordedBy(self.recorders[number - 1].id, facts.own_number or facts.number)
-
     def _request(
         self, model: RequestModel | AnswerModel, http: HttpModel | None, pointer: str
     ) -> Request:
-        body = b"".join(decode_body(model, self._path, pointer))
+        body = b"".join(self._body(model, pointer))
         headers = None if http is None else http.headers
         if isinstance(model, AnswerModel):
             headers = model.headers
-        name = "http" if isinstance(model, RequestModel) else "headers"
-        self._check_http({name: headers}, pointer)
+        self._check_http(pointer, headers)
         if http is None or headers is None:
             return line_request(body, model.session or "")
         return Request(intern(http.method), intern(http.path), _headers_of(headers), body)
@@ -420,14 +366,16 @@ class _Loader:
     def _response(
         self, model: ResponseModel, facts: ExchangeFactsModel | None, pointer: str
     ) -> Response:
-        self._check_http({"status": model.status, "headers": model.headers}, pointer)
-        raws: Sequence[bytes] = decode_body(model, self._path, pointer)
-        times = (facts and facts.pieces) or ()
+        self._check_http(pointer, model.status, model.headers)
+        raws = self._body(model, pointer)
+        times = (facts and facts.pieces) or []
         if times and model.events is None and model.lines is None:
-            raws = _cut(b"".join(raws), [piece.size or 0 for piece in times])
-        if facts is None or len(times) != len(raws):
-            pieces = [Piece(raw, 0, 0) for raw in raws]
-        else:
+            # What was edited to another length has no pieces.
+            body, ends = b"".join(raws), [0, *accumulate(piece.size or 0 for piece in times)]
+            fits = ends[-1] == len(body)
+            raws = [body[a:b] for a, b in pairwise(ends)] if fits else [body]
+        pieces = [Piece(raw, 0, 0) for raw in raws]
+        if facts is not None and len(times) == len(raws):
             pieces = [
                 Piece(raw, facts.started_ms + piece.at_ms, piece.after)
                 for raw, piece in zip(raws, times, strict=True)
@@ -436,74 +384,54 @@ class _Loader:
         status = NO_STATUS if model.status is None else model.status
         return Response(status, _headers_of(model.headers or {}), tuple(pieces), end)
 
-    def _check_http(self, members: Mapping[str, Any], pointer: str) -> None:
+    def _check_http(self, pointer: str, *members: Any) -> None:
         """Make sure that members of HTTP are there, or over pipes that none of them is."""
-        for name, value in members.items():
-            if (value is None) != self._is_stdio:
-                reason = "field required"
-                if self._is_stdio:
-                    reason = "the transport is stdio, which has no HTTP"
-                raise self._damaged(f"{pointer}/{name}", reason)
+        if any((value is None) != self._is_stdio for value in members):
+            reason = "HTTP method, path, status or headers are missing"
+            if self._is_stdio:
+                reason = "the transport is stdio, which has no HTTP"
+            raise self._damaged(pointer, reason)
 
-
-def _cut(raw: bytes, sizes: Iterable[int]) -> Sequence[bytes]:
-    """Cut a body into pieces of these sizes; a rest, as after editing, goes to the last."""
-    at = 0
-    pieces = []
-    for size in sizes:
-        pieces.append(raw[at : at + size])
-        at += size
-    pieces[-1] += raw[at:]
-    return pieces
-
-
-def decode_body(body: BodyModel, path: str, pointer: str) -> tuple[bytes, ...]:
-    """Return the bytes of a body; of an event stream or a pipe, event by event or line by line.
-
-    Raises:
-        CassetteError: two forms at once, or no base64; it names the place, `pointer`.
-    """
-    forms = [form for form in _FORMS if getattr(body, form) is not None]
-    if len(forms) > 1:
-        raise damaged(path, pointer, f"both `{forms[0]}` and `{forms[1]}`")
-    pieces: Sequence[EventModel | LineModel] = body.events or body.lines or ()
-    if pieces:
-        at = f"{pointer}/{forms[0]}"
-        return tuple([_decode_piece(each, path, f"{at}/{n}") for n, each in enumerate(pieces)])
-    if body.body is not None:
-        return (_json_bytes(body.body, path, pointer),)
-    raw = _decode_opaque(body, path, pointer)
-    return (raw,) if raw else ()
-
-
-def _decode_piece(piece: EventModel | LineModel, path: str, pointer: str) -> bytes:
-    if piece.data is None:
-        return _decode_opaque(piece, path, pointer)
-    data = _json_bytes(piece.data, path, pointer)
-    if isinstance(piece, LineModel):
-        return data + b"\n"
-    return (piece.before or "").encode() + data + (piece.after or "").encode()
-
-
-def _json_bytes(value: Any, path: str, pointer: str) -> bytes:
-    try:
-        return compact(value)
-    except TypeError as error:
-        raise damaged(path, pointer, str(error).lower()) from None
-
-
-def _decode_opaque(body: BodyModel | EventModel | LineModel, path: str, pointer: str) -> bytes:
-    if body.text is not None and _WITHHELD.fullmatch(body.text):
-        raise CassetteError(
-            path,
-            f"at {pointer}: the body was withheld by --strict-redaction, so it can't be played",
-            hint="record it again",
-        )
-    if body.base64 is not None:
+    def _body(self, model: BodyModel, pointer: str) -> list[bytes]:
+        """Return the bytes of a body, in one piece or those of its events or lines."""
+        forms = [form for form in _FORMS if getattr(model, form) is not None]
+        if len(forms) > 1:
+            raise self._damaged(pointer, f"both `{forms[0]}` and `{forms[1]}`")
+        if model.text is not None and _WITHHELD.fullmatch(model.text):
+            raise CassetteError(
+                self._path,
+                f"at {pointer}: the body was withheld by --strict-redaction, so it can't be played",
+                hint="record it again",
+            )
         try:
-            return base64.b64decode(body.base64, validate=True)
-        except ValueError as error:
-            raise damaged(path, f"{pointer}/base64", str(error).lower()) from None
+            if model.body is not None:
+                return [_compact(model.body)]
+            if model.events is not None:
+                return [_piece(each, end="") for each in model.events]
+            if model.lines is not None:
+                return [_piece(each, end="\n") for each in model.lines]
+            raw = _opaque(model)
+        # It is nested too deeply, or no base64.
+        except (TypeError, ValueError) as error:
+            raise self._damaged(pointer, str(error).lower()) from None
+        return [raw] if raw else []
+
+
+def _piece(piece: PieceModel, end: str) -> bytes:
+    if piece.data is None:
+        return _opaque(piece)
+    before, after = piece.before or "", piece.after or end
+    return before.encode() + _compact(piece.data) + after.encode()
+
+
+def _compact(value: Any) -> bytes:
+    # A copy, as what orjson returns holds on to the 4 KiB that it was written in.
+    return bytes(memoryview(orjson.dumps(value)))
+
+
+def _opaque(body: BodyModel | PieceModel) -> bytes:
+    if body.base64 is not None:
+        return base64.b64decode(body.base64, validate=True)
     return (body.text or "").encode()
 
 
@@ -539,33 +467,21 @@ def accept_edit(data: bytes, path: str) -> AcceptedEdit:
     facts = file.recording.exchanges
     digests: dict[_Place, str | None] = {
         (each.number, *place): exchange_sha256(exchange.request, exchange.response)
-        for each in _loaded(_with_facts(file, []), path).interactions
+        for each in _loaded(file, path, []).interactions
         for exchange, place in each.placed
     }
     kept = [(facts[index], place) for index, place in sorted(_new_places(facts, digests).items())]
+    members = ("interaction", "turn", "answer", "step")
     accepted = [
-        each.model_copy(
-            update={
-                "interaction": place[0],
-                "turn": place[1],
-                "answer": place[2],
-                "step": place[3],
-                "sha256": digests[place],
-            }
-        )
+        each.model_copy(update=dict(zip(members, place, strict=True), sha256=digests[place]))
         for each, place in kept
     ]
     return AcceptedEdit(
-        dump(_loaded(_with_facts(file, accepted), path)),
+        dump(_loaded(file, path, accepted)),
         edited=sum(each.sha256 != digests[place] for each, place in kept),
         moved=sum(_place_of(each) != place for each, place in kept),
         removed=len(facts) - len(kept),
     )
-
-
-def _with_facts(file: CassetteModel, facts: Sequence[ExchangeFactsModel]) -> CassetteModel:
-    recording = file.recording.model_copy(update={"exchanges": facts})
-    return file.model_copy(update={"recording": recording})
 
 
 def _place_of(facts: ExchangeFactsModel) -> _Place:
@@ -585,13 +501,11 @@ def _new_places(
         if free.get(_place_of(each), "") == each.sha256:
             places[index] = _place_of(each)
             del free[_place_of(each)]
-    by_digest: dict[str | None, list[_Place]] = {}
-    for place, digest in reversed(free.items()):
-        by_digest.setdefault(digest, []).append(place)
     for index, each in enumerate(facts):
-        if index not in places and by_digest.get(each.sha256):
-            places[index] = by_digest[each.sha256].pop()
-            del free[places[index]]
+        moved_to = (place for place, digest in free.items() if digest == each.sha256)
+        if index not in places and (place := next(moved_to, None)) is not None:
+            places[index] = place
+            del free[place]
     moved = {facts[index].interaction: place[0] for index, place in places.items()}
     shift = 0
     for index, each in sorted(enumerate(facts), key=lambda item: item[1].interaction):
@@ -606,7 +520,7 @@ def _new_places(
 def with_responses(
     cassette: Cassette,
     responses: Mapping[RecordedExchange, Response],
-    requests: Mapping[RecordedExchange, Request] = MappingProxyType({}),
+    requests: Mapping[RecordedExchange, Request],
 ) -> bytes:
     """Return the file of a cassette in which other responses stand, and other requests.
 

@@ -28,22 +28,14 @@ class _Model(BaseModel):
     )
 
 
-class EventModel(_Model):
-    """One event of an event stream: `before`, the JSON `data`, `after`; else `text` or `base64`."""
+class PieceModel(_Model):
+    """An event of a stream, or a line of a pipe: `before`, JSON `data`, `after`; else bytes."""
 
-    before: str | None = Field(None, description="the bytes of the event up to its data")
-    data: Any = Field(None, description="the data as JSON, where it gives back the same bytes")
-    after: str | None = Field(None, description="the bytes of the event after its data")
-    text: str | None = Field(None, description="the whole event, where its data is no such JSON")
-    base64: str | None = Field(None, description="the whole event, where it is not UTF-8")
-
-
-class LineModel(_Model):
-    """One line of a pipe: `data` is its JSON, which a line feed ends; else `text` or `base64`."""
-
-    data: Any = Field(None, description="the line as JSON, where it gives back the same bytes")
-    text: str | None = Field(None, description="the whole line, where it is no such JSON")
-    base64: str | None = Field(None, description="the whole line, where it is not UTF-8")
+    before: str | None = Field(None, description="the bytes of an event up to its data")
+    data: Any = Field(None, description="JSON, where compact re-serialising gives the same bytes")
+    after: str | None = Field(None, description="what follows the data; of a line, a line feed")
+    text: str | None = Field(None, description="the whole piece, where its data is no such JSON")
+    base64: str | None = Field(None, description="the whole piece, where it is not UTF-8")
 
 
 class BodyModel(_Model):
@@ -52,8 +44,8 @@ class BodyModel(_Model):
     body: Any = Field(None, description="JSON, where compact re-serialising gives the same bytes")
     text: str | None = Field(None, description="UTF-8 text, where it is no such JSON")
     base64: str | None = Field(None, description="base64, where it is not UTF-8")
-    events: list[EventModel] | None = Field(None, description="the events of an event stream")
-    lines: list[LineModel] | None = Field(None, description="the lines of a server on a pipe")
+    events: list[PieceModel] | None = Field(None, description="the events of an event stream")
+    lines: list[PieceModel] | None = Field(None, description="the lines of a server on a pipe")
 
 
 class HttpModel(_Model):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from mrtr_cassette import __version__
-from mrtr_cassette.core.cassette.dump import dump, dump_pieces
+from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.journal import (
     JournalContent,
     JournalHeader,
@@ -192,8 +192,7 @@ def publish_recording(
     publication = Publication(len(whole.interactions), kept, whole is earlier and not renews)
     if not publication.is_same:
         whole = replace(whole, recorded_at=recorded.recorded_at)
-        pieces = dump_pieces(whole, whole.interactions)
-        publish(path, pieces, replace=existing != "keep", hint=hint)
+        publish(path, [dump(whole)], replace=existing != "keep", hint=hint)
     return publication
 
 
@@ -457,8 +456,9 @@ def merge_files(paths: Sequence[Location], output: Location, *, replaces: bool =
         if not whole.exchanges:
             raise CassetteError(paths[0], "no file has a whole exchange")
         interactions = tuple(assemble(whole.exchanges))
-        head = replace(head_of(whole.header, _TOOL), recorders=whole.recorders)
-        publish(output, dump_pieces(head, interactions), replace=replaces)
+        head = head_of(whole.header, _TOOL)
+        cassette = replace(head, recorders=whole.recorders, interactions=interactions)
+        publish(output, [dump(cassette)], replace=replaces)
         return Merge(len(interactions), len(whole.recorders), (*notes, *whole.notes))
 
 

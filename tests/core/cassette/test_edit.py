@@ -128,7 +128,7 @@ def test_branch_that_was_edited_on_one_side_is_not_accepted() -> None:
     branch = next(each for each in tree["interactions"] if "branch" in each)
     branch["request"]["body"]["id"] = 77
 
-    with pytest.raises(CassetteError, match="not the same as in interaction 2"):
+    with pytest.raises(CassetteError, match="not the same as interaction 2"):
         accept_edit(orjson.dumps(tree), "f")
 
 
@@ -198,7 +198,7 @@ def test_a_new_response_stands_as_if_it_had_been_recorded(
     exchange = cassette.interactions[0].exchanges[position]
     new = response_of(answer(AGAIN if position else DEPLOY, result))
 
-    data = with_responses(cassette, {exchange: new})
+    data = with_responses(cassette, {exchange: new}, {})
 
     assert shown(data) == shown(dump(recorded(*expected)))
     load(data, "f")
@@ -209,7 +209,7 @@ def test_a_response_that_no_cassette_can_have_is_named_by_its_place() -> None:
     cassette = recorded(*SCRIPT)
     wrong = replace(response_of(answer(tool("b"), text("b"))), status=99)
     with pytest.raises(CassetteError, match="/interactions/1/response/status"):
-        with_responses(cassette, {cassette.interactions[1].exchanges[0]: wrong})
+        with_responses(cassette, {cassette.interactions[1].exchanges[0]: wrong}, {})
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -220,7 +220,7 @@ def test_a_stream_has_a_time_for_each_event(count: int) -> None:
     assert exchange.response is not None
     new = response_of(stream(*[answer(DEPLOY, text("b"))] * count))
 
-    changed = load(with_responses(cassette, {exchange: new}), "f").interactions[0].exchanges[0]
+    changed = load(with_responses(cassette, {exchange: new}, {}), "f").interactions[0].exchanges[0]
 
     assert changed.response is not None
     times = [piece[1:] for piece in exchange.response.pieces]

@@ -36,7 +36,7 @@ from messages import Json, asks, text
 from tasking import created, get, update
 from tasking import state as polled
 
-from mrtr_cassette.core.cassette.dump import dump_pieces
+from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
@@ -109,14 +109,14 @@ def _counted(
 def published(whole: Merged) -> bytes:
     """Return the cassette of a merge."""
     head = replace(head_of(whole.header, "test"), recorders=whole.recorders)
-    return b"".join(dump_pieces(head, assemble(whole.exchanges)))
+    return dump(replace(head, interactions=tuple(assemble(whole.exchanges))))
 
 
 def alone(exchanges: Sequence[RecordedExchange]) -> bytes:
     """Return the cassette of one recorder."""
     header = replace(HEADER, recorder="f" * 32, wall_ms=BEGAN_MS)
     by_number = {each.number or 0: each for each in exchanges}
-    return b"".join(dump_pieces(head_of(header, "test"), assemble(by_number)))
+    return dump(replace(head_of(header, "test"), interactions=tuple(assemble(by_number))))
 
 
 def content(cassette: bytes) -> Json:
