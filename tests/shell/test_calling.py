@@ -234,7 +234,7 @@ async def test_a_tool_is_looked_up_before_the_call_and_judges_its_arguments_itse
         return {"tools": TOOLS} if "cursor" in body["params"] else {"tools": [], "nextCursor": "2"}
 
     server = Server(DONE, lists={**MODERN, "tools/list": page})
-    with pytest.raises(UsageError, match="did you mean 'deploy'"):
+    with pytest.raises(UsageError, match="no tool 'deploi'; it has deploy"):
         await called(server, "deploi")
     assert not server.received
     await called(server, "deploy", "env:=5")

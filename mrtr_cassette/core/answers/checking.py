@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from calendar import monthrange
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest, spelled_requests
 from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
 from mrtr_cassette.core.wire.pointers import escape_pointer
@@ -22,15 +21,8 @@ RESULTS: Final = frozenset({"sampling", "roots"})
 """Those that a result of their own answers."""
 VALUES: Final = frozenset({"string", "number", "integer", "boolean"})
 """Those of the array dialect, which a value answers."""
-_RESULT_MEMBERS: Final[Mapping[str, tuple[tuple[str, str, Callable[[Any], bool]], ...]]] = {
-    "roots": (("roots", "a list", lambda it: isinstance(it, list)),),
-    "sampling": (
-        ("role", "user or assistant", lambda it: it in ("user", "assistant")),
-        ("content", "an object or a list", lambda it: isinstance(it, dict | list)),
-        ("model", "a text", lambda it: isinstance(it, str)),
-    ),
-}
-"""What the result for a kind of request has: member, what it is in words, and the test for it."""
+_RESULT_MEMBERS: Final = {"roots": ("roots",), "sampling": ("role", "content", "model")}
+"""What the result for a kind of request must have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +45,6 @@ class Asked:
             "inputRequests": spelled_requests(self.requests),
         }
 
-    def of(self, requests: Mapping[str, InputRequest]) -> Asked:
-        """Return the same for some of its requests."""
-        return replace(self, requests=requests)
-
-
-def asked_in(call: Call, turn: int, requests: Mapping[str, InputRequest]) -> Asked:
-    """Return what is asked in a turn of a call."""
-    arguments = None if call.message is None else call.message.params.get("arguments")
-    return Asked(call.method, call.name, arguments, turn, requests)
-
 
 def problem_of(request: InputRequest, answer: Any) -> str | None:
     """Return why an answer doesn't fit the request that it answers, without quoting it.
@@ -76,15 +58,8 @@ def problem_of(request: InputRequest, answer: Any) -> str | None:
         return f"is {type_name(answer)}, and not {wanted}"
     if request.takes_value:
         return problem_of_value(answer["value"], value_schema(request))
-    # Of a kind that no revision has, only the server knows what it wants.
-    for member, wanted, fits in _RESULT_MEMBERS.get(request.kind, ()):
-        if not fits(answer.get(member)):
-            return f"has no `{member}` that is {wanted}"
-    for root in answer["roots"] if request.kind == "roots" else ():
-        uri = root.get("uri") if isinstance(root, dict) else None
-        if not (isinstance(uri, str) and uri.startswith("file://")):
-            return "has a root without a `uri` that begins with file://"
-    return None
+    missing = [each for each in _RESULT_MEMBERS.get(request.kind, ()) if each not in answer]
+    return f"has no `{missing[0]}`" if missing else None
 
 
 def _problem_of_elicitation(request: InputRequest, answer: Any) -> str | None:
@@ -148,22 +123,16 @@ def sampled(text: str) -> dict[str, Any]:
 
 # Fields of forms
 
-_TYPES: Final = {
-    "string": "a text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-    "array": "a list",
-    "object": "an object",
-    "null": "null",
+_TYPES: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
+    "string": ("a text", lambda it: isinstance(it, str)),
+    "boolean": ("true or false", lambda it: isinstance(it, bool)),
+    "integer": ("a whole number", lambda it: _is_whole(_decimal_of(it))),
+    "number": ("a number", lambda it: _decimal_of(it) is not None),
+    "array": ("a list", lambda it: isinstance(it, list)),
+    "object": ("an object", lambda it: isinstance(it, dict)),
+    "null": ("null", lambda it: it is None),
 }
-_PYTHON_TYPES: Final = {
-    "string": str,
-    "boolean": bool,
-    "array": list,
-    "object": dict,
-    "null": type(None),
-}
+"""Each type in words, and the test for it."""
 _BOUNDS: Final = {
     "string": ("minLength", "maxLength", "character"),
     "array": ("minItems", "maxItems", "value"),
@@ -172,20 +141,15 @@ _BOUNDS: Final = {
 }
 """The least and the most of each type, and what is counted; numbers are compared themselves."""
 FORMATS: Final = {
-    "email": "e-mail address",
-    "uri": "URI, such as https://example.com",
-    "date": "date, such as 2026-07-28",
-    "date-time": "date and time, such as 2026-07-28T09:30:00Z",
+    "email": ("e-mail address", re.compile(r"[^\s@]+@[^\s@]+")),
+    "uri": ("URI, such as https://example.com", re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:\S+")),
+    "date": ("date, such as 2026-07-28", re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")),
+    "date-time": (
+        "date and time, such as 2026-07-28T09:30:00Z",
+        re.compile(r"[0-9-]{10}[Tt][0-9:]{8}(?:\.[0-9]+)?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"),
+    ),
 }
-"""The formats that forms have, in words."""
-_DATE: Final = r"(?P<year>[0-9]{4})-(?P<month>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12][0-9]|3[01])"
-_TIME: Final = r"[Tt](?:[01]\d|2[0-4]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)"
-_FORM_OF: Final = {
-    "email": re.compile(r"[^\s@]+@[^\s@]+"),
-    "uri": re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:\S+"),
-    "date": re.compile(_DATE),
-    "date-time": re.compile(_DATE + _TIME),
-}
+"""The formats that forms have, in words, and how they are written."""
 _TRUE: Final = frozenset({"true", "yes", "y", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "n", "off", "0"})
 
@@ -195,16 +159,26 @@ def problem_of_value(value: Any, schema: Any) -> str | None:
     wanted = schema.get("type") if isinstance(schema, Mapping) else None
     if not isinstance(wanted, str) or wanted not in _TYPES:
         return None
-    if not _is_of_type(value, wanted):
-        return f"is {type_name(value)}, and not {_TYPES[wanted]}"
+    words, is_of_type = _TYPES[wanted]
+    if not is_of_type(value):
+        return f"is {type_name(value)}, and not {words}"
     is_list = isinstance(value, list)
     choices = [canonical(each) for each, _ in titled_choices(schema)]
     if not {*map(canonical, value if is_list else [value])} <= {*choices} and choices:
         return f"{'has a value that ' if is_list else ''}is not one of {', '.join(choices)}"
-    form = FORMATS.get(str(schema.get("format")))
-    if isinstance(value, str) and form is not None and not _has_form(value, schema["format"]):
-        return f"is no {form}"
+    named = str(schema.get("format"))
+    if isinstance(value, str) and named in FORMATS and not _has_form(value, named):
+        return f"is no {FORMATS[named][0]}"
     return _problem_of_size(value, wanted, schema)
+
+
+def _has_form(value: str, named: str) -> bool:
+    if not FORMATS[named][1].fullmatch(value):
+        return False
+    try:
+        return not named.startswith("date") or bool(datetime.fromisoformat(value.upper()))
+    except ValueError:
+        return False
 
 
 def _problem_of_size(value: Any, wanted: str, schema: Mapping[str, Any]) -> str | None:
@@ -219,16 +193,9 @@ def _problem_of_size(value: Any, wanted: str, schema: Mapping[str, Any]) -> str 
     return None
 
 
-def _is_of_type(value: Any, name: str) -> bool:
-    if name in _PYTHON_TYPES:
-        return isinstance(value, _PYTHON_TYPES[name])
-    number = _decimal_of(value)
-    return number is not None and (name == "number" or number == number.to_integral_value())
-
-
 def type_name(value: Any) -> str:
     """Return what a value is, in words."""
-    return next(words for name, words in _TYPES.items() if _is_of_type(value, name))
+    return next(words for words, is_of_type in _TYPES.values() if is_of_type(value))
 
 
 def _decimal_of(value: Any) -> Decimal | None:
@@ -237,6 +204,10 @@ def _decimal_of(value: Any) -> Decimal | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return Decimal(str(value))
     return None
+
+
+def _is_whole(number: Decimal | None) -> bool:
+    return number is not None and number == number.to_integral_value()
 
 
 def titled_choices(schema: Any) -> list[tuple[Any, str]]:
@@ -248,27 +219,15 @@ def titled_choices(schema: Any) -> list[tuple[Any, str]]:
         if not isinstance(titles, list) or len(titles) != len(values):
             titles = values
         return [(value, text_of(title)) for value, title in zip(values, titles, strict=True)]
-    for combined in ("oneOf", "anyOf"):
-        parts = schema.get(combined)
-        if (
-            isinstance(parts, list)
-            and parts
-            and all(isinstance(each, Mapping) and "const" in each for each in parts)
-        ):
-            return [(part["const"], text_of(part.get("title", part["const"]))) for part in parts]
+    parts = schema.get("oneOf") or schema.get("anyOf")
+    if isinstance(parts, list) and all(isinstance(it, Mapping) and "const" in it for it in parts):
+        return [(part["const"], text_of(part.get("title", part["const"]))) for part in parts]
     return titled_choices(schema.get("items"))
 
 
 def text_of(value: Any) -> str:
     """Return a text itself, and any other value as JSON."""
     return value if isinstance(value, str) else canonical(value)
-
-
-def _has_form(value: str, wanted: str) -> bool:
-    found = _FORM_OF[wanted].fullmatch(value)
-    if found is None or wanted not in ("date", "date-time"):
-        return found is not None
-    return int(found["day"]) <= monthrange(int(found["year"]), int(found["month"]))[1]
 
 
 def type_of_text(schema: Any) -> str:

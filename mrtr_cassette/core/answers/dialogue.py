@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.answers.checking import (
@@ -35,21 +35,8 @@ _WORDS: Final = {
     "array": "several, with commas between",
     "object": "JSON",
 }
-_BOUNDS: Final = {
-    "minimum": "from",
-    "maximum": "up to",
-    "minLength": "of at least",
-    "maxLength": "of at most",
-    "minItems": "at least",
-    "maxItems": "at most",
-}
-_PASTED: Final = {
-    "sampling": "the text, or the result as JSON",
-    "roots": "one path or file: URI a line",
-}
 _ACTION_OF: Final = {":decline": "decline", ":cancel": "cancel"}
 _HELP: Final = "  :decline or :cancel refuses it; an empty line takes the default or leaves it out"
-_YES: Final = {"type": "boolean"}
 
 
 class Prompt(NamedTuple):
@@ -59,7 +46,6 @@ class Prompt(NamedTuple):
     text: str
 
 
-Line = Generator[Prompt, str | None, str]
 Steps = Generator[Prompt, str | None, Any]
 """What is done with a person, step by step; it returns the answer, or None where there is none."""
 
@@ -79,44 +65,37 @@ def dialogue(key: str, request: InputRequest) -> Steps:
     is_elicitation = request.kind in ELICITATIONS and not request.takes_value
     try:
         if request.takes_value:
-            field = _Field(key, value_schema(request), is_required(request))
-            value = yield from field.asked(lines)
+            required = is_required(request)
+            value = yield from _value(lines, key, value_schema(request), is_required=required)
             return None if value is ABSENT else {"value": value}
-        if request.kind == "form":
-            return (yield from _form(request, lines))
-        if request.kind == "url":
-            lines.append(f"  {request.definition.get('url', '')}")
-            yield from _confirmed(lines, "done there")
-            return elicited("accept")
-        return (yield from _pasted(request, lines))
+        return (yield from (_elicited if is_elicitation else _pasted)(request, lines))
     except _EndedError as ended:
         return elicited(ended.action) if ended.action and is_elicitation else None
 
 
-def _typed(lines: Iterable[str], prompt: str) -> Line:
+def _typed(lines: Iterable[str], prompt: str) -> Generator[Prompt, str | None, str]:
     line = yield Prompt(tuple(map(printable, lines)), printable(prompt))
     if line is None or line in _ACTION_OF:
         raise _EndedError(None if line is None else _ACTION_OF[line])
     return line
 
 
-def _confirmed(lines: Sequence[str], question: str) -> Generator[Prompt, str | None, None]:
-    line = ""
-    while value_of_text(line, _YES) is not True:
-        line = yield from _typed(lines, f"{question} [y, :decline, :cancel]: ")
-        lines = ()
-
-
-def _form(request: InputRequest, lines: list[str]) -> Steps:
-    required = required_in(request)
-    content: dict[str, Any] = {}
+def _elicited(request: InputRequest, lines: list[str]) -> Steps:
+    """Ask for each field of a form; a URL and a form without any are just confirmed."""
     fields = fields_of(request)
     if not fields:
-        yield from _confirmed(lines, "accept")
+        lines += [f"  {request.definition['url']}"] if "url" in request.definition else []
+        line = ""
+        while value_of_text(line, {"type": "boolean"}) is not True:
+            line = yield from _typed(lines, "accept [y, :decline, :cancel]: ")
+            lines = []
+        return elicited("accept", None if request.kind == "url" else {})
+    content = {}
     lines.append(_HELP)
     for name, schema in fields.items():
-        field = _Field(name, schema if isinstance(schema, Mapping) else {}, name in required)
-        value = yield from field.asked(lines)
+        required = name in required_in(request)
+        read_by = schema if isinstance(schema, Mapping) else {}
+        value = yield from _value(lines, name, read_by, is_required=required)
         lines = []
         if value is not ABSENT:
             content[name] = value
@@ -124,107 +103,66 @@ def _form(request: InputRequest, lines: list[str]) -> Steps:
 
 
 def _pasted(request: InputRequest, lines: list[str]) -> Steps:
-    if request.kind == "sampling":
-        lines += _conversation(request.definition)
-    lines.append(f"  paste {_PASTED.get(request.kind, 'JSON')}, then a line with a dot")
+    """Ask for a result as JSON, which for sampling may be the model's text alone."""
+    if request.definition:
+        lines.append(f"  {canonical(dict(request.definition))}")
+    what = "the text, or the result as JSON" if request.kind == "sampling" else "the result as JSON"
+    lines.append(f"  paste {what}, then a line with a dot")
     while True:
         pasted: list[str] = []
         while (line := (yield from _typed(lines, "> "))) != ".":
             pasted.append(line)
             lines = []
-        answer = _result_of(request, "\n".join(pasted))
-        problem = "this is no JSON object" if answer is None else problem_of(request, answer)
+        text = "\n".join(pasted)
+        answer = json_or_text(text)
+        if request.kind == "sampling" and not isinstance(answer, dict):
+            answer = sampled(text)
+        problem = problem_of(request, answer)
         if problem is None:
             return answer
         lines = [problem]
 
 
-def _result_of(request: InputRequest, text: str) -> dict[str, Any] | None:
-    tree = json_or_text(text)
-    if isinstance(tree, dict):
-        return tree
-    if request.kind == "roots":
-        uris = [line.strip() for line in text.splitlines() if line.strip()]
-        return {"roots": [{"uri": f"file://{u}" if u.startswith("/") else u} for u in uris]}
-    return sampled(text) if request.kind == "sampling" else None
+def _value(
+    lines: Sequence[str], name: str, schema: Mapping[str, Any], *, is_required: bool
+) -> Steps:
+    """Ask for a value until it fits; an optional one without a default may be `ABSENT`."""
+    title, description = schema.get("title"), schema.get("description")
+    choices, kind = titled_choices(schema), type_of_text(schema)
+    shown = [*lines, *([f"  {description}"] if isinstance(description, str) else [])]
+    for number, (value, named) in enumerate(choices, start=1):
+        spelled = text_of(value)
+        shown.append(f"  {number}) {spelled if named == spelled else f'{spelled}: {named}'}")
+    about = FORMATS.get(str(schema.get("format")), (_WORDS[kind],))[0]
+    about = "number or value" if choices and kind != "array" else about
+    about += f", default {canonical(schema['default'])}" if "default" in schema else ""
+    about += "" if is_required else ", optional"
+    prompt = f"{title} ({name})" if isinstance(title, str) else name
+    while True:
+        line = yield from _typed(shown, f"{prompt}{'*' if is_required else ''} [{about}]: ")
+        value = _read(line, schema, choices) if line else schema.get("default", ABSENT)
+        problem: str | None = None
+        if value is not ABSENT:
+            problem = problem_of_value(value, schema)
+        elif is_required:
+            problem = "this is required"
+        if problem is None:
+            return value
+        shown = [problem]
 
 
-def _conversation(params: Mapping[str, Any]) -> Iterator[str]:
-    system = params.get("systemPrompt")
-    if isinstance(system, str):
-        yield f"  system: {system}"
-    messages = params.get("messages")
-    for message in messages if isinstance(messages, list) else ():
-        if not isinstance(message, Mapping):
-            continue
-        content = message.get("content")
-        text = content.get("text") if isinstance(content, Mapping) else None
-        shown = text if isinstance(text, str) else canonical(content)
-        yield f"  {message.get('role')}: {shown}"
+def _read(line: str, schema: Mapping[str, Any], choices: Sequence[tuple[Any, str]]) -> Any:
+    """Return the value that a line means: one of the choices, several of them, or any other."""
 
-
-class _Field(NamedTuple):
-    """One field of a form, or a bare value under its key."""
-
-    name: str
-    schema: Mapping[str, Any]
-    is_required: bool
-
-    def asked(self, lines: Sequence[str]) -> Steps:
-        """Ask for the value until it fits; an optional one without a default may be `ABSENT`."""
-        lines = [*lines, *self._lines()]
-        while True:
-            line = yield from _typed(lines, self._prompt())
-            value = self._read(line)
-            if value is ABSENT:
-                problem = "this is required" if self.is_required else None
-            else:
-                problem = problem_of_value(value, self.schema)
-            if problem is None:
-                return value
-            lines = [problem]
-
-    def _prompt(self) -> str:
-        title = self.schema.get("title")
-        about = self._about()
-        if "default" in self.schema:
-            about += f", default {canonical(self.schema['default'])}"
-        shown = f"{title} ({self.name})" if isinstance(title, str) else self.name
-        star, optional = ("*", "") if self.is_required else ("", ", optional")
-        return f"{shown}{star} [{about}{optional}]: "
-
-    def _about(self) -> str:
-        kind = type_of_text(self.schema)
-        if kind != "array" and titled_choices(self.schema):
-            return "number or value"
-        bounds = [
-            f"{words} {canonical(self.schema[member])}"
-            for member, words in _BOUNDS.items()
-            if member in self.schema
-        ]
-        return " ".join([FORMATS.get(str(self.schema.get("format"))) or _WORDS[kind], *bounds])
-
-    def _lines(self) -> Iterator[str]:
-        description = self.schema.get("description")
-        if isinstance(description, str):
-            yield f"  {description}"
-        for number, (value, title) in enumerate(titled_choices(self.schema), start=1):
-            spelled = text_of(value)
-            yield f"  {number}) {spelled if title == spelled else f'{spelled}: {title}'}"
-
-    def _read(self, line: str) -> Any:
-        if not line:
-            return self.schema.get("default", ABSENT)
-        if not titled_choices(self.schema):
-            return value_of_text(line, self.schema)
-        if type_of_text(self.schema) == "array":
-            return [self._chosen(part.strip()) for part in line.split(",") if part.strip()]
-        return self._chosen(line.strip())
-
-    def _chosen(self, text: str) -> Any:
-        choices = titled_choices(self.schema)
+    def chosen(text: str) -> Any:
         for value, title in choices:
             if text in (text_of(value), title):
                 return value
         is_number = text.isascii() and text.isdigit() and 0 < int(text) <= len(choices)
         return choices[int(text) - 1][0] if is_number else text
+
+    if not choices:
+        return value_of_text(line, schema)
+    if type_of_text(schema) == "array":
+        return [chosen(part.strip()) for part in line.split(",") if part.strip()]
+    return chosen(line.strip())

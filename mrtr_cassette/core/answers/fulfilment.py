@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.answers.checking import (
     ELICITATIONS,
     RESULTS,
     Asked,
-    asked_in,
     elicited,
     is_required,
     problem_of,
@@ -20,9 +19,7 @@ from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.drive.conversation import Answered, AskedOtherwise, LiveAsk, NeedsAnswers
 from mrtr_cassette.core.protocol.dialect import (
     DIALECTS,
-    INPUT_REQUESTS,
     INPUT_RESPONSES,
-    REQUEST_STATE,
     RESULT_TYPE,
     InputRequest,
     answers_in,
@@ -34,13 +31,12 @@ from mrtr_cassette.core.protocol.messages import Via
 from mrtr_cassette.core.protocol.methods import GET_TASK
 from mrtr_cassette.core.protocol.tasks import TaskState, key_names, polled_state
 from mrtr_cassette.core.secrets.sealed import sha256_of
-from mrtr_cassette.core.wire.jsonbytes import canonical, find_spans, parse
+from mrtr_cassette.core.wire.jsonbytes import canonical, parse
 from mrtr_cassette.errors import NotJsonError
 
 _ALL_KINDS: Final = ELICITATIONS | RESULTS
 LARGEST_REPLY: Final = 16 * 1024 * 1024
 """Bytes of a reply; sampled images are large, and nothing else is."""
-_SHOWN: Final = {"call": "the call", "rest": "the endpoint", "person": "the person"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +94,7 @@ class Unanswered:
 
 
 class _FaultError(Exception):
-    """A source answers a request wrongly."""
-
-    def __init__(self, key: str, detail: str) -> None:
-        super().__init__(detail)
-        self.key = key
+    """A request has no answer, or one that doesn't fit; with what `Unanswered` has of it."""
 
 
 Fulfilment = Generator[AskEndpoint | AskPerson, Any, Mapping[str, Answer] | Unanswered]
@@ -116,51 +108,40 @@ def fulfilment(asked: Asked, sources: Sources) -> Fulfilment:
     source that answers wrongly is a fault; the next one is not asked in its place.
     """
     try:
-        answers = yield from _answers_of_sources(asked, sources)
+        answers = yield from _answers(asked, sources)
+        for key, request in asked.requests.items():
+            if key not in answers and (answer := _otherwise(key, request, asked, sources)):
+                answers[key] = answer
     except _FaultError as fault:
-        return Unanswered(asked, fault.key, str(fault))
-    for key, request in asked.requests.items():
-        if key in answers:
-            continue
-        action = sources.file.otherwise
-        if action != "fail" and request.kind in ELICITATIONS and not request.takes_value:
-            answers[key] = Answer(elicited(action), "otherwise")
-        elif is_required(request):
-            names = sources.given.names_for(key, request, asked.requests)
-            detail = "nothing answers it"
-            if spent := sources.given.spent_name(key, request, asked.requests):
-                detail += f": the answer {spent!r} is for one question, and was given before"
-            return Unanswered(asked, key, detail, tuple(names))
+        return Unanswered(asked, *fault.args)
     # As the server asked, not as the sources came.
     return {key: answers[key] for key in asked.requests if key in answers}
 
 
-def _answers_of_sources(
+def _answers(
     asked: Asked, sources: Sources
 ) -> Generator[AskEndpoint | AskPerson, Any, dict[str, Answer]]:
     answers: dict[str, Answer] = {}
+    given, requests = sources.given, asked.requests
 
     def take(key: str, answer: Any, source: str) -> None:
-        problem = problem_of(asked.requests[key], answer)
+        problem = problem_of(requests[key], answer)
         if problem is not None:
-            shown = _SHOWN.get(source, source)
-            raise _FaultError(key, f"the answer of {shown} doesn't fit: {problem}")
+            raise _FaultError(key, f"the answer ({source}) doesn't fit: {problem}")
         answers[key] = Answer(answer, source)
 
     def missing() -> dict[str, InputRequest]:
-        return {key: each for key, each in asked.requests.items() if key not in answers}
+        return {key: each for key, each in requests.items() if key not in answers}
 
-    keys = asked.requests.keys()
-    given = {key: sources.given.answer_to(key, asked.requests[key], keys) for key in keys}
-    for key, request in asked.requests.items():
-        if given[key] is not None:
-            take(key, given[key], "call")
+    own = {key: given.answer_to(key, each, requests) for key, each in requests.items()}
+    for key, request in requests.items():
+        if own[key] is not None:
+            take(key, own[key], "call")
         elif (rule := sources.file.rule_for(asked, key, request)) is not None:
             take(key, rule[1].answer(), f"rule {rule[0]}")
     if missing() and sources.file.rest is not None:
-        part = asked.of(missing())
-        reply = yield AskEndpoint(canonical(part.data()).encode())
-        found = reply if isinstance(reply, str) else read_reply(part, reply)
+        part = replace(asked, requests=missing())
+        found = _read_reply(part, (yield AskEndpoint(canonical(part.data()).encode())))
         if isinstance(found, str):
             raise _FaultError(next(iter(missing())), f"the endpoint gives no answer: {found}")
         for key, answer in found.items():
@@ -172,37 +153,31 @@ def _answers_of_sources(
     return answers
 
 
-# Replies of an endpoint
+def _otherwise(key: str, request: InputRequest, asked: Asked, sources: Sources) -> Answer | None:
+    action, given = sources.file.otherwise, sources.given
+    if action != "fail" and request.kind in ELICITATIONS and not request.takes_value:
+        return Answer(elicited(action), "otherwise")
+    if not is_required(request):
+        return None
+    detail = "nothing answers it"
+    if spent := given.spent_name(key, request, asked.requests):
+        detail += f": the answer {spent!r} is for one question, and was given before"
+    raise _FaultError(key, detail, tuple(given.names_for(key, request, asked.requests)))
 
 
-def read_reply(asked: Asked, reply: bytes) -> Mapping[str, Any] | str:
-    """Return the answers of a reply by key, or why it gives none: it is wholly right or nothing."""
+def _read_reply(asked: Asked, reply: bytes | str) -> Mapping[str, Any] | str:
+    """Return the answers of an endpoint's reply by key, or why it gives none."""
+    if isinstance(reply, str):
+        return reply
     try:
         tree = parse(reply)
     except NotJsonError:
         return "its reply is no JSON"
-    if not isinstance(tree, dict) or tree.keys() != {INPUT_RESPONSES}:
-        return f"its reply is no object with `{INPUT_RESPONSES}` and nothing else"
-    answers = answers_in(tree)
-    wanted = "array" if any(each.takes_value for each in asked.requests.values()) else "map"
-    if answers is None or answers.shape != wanted or answers.input_responses is None:
-        form = "an array of objects with `id`" if wanted == "array" else "an object of answers"
-        return f"its `{INPUT_RESPONSES}` is not {form}"
-    responses = answers.input_responses
-    unknown = [key for key in responses if key not in asked.requests]
-    if unknown:
-        return f"it answers {unknown[0]!r}, which was not asked"
-    keys = [(INPUT_RESPONSES, key) for key in responses]
-    found = find_spans(reply, [(INPUT_RESPONSES,), *keys])
-    twice = [path[-1] for path, spans in found.items() if len(spans) > 1]
-    if twice:
-        return f"its reply has {twice[0]!r} twice"
-    missing = [
-        key
-        for key, request in asked.requests.items()
-        if key not in responses and is_required(request)
-    ]
-    return f"it does not answer {missing[0]!r}" if missing else responses
+    answers = answers_in(tree) if isinstance(tree, dict) else None
+    if answers is None or answers.input_responses is None:
+        return f"its reply has no `{INPUT_RESPONSES}`"
+    unknown = [key for key in answers.input_responses if key not in asked.requests]
+    return f"it answers {unknown[0]!r}, which was not asked" if unknown else answers.input_responses
 
 
 # Rounds
@@ -257,10 +232,12 @@ class Rounds:
         if ask.turn > MOST_ROUNDS:
             self.overrun = True
             return None
-        requests = requests_of(ask)
+        requests, names = _requests_of(ask)
         if not requests:
             yield Pause(PACE_S)
-        asked = asked_in(ask.call or ask.exchange.call, ask.turn, requests)
+        call = ask.call or ask.exchange.call
+        arguments = None if call.message is None else call.message.params.get("arguments")
+        asked = Asked(call.method, call.name, arguments, ask.turn, requests)
         outcome = yield from fulfilment(asked, self.sources)
         answers = {} if isinstance(outcome, Unanswered) else outcome
         values = {key: answer.value for key, answer in answers.items()}
@@ -281,7 +258,6 @@ class Rounds:
         if ask.push is not None:
             return Answered(canonical(values[ask.key]).encode())
         if ask.task is not None:
-            names = key_names(_new_requests(ask), ask.task.id)
             given = {key: values[name] for key, name in names.items() if name in values}
             return Answered(write_answers(DIALECTS[0].name, given) if given else None)
         live = ask.exchange.ask
@@ -290,21 +266,16 @@ class Rounds:
         return Answered(write_answers(live.dialect, values))
 
 
-def requests_of(ask: LiveAsk) -> Mapping[str, InputRequest]:
-    """Return the requests for input of an ask, by key."""
+def _requests_of(ask: LiveAsk) -> tuple[Mapping[str, InputRequest], Mapping[str, str]]:
+    """Return the requests for input of an ask, by key, and for a task its own keys with these."""
     if ask.push is not None:
-        return {ask.key: input_request(ask.push.method, ask.push.params)}
+        return {ask.key: input_request(ask.push.method, ask.push.params)}, {}
     if ask.task is not None:
+        new = {key: ask.task.input_requests[key] for key in ask.task_keys.values()}
         # A key may have the task's id, which is nobody's business.
-        new = _new_requests(ask)
-        return {name: new[key] for key, name in key_names(new, ask.task.id).items()}
-    return {} if ask.exchange.ask is None else ask.exchange.ask.input_requests
-
-
-def _new_requests(ask: LiveAsk) -> Mapping[str, InputRequest]:
-    """Return what a task asks for the first time, by the server's keys."""
-    requests = {} if ask.task is None else ask.task.input_requests
-    return {key: requests[key] for key in ask.task_keys.values()}
+        names = key_names(new, ask.task.id)
+        return {name: new[key] for key, name in names.items()}, names
+    return {} if ask.exchange.ask is None else ask.exchange.ask.input_requests, {}
 
 
 def refused(push: Message) -> Answered:
@@ -336,7 +307,5 @@ def fault_of(method: str, exchange: RecordedExchange) -> str | None:
         return f"the response is no JSON-RPC response (HTTP {status})"
     result = members.get("result")
     if isinstance(result, dict) and result.get(RESULT_TYPE) in _ASKING:
-        has_any = result.keys() & {INPUT_REQUESTS, REQUEST_STATE}
-        what = "in a form that nobody can read" if has_any else "with neither requests nor state"
-        return f"the server asks for input {what}"
+        return "the server asks for input in a form that nobody can read"
     return None

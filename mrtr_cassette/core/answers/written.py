@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
+import json
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -27,7 +27,6 @@ from mrtr_cassette.core.answers.checking import (
     value_schema,
 )
 from mrtr_cassette.core.cassette.recorded import Cassette, PushedTurn
-from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
@@ -84,8 +83,9 @@ class AnswerRule(_Strict):
     def answer(self) -> Any:
         """Return what it answers, in which no number has lost anything."""
         if self.action is not None:
-            return elicited(self.action, _exact(self.content))
-        return {"value": _exact(self.value)} if self.result is None else _exact(self.result)
+            return elicited(self.action, parse(orjson.dumps(self.content)))
+        answer = {"value": self.value} if self.result is None else self.result
+        return parse(orjson.dumps(answer))
 
     def kinds(self) -> frozenset[str]:
         """Return the kinds of requests that it can answer."""
@@ -129,10 +129,6 @@ class AnswerRule(_Strict):
             return f"{' and '.join(named)} don't go together"
         reason = "" if self.pattern is None else refusal_of(self.pattern)
         return f"pattern: is no regular expression: {reason}" if reason else None
-
-
-def _exact(value: Any) -> Any:
-    return parse(orjson.dumps(value))
 
 
 class RestModel(_Strict):
@@ -179,9 +175,7 @@ def read_answers(raw: bytes, path: str) -> AnswersFile:
     """
     try:
         tree = tomllib.loads(raw.decode())
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not UTF-8") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no TOML: {error}") from None
     return answers_of(tree, path)
 
@@ -196,7 +190,13 @@ def answers_of(tree: Mapping[str, Any], path: str) -> AnswersFile:
         file = AnswersFile.model_validate(tree)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        raise UsageError(f"{path}: {_place(first['loc'])}{_reason(first)}") from None
+        where, steps = "", first["loc"]
+        if steps[:1] == ("rule",) and len(steps) > 1:
+            where, steps = f"rule {int(steps[1]) + 1}: ", steps[2:]
+        # A union of JSON values names its members, which are no places in the file.
+        names = ".".join(str(step) for step in steps if step not in _JSON_TYPES)
+        reason = first["msg"][:1].lower() + first["msg"][1:]
+        raise UsageError(f"{path}: {where}{names}: {reason}") from None
     for number, rule in enumerate(file.rule, start=1):
         fault = rule.fault()
         if fault is not None:
@@ -205,29 +205,6 @@ def answers_of(tree: Mapping[str, Any], path: str) -> AnswersFile:
 
 
 _JSON_TYPES: Final = frozenset({"list", "dict", "str", "bool", "int", "float", "none", "json"})
-_MODELS: Final[Mapping[Any, type[BaseModel]]] = {"rule": AnswerRule, "rest": RestModel}
-
-
-def _place(location: tuple[int | str, ...]) -> str:
-    where, steps = "", location
-    if location[:1] == ("rule",) and len(location) > 1:
-        where, steps = f"rule {int(location[1]) + 1}: ", location[2:]
-    # A union of JSON values names its members, which are no places in the file.
-    names = ".".join(str(step) for step in steps if step not in _JSON_TYPES)
-    return f"{where}{names}: " if names else where
-
-
-def _reason(fault: Any) -> str:
-    match fault["type"]:
-        case "extra_forbidden":
-            model = _MODELS.get(fault["loc"][0] if len(fault["loc"]) > 1 else "", AnswersFile)
-            return f"there is no such field; there are {', '.join(model.model_fields)}"
-        case "missing":
-            return "it is required"
-        case "invalid-json-value":
-            return "is no JSON value; write it as a text"
-    text: str = fault["msg"]
-    return text[:1].lower() + text[1:]
 
 
 # Files from recordings
@@ -239,84 +216,61 @@ def answers_text(cassette: Cassette, name: str) -> str:
     An answer that is not known any more, as it is sealed, is never written as an answer.
     """
     blocks = [f"# The answers of {printable(name)}; the first rule that fits answers.\n"]
-    written: dict[tuple[str, ...], str] = {}
-    for number, conditions, answer in _recorded_rules(cassette):
-        if conditions not in written:
-            written[conditions] = answer
-            blocks.append("\n".join(["[[rule]]", *conditions, answer, ""]))
-        elif written[conditions] != answer:
-            lines = [f"# #{number} answers the same question otherwise:", answer]
-            blocks.append("\n".join(lines).replace("\n", "\n# ") + "\n")
-    return "\n".join(blocks)
-
-
-def _recorded_rules(cassette: Cassette) -> Iterator[tuple[int, tuple[str, ...], str]]:
-    """Yield each recorded answer: the number of its interaction, its conditions, what it says."""
+    written: dict[str, str] = {}
     for interaction in cassette.interactions:
         call = interaction.exchanges[0].call
         for turn in interaction.turns:
-            given = turn.given or {}
             names = key_names(turn.requests, interaction.task_id)
             for key, request in turn.requests.items():
-                if given.get(key) is None:
+                answer = (turn.given or {}).get(key)
+                if answer is None:
                     continue
+                conditions = {it: call.name for it, of in _METHOD_OF.items() if call.method == of}
                 # The key of a pushed request is ours, and another one if the server asks more.
-                own = None if isinstance(turn, PushedTurn) or names[key] != key else key
-                lines = _answer_lines(request, given[key])
-                yield interaction.number, tuple(_conditions(call, own, request)), "\n".join(lines)
+                if not isinstance(turn, PushedTurn) and names[key] == key:
+                    conditions["key"] = key
+                conditions |= {"message": request.message} if request.message else {}
+                if request.kind in ELICITATIONS | RESULTS:
+                    conditions["kind"] = request.kind
+                asked, said = _lines(conditions), _answer_lines(request, answer)
+                if asked not in written:
+                    written[asked] = said
+                    blocks.append(f"[[rule]]\n{asked}{said}")
+                elif written[asked] != said:
+                    text = f"#{interaction.number} answers the same question otherwise:\n{said}"
+                    blocks.append("".join(f"# {line}\n" for line in text.splitlines()))
+    return "\n".join(blocks)
 
 
-def _conditions(call: Call, key: str | None, request: InputRequest) -> Iterator[str]:
-    for member, method in _METHOD_OF.items():
-        if call.method == method:
-            yield f"{member} = {_toml(call.name)}"
-    if key is not None:
-        yield f"key = {_toml(key)}"
-    if request.message:
-        yield f"message = {_toml(request.message)}"
-    if request.kind in ELICITATIONS | RESULTS:
-        yield f"kind = {_toml(request.kind)}"
-
-
-def _answer_lines(request: InputRequest, answer: Any) -> Iterator[str]:
+def _answer_lines(request: InputRequest, answer: Any) -> str:
     text = canonical(answer)
+    is_elicitation = request.kind in ELICITATIONS and not request.takes_value
     if SEALED_ANSWER.search(text):
-        yield "# The recorded answer is sealed: only its hash is known."
-        yield 'action = "decline"' if request.kind in ELICITATIONS else "result = {}"
-        return
+        note = "# The recorded answer is sealed: only its hash is known.\n"
+        return note + _lines({"action": "decline"} if is_elicitation else {"result": {}})
+    note = ""
     if without_numbers(text) != text:
-        yield "# The recorded answer has redacted secrets: write them in the place of <...>."
-    if request.takes_value:
-        yield f"value = {_toml(answer.get('value'))}"
-    elif request.kind in ELICITATIONS and isinstance(answer, dict):
-        yield f"action = {_toml(answer.get('action'))}"
-        if answer.get("content") is not None:
-            yield f"content = {_toml(answer['content'])}"
-    else:
-        yield f"result = {_toml(answer)}"
+        note = "# The recorded answer has redacted secrets: write them in the place of <...>.\n"
+    if not (request.takes_value or is_elicitation):
+        return note + _lines({"result": answer})
+    given = {name: answer.get(name) for name in ("value", "action", "content")}
+    return note + _lines({name: value for name, value in given.items() if value is not None})
+
+
+def _lines(members: Mapping[str, Any]) -> str:
+    return "".join(f"{name} = {_toml(value)}\n" for name, value in members.items())
 
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        members = [
-            f"{_toml(name)} = {_toml(each)}" for name, each in value.items() if each is not None
-        ]
-        return "{ " + ", ".join(members) + " }" if members else "{}"
+        members = [f"{_toml(name)} = {_toml(it)}" for name, it in value.items() if it is not None]
+        return f"{{ {', '.join(members)} }}" if members else "{}"
     if isinstance(value, list):
-        return "[" + ", ".join(_toml(each) for each in value if each is not None) + "]"
+        return f"[{', '.join(_toml(each) for each in value if each is not None)}]"
     if isinstance(value, str):
-        return '"' + "".join(map(_toml_character, value)) + '"'
+        shown = json.dumps(value, ensure_ascii=False)
+        return "".join(it if it.isprintable() else f"\\U{ord(it):08x}" for it in shown)
     return value.text if isinstance(value, Number) else canonical(value)
-
-
-def _toml_character(char: str) -> str:
-    if char in '"\\':
-        return f"\\{char}"
-    if char.isprintable() or char == "\u00a0":
-        return char
-    # Half of a surrogate pair is nothing that TOML can have.
-    code = ord(char) if not "\ud800" <= char <= "\udfff" else 0xFFFD
-    return f"\\U{code:08x}"
 
 
 # What is called, and the answers that a call brings
@@ -349,32 +303,23 @@ def read_pairs(texts: Iterable[str], what: str) -> tuple[WrittenPair, ...]:
     """
     pairs: dict[str, WrittenPair] = {}
     for text in texts:
-        pair = _read_pair(text, what)
-        if pair.name in pairs:
-            raise UsageError(f"{what} {pair.name!r} is given twice")
-        pairs[pair.name] = pair
+        name, separator, value = text.partition("=")
+        is_json, name = name.endswith(":"), name.removesuffix(":")
+        # The text itself may be a secret.
+        if not separator or not name:
+            reason = f"{what}: {name!r} has no name and value"
+            raise UsageError(reason, hint="write name=text or name:=json")
+        if name in pairs:
+            raise UsageError(f"{what} {name!r} is given twice")
+        try:
+            read = parse(value.encode("utf-8", "surrogatepass")) if is_json else value
+        except NotJsonError:
+            raise UsageError(
+                f"{what} {name!r}: what follows := is no JSON",
+                hint=f"a text is written {name}=text, and JSON in quotes of the shell",
+            ) from None
+        pairs[name] = WrittenPair(name, read, is_json)
     return tuple(pairs.values())
-
-
-def _read_pair(text: str, what: str) -> WrittenPair:
-    name, separator, value = text.partition("=")
-    is_json = name.endswith(":")
-    name = name.removesuffix(":") if is_json else name
-    # The text itself may be a secret.
-    if not separator or not name:
-        shown = repr(name) if name else "an empty text"
-        raise UsageError(
-            f"{what}: {shown} has no name and value", hint="write name=text or name:=json"
-        )
-    if not is_json:
-        return WrittenPair(name, value, is_json)
-    try:
-        return WrittenPair(name, parse(value.encode("utf-8", "surrogatepass")), is_json)
-    except NotJsonError:
-        raise UsageError(
-            f"{what} {name!r}: what follows := is no JSON",
-            hint=f"a text is written {name}=text, and JSON in quotes of the shell",
-        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,10 +376,8 @@ def tool_named(name: str, tools: Iterable[Any]) -> Mapping[str, Any]:
     }
     if name in by_name:
         return by_name[name]
-    nearest = difflib.get_close_matches(name, [str(each) for each in by_name], n=1)
-    listed = ", ".join(str(each) for each in by_name) or "none"
-    hint = f"did you mean {nearest[0]!r}?" if nearest else f"it has {listed}"
-    raise UsageError(f"the server has no tool {name!r}", hint=hint)
+    listed = ", ".join(map(str, by_name)) or "none"
+    raise UsageError(f"the server has no tool {name!r}", hint=f"it has {listed}")
 
 
 class GivenAnswers:
@@ -478,26 +421,23 @@ class GivenAnswers:
             return own.value
         if (own is None or own.name in fields) and self.spent_name(key, request, keys):
             return None
-        names = {
-            field: name
+        given = {
+            field: self._pairs[name]
             for field in fields
             for name in (field, *(f"{alias}.{field}" for alias in aliases))
             if name in self._pairs
         }
-        if own is not None and not names and len(fields) == 1 and own.value not in ACTIONS:
-            names = {next(iter(fields)): own.name}
-        given = {field: self._pairs[name] for field, name in names.items()}
-        self._used.update(names.values())
+        if own is not None and not given and len(fields) == 1 and own.value not in ACTIONS:
+            given = {next(iter(fields)): own}
+        self._used.update(pair.name for pair in given.values())
         if own is not None and own.name not in fields and (not given or own.value in ACTIONS[1:]):
-            return self._whole(own, request)
+            self._used.add(own.name)
+            return _whole(own, request)
         for field, pair in given.items():
             if pair.value in ACTIONS[1:] and type_of_text(fields[field]) != "string":
                 return elicited(pair.value)
-        if not given:
-            return None
-        return elicited(
-            "accept", {field: pair.read_as(fields[field]) for field, pair in given.items()}
-        )
+        content = {field: pair.read_as(fields[field]) for field, pair in given.items()}
+        return elicited("accept", content) if content else None
 
     def spent_name(self, key: str, request: InputRequest, keys: Collection[str] = ()) -> str | None:
         """Return the name of a field that has answered another question; None without one."""
@@ -516,15 +456,15 @@ class GivenAnswers:
         fields = required_in(request) or [*fields_of(request)]
         return [f"{short}.{field}" if field in self._used else field for field in fields] or [short]
 
-    def _whole(self, own: WrittenPair, request: InputRequest) -> Any:
-        self._used.add(own.name)
-        if request.takes_value:
-            return {"value": own.read_as(value_schema(request))}
-        if request.kind in ELICITATIONS and own.value in ACTIONS:
-            return elicited(own.value)
-        if request.kind == "sampling" and isinstance(own.value, str):
-            return sampled(own.value)
-        return own.value
+
+def _whole(own: WrittenPair, request: InputRequest) -> Any:
+    """Return the answer that a pair with a question's key is by itself."""
+    if request.takes_value:
+        return {"value": own.read_as(value_schema(request))}
+    if request.kind in ELICITATIONS and own.value in ACTIONS:
+        return elicited(own.value)
+    is_text = request.kind == "sampling" and isinstance(own.value, str)
+    return sampled(own.value) if is_text else own.value
 
 
 _KEY_PARTS: Final = re.compile("[:./#]")

@@ -53,12 +53,7 @@ ENV = {"type": "string", "enum": ["dev", "prod"], "enumNames": ["Test", "Live"]}
 TAGS = {"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}, {"const": "b"}]}}
 URL = InputRequest("url", "Sign in", {"url": "https://example.com/in"})
 ROOTS = InputRequest("roots", "")
-TALK = [
-    {"role": "user", "content": {"type": "text", "text": "Sum up"}},
-    {"role": "user", "content": {"type": "image"}},
-    "odd",
-]
-SAMPLING = InputRequest("sampling", "", {"systemPrompt": "Be short", "messages": TALK})
+SAMPLING = InputRequest("sampling", "", {"systemPrompt": "Be short", "messages": []})
 
 
 @pytest.mark.parametrize(
@@ -66,12 +61,10 @@ SAMPLING = InputRequest("sampling", "", {"systemPrompt": "Be short", "messages":
     [
         (TEXT, "it* [text]: ", "a b", "a b"),
         ({"type": "string", "title": "Name"}, "Name (it)* [text]: ", "a", "a"),
-        ({"type": "integer", "minimum": 1}, "it* [whole number from 1]: ", "5", 5),
-        ({"type": "number", "maximum": 9}, "it* [number up to 9]: ", "5", 5),
+        ({"type": "integer", "minimum": 1}, "it* [whole number]: ", "5", 5),
         ({"type": "boolean"}, "it* [y or n]: ", "n", False),
         ({"type": "boolean", "default": True}, "it* [y or n, default true]: ", "", True),
         ({"type": "string", "format": "email"}, "it* [e-mail address]: ", "a@b.c", "a@b.c"),
-        ({"type": "string", "minLength": 2}, "it* [text of at least 2]: ", "ab", "ab"),
         (ENV, "it* [number or value]: ", "2", "prod"),
         (ENV, "it* [number or value]: ", "prod", "prod"),
         (ENV, "it* [number or value]: ", "Live", "prod"),
@@ -81,7 +74,7 @@ SAMPLING = InputRequest("sampling", "", {"systemPrompt": "Be short", "messages":
     ],
 )
 def test_line_is_read_as_its_field_has_it(field: Any, prompt: str, line: str, value: Any) -> None:
-    """A prompt tells the type, its bounds, its default and that the field is required."""
+    """A prompt tells the type, its default and that the field is required."""
     shown, answer = transcript(form("it", it=field), line)
 
     assert shown[-1] == f"{prompt}{line}"
@@ -107,14 +100,10 @@ DIALOGUES: dict[str, tuple[InputRequest, list[str | None]]] = {
     "a URL is shown until somebody says that it was visited": (URL, ["", "no", "y"]),
     "sampling may be the result as JSON": (
         SAMPLING,
-        ['{"role": "assistant"}', ".", '{"role": "assistant", "content": {}, "model": "m"}', "."],
+        ['{"role": "user"}', ".", '{"role": "user", "content": {}, "model": "m"}', "."],
     ),
     "a text that is no JSON becomes the model's message": (SAMPLING, ["All", "fine", "."]),
-    "roots are paths or URIs": (ROOTS, ["a", ".", "/a", "file:///b", "", "."]),
-    "unknown kinds are answered by JSON": (
-        InputRequest("tasks/ask", ""),
-        ["x", ".", '{"a": 1}', "."],
-    ),
+    "roots are JSON": (ROOTS, ["/a", ".", '{"roots": [', '{"uri": "file:///b"}]}', "."]),
     "bare values have their kind": (value(), ["", "x", "5"]),
     "bare values may be optional": (value(required=False), [""]),
 }

