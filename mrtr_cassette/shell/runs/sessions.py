@@ -16,8 +16,7 @@ from mrtr_cassette.core.drive.appending import LiveAsks
 from mrtr_cassette.core.protocol.methods import GET_TASK
 from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.record.publish_check import Outcomes
-from mrtr_cassette.core.record.recorder import Due, Observation, Recorder
-from mrtr_cassette.core.record.sealing import Unread
+from mrtr_cassette.core.record.recorder import Due, Observation, Recorder, Unread
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.events import (
     failed_said,

@@ -15,8 +15,7 @@ from pushing import PushingSession, asked_once, elicit, posted
 from mrtr_cassette.core.cassette.recorded import pushed_asks
 from mrtr_cassette.core.drive.appending import Unrecorded
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.record.recorder import Recorder
-from mrtr_cassette.core.record.sealing import Unread
+from mrtr_cassette.core.record.recorder import Recorder, Unread
 from mrtr_cassette.core.replay.diagnosis import Harmless
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.events import (
