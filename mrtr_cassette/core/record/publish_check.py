@@ -100,26 +100,21 @@ def exposed_secrets(cassette: Cassette) -> Iterator[ExposedSecret]:
 
     It is searched by its own rules; one that was not redacted by the built-in ones.
     """
-    rules = cassette.redaction or RedactionRules()
-    for interaction in cassette.interactions:
-        for exchange, place in interaction.placed:
-            sides: tuple[tuple[Side, Request, Response | None], ...] = (
-                ("request", exchange.request, None),
-                ("response", Request("GET", "/", (), b""), exchange.response),
-            )
-            for side, request, response in sides:
-                for rule in _rules_that_match(rules, request, response):
-                    yield ExposedSecret(interaction.number, place, side, rule)
-
-
-def _rules_that_match(
-    rules: RedactionRules, request: Request, response: Response | None
-) -> list[str]:
-    matched: dict[str, None] = {}
+    found: list[str] = []
 
     def token(rule: str, _secret: str) -> str:
-        matched[rule] = None
+        found.append(rule)
         return "0"
 
-    redacted(request, response or NOTHING, Redactor(rules, token))
-    return list(matched)
+    redactor = Redactor(cassette.redaction or RedactionRules(), token)
+    for interaction in cassette.interactions:
+        for exchange, place in interaction.placed:
+            sides: tuple[tuple[Side, Request, Response], ...] = (
+                ("request", exchange.request, NOTHING),
+                ("response", Request("GET", "/", (), b""), exchange.response or NOTHING),
+            )
+            for side, request, response in sides:
+                redacted(request, response, redactor)
+                for rule in dict.fromkeys(found):
+                    yield ExposedSecret(interaction.number, place, side, rule)
+                found.clear()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from builders import answer, notification, progress, rpc, tool, with_id, with_token
 
-from mrtr_cassette.core.record.channel import Channel, Ended, Placed
+from mrtr_cassette.core.record.channel import Channel
 from mrtr_cassette.core.wire.http import End, Request
 
 LISTENING = 0
@@ -27,14 +27,14 @@ def channel(session: str = "") -> tuple[Channel[int], list[Request]]:
     return Channel(begin, session), requests
 
 
-def part(exchange: int) -> Placed[int]:
+def part(exchange: int) -> tuple[int, bool]:
     """Return that a line is part of an exchange."""
-    return Placed(exchange, is_over=False)
+    return exchange, False
 
 
-def last(exchange: int) -> Placed[int]:
+def last(exchange: int) -> tuple[int, bool]:
     """Return that a line is the last one of an exchange."""
-    return Placed(exchange, is_over=True)
+    return exchange, True
 
 
 @pytest.mark.parametrize(
@@ -128,12 +128,12 @@ def test_end_leaves_what_is_pending() -> None:
     pipe.client_line(with_id(ADD, 2))
     pipe.server_line(answer(ADD, {}))
 
-    assert pipe.ended(by_server=False) == [Ended(LISTENING, None), Ended(2, End.OPEN)]
-    assert pipe.ended(by_server=True) == [Ended(LISTENING, End.COMPLETE), Ended(2, End.BROKEN)]
+    assert pipe.ended(by_server=False) == [(LISTENING, None), (2, End.OPEN)]
+    assert pipe.ended(by_server=True) == [(LISTENING, End.COMPLETE), (2, End.BROKEN)]
     pipe.server_line(progress("nobody's"))
     pipe.client_line(with_id(ADD, 3))
     pipe.server_line(b"noise")
-    assert pipe.ended(by_server=False)[0] == Ended(LISTENING, End.OPEN)
+    assert pipe.ended(by_server=False)[0] == (LISTENING, End.OPEN)
 
 
 def test_further_start_of_a_server_names_its_session() -> None:
