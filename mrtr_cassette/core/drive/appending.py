@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.drive.conversation import (
     AskedOtherwise,
     Conversation,
@@ -22,7 +22,7 @@ from mrtr_cassette.core.drive.conversation import (
     with_body,
     with_values,
 )
-from mrtr_cassette.core.drive.recorded_script import RecordedScript
+from mrtr_cassette.core.drive.recorded_script import RecordedScript, why_not_repeatable
 from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, InputRequired
 from mrtr_cassette.core.protocol.jsonrpc import Kind
@@ -174,9 +174,12 @@ class RecordedAsks:
             if asker is None:
                 detail = "its request state was recorded for another call"
                 return Unrecorded(shown, detail, askers[0])
-            script = RecordedScript([each.exchange for each in _chain(asker)])
-            if script.problem is not None:
-                return Unrecorded(shown, script.problem, asker)
+            chain = tuple([each.exchange for each in _chain(asker)])
+            interaction = RecordedInteraction(0, chain, None, is_orphan=False)
+            reason = why_not_repeatable(interaction)
+            if reason is not None:
+                return Unrecorded(shown, reason, asker)
+            script = RecordedScript(interaction)
             recorder = Recorder(seals=True, redactor=self._redactor, credentials=self._credentials)
             return ReplayToAsk(call, shown, asker, script, recorder)
         if STATE_SURROGATE.search(state):

@@ -39,6 +39,7 @@ from mrtr_cassette.core.drive.recorded_script import (
     LivePair,
     RecordedScript,
     TurnChange,
+    why_not_repeatable,
 )
 from mrtr_cassette.core.drive.tasks import TaskConversation
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
@@ -168,11 +169,9 @@ def _objections(
             yield "it listens to what other calls cause"
         if not is_whole and last.rpc_response is None:
             yield "its client left, or the server was lost, before the response was whole"
-        script = RecordedScript(
-            interaction.exchanges, interaction.pushed_turns, steps=interaction.steps
-        )
-        if script.problem is not None:
-            yield script.problem
+        reason = why_not_repeatable(interaction)
+        if reason is not None:
+            yield reason
     elif part != "listening" and not is_whole and not call.request.is_line:
         yield "no whole response was recorded"
     # What was sent to the upstream's URL is sent to that of the live server.
@@ -334,11 +333,9 @@ class Verifier:
             )
         interaction, listening = planned.interaction, self._listening
         script = RecordedScript(
-            interaction.exchanges,
-            interaction.pushed_turns,
+            interaction,
             self._ignored_for(planned.call),
             listening.setdefault(planned.session, []),
-            steps=interaction.steps,
             renames_keys=True,
             redacted_digests=self._redacted_digests,
         )
