@@ -277,8 +277,9 @@ class RecordedScript:
         asking = [turn.asking for turn in self._open_at(position)]
         live = self._came(next(iter(asking), None) or self._exchanges[-1], ask.exchange)
         state = polled_state(live.rpc_response)
-        for name, key in ask.task_keys.items() if state is not None else ():
-            asked = task_question({name: state.input_requests[name]}, state.id)
+        requests = {} if state is None else state.input_requests
+        for name, key in ask.task_keys.items():
+            asked = task_question({name: requests[name]}, "" if state is None else state.id)
             turn = next(iter(self._open_at(position)), None)
             if turn is None:
                 number = len([*self._interaction.turns]) + 1
@@ -313,13 +314,8 @@ class RecordedScript:
         kept = without_ignored(changes, self._ignored)
         self.left_out += [change for change in changes if change not in kept]
         digests = self._redacted_digests
-        return [
-            each
-            for each in kept
-            if not (
-                digests and differ_in_digests(each.recorded or "", each.received or "", digests)
-            )
-        ]
+        pairs = [(each, (each.recorded or "", each.received or "")) for each in kept]
+        return [each for each, texts in pairs if not differ_in_digests(*texts, digests)]
 
     def finished(self, exchange: RecordedExchange) -> None:
         """Take the response that asks nothing."""
