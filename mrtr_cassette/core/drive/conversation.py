@@ -1,12 +1,13 @@
 """The client side of a live server: sessions, requests, and one call until it stands still."""
 # Source: MCP 2026-07-28, "Multi Round-Trip Requests", "Versioning", "Transports" (`Mcp-Param-*`),
-# "Pagination"; MCP 2025-11-25, "Lifecycle", "Session Management", "Elicitation", "Tasks".
+# "Pagination"; MCP 2025-11-25, "Lifecycle", "Session Management", "Elicitation"; the
+# extension `io.modelcontextprotocol/tasks` of MCP 2026-07-28.
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from json.encoder import encode_basestring_ascii
 from types import MappingProxyType
@@ -16,10 +17,17 @@ from mrtr_cassette.core.cassette.lookup import caller_values
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.protocol.calls import Call, read_call
-from mrtr_cassette.core.protocol.dialect import write_retry
+from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, write_retry
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, classify
-from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE, INITIALIZED, method_of
-from mrtr_cassette.core.protocol.tasks import TASKS, TaskState
+from mrtr_cassette.core.protocol.methods import (
+    CANCEL_TASK,
+    GET_TASK,
+    INITIALIZE,
+    TASK_ID,
+    UPDATE_TASK,
+    method_of,
+)
+from mrtr_cassette.core.protocol.tasks import POLL_INTERVAL, TaskState, created_task, polled_state
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.wire.http import (
@@ -28,7 +36,6 @@ from mrtr_cassette.core.wire.http import (
     POST_HEADERS,
     SESSION_HEADER,
     End,
-    Headers,
     Piece,
     Request,
     Response,
@@ -57,6 +64,13 @@ _PAUSE_MS: Final = 1000
 """How long the SDKs' clients wait by default, and the longest wait."""
 _MOST_PAGES: Final = 100
 """Pages that are read; a server may have no last one."""
+_POLL_MS: Final = 1000.0
+"""How long to wait before a poll where the server says nothing of it."""
+_LONGEST_WAIT_S: Final = 1.0
+"""The longest wait between polls while a client waits for the response to its own."""
+_CANCELLED: Final = (
+    b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%b}}'
+)
 _OF_CALL: Final = ("mcp-name", "mcp-param-")
 ISSUED: Final[tuple[MemberPath, ...]] = (
     ("result", "nextCursor"),
@@ -259,25 +273,18 @@ class Requests:
         self.session = session
         self.task: TaskState | None = None
         """The latest state of the task that the server has made of them."""
-        self._is_over = False
+        self.unanswered: LiveAsk | None = None
+        """The ask that needs an answer from elsewhere."""
+        self.is_over = False
+        """Whether nothing that still comes is of interest."""
 
     @property
     def wait_s(self) -> float:
         """Seconds to wait before the next request."""
         return 0.0
 
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing that still comes is of interest."""
-        return self._is_over
-
-    @property
-    def unanswered(self) -> LiveAsk | None:
-        """The ask that needs an answer from elsewhere."""
-        return None
-
     def answer(self, answer: Answered) -> Observation | None:  # noqa: ARG002
-        """Answer it; return the request that posts the answer to a pushed request."""
+        """Answer the ask; return the request that posts the answer to a pushed request."""
         return None
 
     def next(self) -> Observation | None:
@@ -285,12 +292,8 @@ class Requests:
         return None if self.is_over else self.session.request(self.request, self)
 
     def leave(self) -> Observation | None:
-        """Return the request that tells the server that nobody waits any more, if one does."""
+        """Return the request that tells the server that nobody waits for its task any more."""
         return None
-
-    def pushed(self, push: OpenPush) -> Observation | None:
-        """Take a request that stood in a response; it may belong to other requests."""
-        return self.session.pushed(push)
 
     def push_received(self, push: OpenPush) -> Observation | None:  # noqa: ARG002
         """Take a request that the server pushed because of one of these; leave it unanswered."""
@@ -301,7 +304,7 @@ class Requests:
         self.session.responded(observation)
         self.last = observation.seal(End.COMPLETE, 0.0)
         following = self._after(self.last)
-        self.request, self._is_over = following or self.request, following is None
+        self.request, self.is_over = following or self.request, following is None
 
     def _after(self, exchange: RecordedExchange) -> Request | None:
         raise NotImplementedError
@@ -341,16 +344,8 @@ class ToolList(Pages):
         self.tools += tools if isinstance(tools, list) else ()
         return super()._after(exchange) if self.is_whole else None
 
-    def destroys(self, name: str) -> bool:
-        """Tell whether the server says that a tool may destroy something."""
-        hints = self._hints_of(name)
-        return hints.get("destructiveHint") is True and hints.get("readOnlyHint") is not True
-
-    def only_reads(self, name: str) -> bool:
-        """Tell whether the server says that a tool changes nothing."""
-        return self._hints_of(name).get("readOnlyHint") is True
-
-    def _hints_of(self, name: str) -> Mapping[str, Any]:
+    def hints(self, name: str) -> Mapping[str, Any]:
+        """Return what the server says that a tool does to the world."""
         named = (each for each in self.tools if isinstance(each, dict) and each.get("name") == name)
         hints = next(named, {}).get("annotations")
         return hints if isinstance(hints, dict) else {}
@@ -467,251 +462,230 @@ class Script(Protocol):
 
 
 class Conversation(Requests):
-    """One call on a live server, or another request that is no part of one."""
+    """One call on a live server, or another request that is no part of one.
 
-    def __init__(self, request: Request, script: Script, session: ServerSession) -> None:
+    With `follows_task` it goes on with the task that the server makes of the call. Its script is
+    told of the task when that is created, and of each state that asks something new. A task that
+    has not ended when the conversation does is cancelled.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        script: Script,
+        session: ServerSession,
+        *,
+        follows_task: bool = False,
+    ) -> None:
         super().__init__(request, session)
         self.standing: NeedsAnswers | AskedOtherwise | Finished | None = None
-        self.request_state: str | None = None
+        self._script, self._follows_task = script, follows_task
         self._asked = 0
-        self._script = script
-        self._input_responses: bytes | None = None
-        self._is_due = True
+        self._seen_keys: set[str] = set()
         self._pending: Observation | None = None
+        self._due = [self._with_answers(None, None)]
+
+    def _with_answers(self, answers: bytes | None, state: str | None) -> Request:
+        message = read_call(self.request).message
+        if message is None or message.kind is not Kind.REQUEST:
+            return self.request
+        return with_body(self.request, write_retry(self.request.body, answers, state))
 
     @property
-    def is_over(self) -> bool:
-        """Whether nothing that still comes is of interest."""
-        return self.standing is not None
+    def wait_s(self) -> float:
+        """Seconds to wait before the next request: as long as the server asks for between polls."""
+        is_poll = self.task is not None and not self._due and not self.is_over
+        return _wait_s(self.task) if is_poll else 0.0
 
     def next(self) -> Observation | None:
-        """Return the next request to send, to be shown its response; None where there is none.
+        """Return the next request: of the call, then polls and updates of its task.
 
-        Where a pushed request is not answered, this is the one that cancels the call.
+        Where an ask is not answered, this is the one that cancels the call or its task.
         """
-        if self.standing is not None and self._pending is not None:
-            return self._cancellation(self._pending)
-        if self.standing is not None or not self._is_due:
+        if self.is_over and self._pending is not None:
+            message, self._pending = self._pending.call.message, None
+            identity = None if message is None else message.spelled(ID_PATH)
+            if identity is None:
+                return None
+            return self.session.post(self.request, _CANCELLED % identity, self)
+        if self.is_over:
+            return self.leave()
+        if self.task is not None and not self._due:
+            self._due = [self._of_task(GET_TASK, self.task)]
+        if not self._due:
             return None
-        self._is_due = False
-        request = self.request
-        message = read_call(request).message
-        if message is not None and message.kind is Kind.REQUEST:
-            body = write_retry(request.body, self._input_responses, self.request_state)
-            request = with_body(request, body)
-        self._pending = self.session.request(request, self)
-        return self._pending
+        observation = self.session.request(self._due.pop(0), self)
+        self._pending = observation if self.task is None else None
+        return observation
 
-    def _cancellation(self, pending: Observation) -> Observation | None:
-        self._pending = None
-        message = pending.call.message
-        identity = None if message is None else message.spelled(ID_PATH)
-        if identity is None:
+    def leave(self) -> Observation | None:
+        """Return the request that cancels the task, unless it has ended or was cancelled."""
+        task, self.task = self.task, None
+        if task is None or task.is_over:
             return None
-        cancelled = (
-            b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%b}}'
-        )
-        return self.session.post(self.request, cancelled % identity, self)
+        return self.session.request(self._of_task(CANCEL_TASK, task), self)
+
+    def _of_task(self, method: str, task: TaskState) -> Request:
+        return request_beside(self.request, method, {TASK_ID: task.id})
 
     def push_received(self, push: OpenPush) -> Observation | None:
         """Take a request that the server pushed because of this call."""
-        if self.standing is not None:
+        if self.is_over:
             return None
-        self._asked += 1
         exchange, message = self.session.as_recorded(push)
-        ask = LiveAsk(self._asked, exchange, None, message, push.key)
-        return self._replied(ask, self._script.answer(ask))
+        return self._tell(LiveAsk(self._asked + 1, exchange, None, message, push.key))
 
     def responded(self, observation: Observation) -> None:
         """Take the response to the last request, which the observation has seen whole."""
         self.session.responded(observation)
+        exchange, method = observation.seal(End.COMPLETE, 0.0), observation.call.method
+        if self.task is not None:
+            if method == GET_TASK:
+                self._polled(exchange, polled_state(observation.response))
+            elif method == UPDATE_TASK and has_error(exchange):
+                self._stand(Finished(self._asked + 1, exchange))
+            return
         # A server may also give its result without waiting for an answer.
-        is_late = isinstance(self.standing, NeedsAnswers) and observation.is_answered
-        if observation is not self._pending or not (self.standing is None or is_late):
+        is_late = self.unanswered is not None and observation.is_answered
+        if observation is not self._pending or (self.is_over and not is_late):
             return
-        self._pending = self.standing = None
-        exchange = observation.seal(End.COMPLETE, 0.0)
-        self._asked += 1
-        if observation.ask is None:
-            self.standing = Finished(self._asked, exchange)
-            return
-        self.request_state = observation.ask.request_state
-        ask = LiveAsk(self._asked, exchange, self.request_state)
-        self._replied(ask, self._script.answer(ask))
+        self._pending = None
+        self._stand(None)
+        if self._follows_task:
+            self.task = created_task(observation.call.message, observation.response)
+        if self.task is not None:
+            # That it is one is no turn.
+            ask = LiveAsk(self._asked + 1, exchange, task=self.task)
+            self._replied(ask, self._script.answer(ask))
+        elif observation.ask is None:
+            self._stand(Finished(self._asked + 1, exchange))
+        else:
+            self._tell(LiveAsk(self._asked + 1, exchange, observation.ask.request_state))
 
-    @property
-    def unanswered(self) -> LiveAsk | None:
-        """The ask that the script had no answer to."""
-        return self.standing.ask if isinstance(self.standing, NeedsAnswers) else None
+    def _polled(self, exchange: RecordedExchange, state: TaskState | None) -> None:
+        self.task = state
+        if state is None or state.is_over:
+            self._stand(Finished(self._asked + 1, exchange))
+            return
+        sealed = polled_state(exchange.rpc_response) or state
+        keys = zip(sealed.input_requests, state.input_requests, strict=False)
+        new = {name: key for name, key in keys if key not in self._seen_keys}
+        if new:
+            self._seen_keys.update(new.values())
+            call = read_call(self.request)
+            self._tell(LiveAsk(self._asked + 1, exchange, task=state, task_keys=new, call=call))
+
+    def _tell(self, ask: LiveAsk) -> Observation | None:
+        self._asked = ask.turn
+        return self._replied(ask, self._script.answer(ask))
 
     def answer(self, answer: Answered) -> Observation | None:
-        """Answer it, unless the server has not waited for that."""
+        """Answer the ask that has no answer so far, unless the server has not waited for that."""
         ask = self.unanswered
         if ask is None:
             return None
-        self.standing = None
+        self._stand(None)
         return self._replied(ask, answer)
+
+    def _stand(self, standing: NeedsAnswers | AskedOtherwise | Finished | None) -> None:
+        self.standing, self.is_over = standing, standing is not None
+        self.unanswered = standing.ask if isinstance(standing, NeedsAnswers) else None
 
     def _replied(
         self, ask: LiveAsk, reply: Answered | NeedsAnswers | AskedOtherwise
     ) -> Observation | None:
         if not isinstance(reply, Answered):
-            self.standing = reply
-        elif ask.push is None:
-            self._input_responses = reply.value
-            self._is_due = True
-        else:
+            self._stand(reply)
+        elif ask.push is not None:
             response = b'{"jsonrpc":"2.0","id":%b,"%b":%b}'
             identity = ask.push.spelled(ID_PATH) or b"null"
             body = response % (identity, reply.member.encode(), reply.value or b"{}")
             return self.session.post(self.request, body, self)
+        elif ask.task is None:
+            self._due = [self._with_answers(reply.value, ask.request_state)]
+        else:
+            if reply.value is not None:
+                self._due.append(_update(self.request, ask.task.id, reply.value))
+            if reply.cancels:
+                self._due.append(self._of_task(CANCEL_TASK, ask.task))
         return None
 
 
-# The built-in client, which `call` is
-
-Era = Literal["legacy", "modern"]
-
-MODERN_VERSION: Final = "2026-07-28"
-LEGACY_VERSION: Final = "2025-11-25"
-_META: Final = "io.modelcontextprotocol/"
-_VERSION_HEADER: Final = "MCP-Protocol-Version"
-_CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {
-    "form": ("elicitation", "form"),
-    "url": ("elicitation", "url"),
-    "sampling": ("sampling",),
-    "roots": ("roots",),
-}
+# Tasks
 
 
-class OwnClient:
-    """The built-in client; its `era`, which revision the server speaks, is None until known."""
-
-    def __init__(self, target: str, kinds: Collection[str], version: str) -> None:
-        self.era: Era | None = None
-        self._target = target
-        self._about = {"name": "mrtr-cassette", "version": version}
-        self._capabilities = _capabilities(kinds)
-        self._version = MODERN_VERSION
-
-    def discover(self) -> Request:
-        """Return the request by which the newer revision is tried."""
-        return self.call(DISCOVER, {})
-
-    def discovered(self, exchange: RecordedExchange) -> None:
-        """Take the response to it."""
-        result = exchange.rpc_members.get("result")
-        versions = result.get("supportedVersions") if isinstance(result, dict) else None
-        is_modern = isinstance(versions, list) and MODERN_VERSION in versions
-        if TASKS in (value_at(result, ("capabilities", "extensions")) or ()):
-            self._capabilities = {**self._capabilities, "extensions": {TASKS: {}}}
-        self.era = "modern" if is_modern else "legacy"
-        self._version = MODERN_VERSION if is_modern else LEGACY_VERSION
-
-    def initialize(self) -> Request:
-        """Return the request that opens a session of an earlier revision."""
-        params = {
-            "protocolVersion": self._version,
-            "capabilities": self._capabilities,
-            "clientInfo": self._about,
-        }
-        return self._post(INITIALIZE, params, ())
-
-    def initialized(self, exchange: RecordedExchange) -> Request | None:
-        """Take the response to `initialize`; return the next request, or None if there is none."""
-        result = exchange.rpc_members.get("result")
-        if not isinstance(result, dict):
-            return None
-        version = result.get("protocolVersion")
-        self._version = version if isinstance(version, str) else self._version
-        return self._post(INITIALIZED, None, self._headers("", None, {}))
-
-    def listening(self) -> Request:
-        """Return the request for the stream on which a server of an earlier revision asks too."""
-        headers = (("Accept", EVENT_STREAM), (_VERSION_HEADER, self._version))
-        return Request("GET", self._target, headers, b"")
-
-    def leaving(self) -> Request:
-        """Return the request that ends a session."""
-        return Request("DELETE", self._target, ((_VERSION_HEADER, self._version),), b"")
-
-    def call(
-        self, method: str, params: Mapping[str, Any], input_schema: Mapping[str, Any] | None = None
-    ) -> Request:
-        """Return the first request of a call; the tool's schema may want arguments in headers."""
-        headers = self._headers(method, input_schema, params)
-        if self.era == "legacy":
-            return self._post(method, params, headers)
-        meta = {
-            f"{_META}protocolVersion": self._version,
-            f"{_META}clientInfo": self._about,
-            f"{_META}clientCapabilities": self._capabilities,
-        }
-        return self._post(method, {**params, "_meta": meta}, headers)
-
-    def _headers(
-        self, method: str, input_schema: Mapping[str, Any] | None, params: Mapping[str, Any]
-    ) -> Headers:
-        headers = [(_VERSION_HEADER, self._version)]
-        if self.era == "legacy":
-            return tuple(headers)
-        headers.append(("Mcp-Method", method))
-        name = params.get(method_of(method).named_by)
-        if isinstance(name, str):
-            headers.append(("Mcp-Name", header_text(name)))
-        return (*headers, *_argument_headers(input_schema or {}, params.get("arguments")))
-
-    def _post(self, method: str, params: Mapping[str, Any] | None, headers: Headers) -> Request:
-        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
-        if not method.startswith("notifications/"):
-            message["id"] = 0
-        if params is not None:
-            message["params"] = params
-        return Request("POST", self._target, (*POST_HEADERS, *headers), canonical(message).encode())
+def _wait_s(state: TaskState | None) -> float:
+    """Return the seconds to wait before the next poll, which the server asks for."""
+    asked_for = None if state is None else state.tree.get(POLL_INTERVAL)
+    if not isinstance(asked_for, int | float) or asked_for < 0:
+        asked_for = _POLL_MS
+    return asked_for / 1000
 
 
-def is_modern(call: Call) -> bool:
-    """Tell whether a request says for itself who sends it, as the newer revision has it."""
-    return call.message is not None and f"{_META}protocolVersion" in call.message.meta
+def _update(call: Request, task_id: str, answers: bytes) -> Request:
+    """Return the request that answers a task, beside another one of its client."""
+    update = request_beside(call, UPDATE_TASK, {TASK_ID: task_id})
+    return with_body(update, replace_members(update.body, ("params",), {INPUT_RESPONSES: answers}))
 
 
-def declaring(request: Request, kinds: Collection[str]) -> Request:
-    """Return a request of the newer revision that declares these kinds besides its own."""
-    call = read_call(request)
-    own = {} if call.message is None else call.message.meta.get(f"{_META}clientCapabilities")
-    both = dict(own) if isinstance(own, dict) else {}
-    for name, value in _capabilities(kinds).items():
-        inner = both.get(name)
-        both[name] = {**inner, **value} if isinstance(inner, dict) else value
-    member = {f"{_META}clientCapabilities": canonical(both).encode()}
-    return with_body(request, replace_members(request.body, ("params", "_meta"), member))
+@dataclass(slots=True)
+class AnsweredTask:
+    """A task whose questions are answered in the place of the client that called.
+
+    The keys of its questions are those that have been `answered`, and those that are `left` to the
+    client; `asked` says how many states asked something new.
+    """
+
+    call: Call
+    answered: set[str] = field(default_factory=set)
+    left: set[str] = field(default_factory=set)
+    asked: int = 0
 
 
-def with_id_of(call: Call, exchange: RecordedExchange) -> bytes:
-    """Return the body of a response with the id of another call in the place of its own."""
-    response, located = exchange.response, exchange.located_response
-    own = None if call.message is None else call.message.spelled(ID_PATH)
-    if response is None or own is None or located is None:
-        return b"" if response is None else response.body
-    spans = find_spans(located.message.raw, [ID_PATH])[ID_PATH]
-    places = [place for span in spans if (place := located.in_body(span)) is not None]
-    return splice(response.body, [(place, own) for place in places])
+class AnsweredPoll(Requests):
+    """One poll of a client: what the task asks is answered, and it is polled until that shows."""
 
+    def __init__(self, poll: Request, session: ServerSession, task: AnsweredTask) -> None:
+        super().__init__(poll, session)
+        self._of, self._due = task, [poll]
 
-def _capabilities(kinds: Collection[str]) -> dict[str, Any]:
-    capabilities: dict[str, Any] = {}
-    for kind, path in _CAPABILITIES.items():
-        inner = capabilities
-        for step in path if kind in kinds else ():
-            inner = inner.setdefault(step, {})
-    return capabilities
+    @property
+    def wait_s(self) -> float:
+        """Seconds to wait before the next request."""
+        is_again = self.last is not None and [self.request] == self._due
+        return min(_wait_s(self.task), _LONGEST_WAIT_S) if is_again else 0.0
 
+    def next(self) -> Observation | None:
+        """Return the next request to send; None where the client gets the last response."""
+        if self.unanswered is not None:
+            self._of.left.update(self.unanswered.task_keys)
+            self.unanswered = None
+        return self.session.request(self._due.pop(0), self) if self._due else None
 
-def _argument_headers(schema: Mapping[str, Any], arguments: Any) -> Iterator[tuple[str, str]]:
-    fields = schema.get("properties")
-    for name, member in fields.items() if isinstance(fields, dict) else ():
-        header = member.get("x-mcp-header") if isinstance(member, dict) else None
-        value = arguments.get(name) if isinstance(arguments, dict) else None
-        if isinstance(header, str) and value is not None:
-            text = value if isinstance(value, str) else canonical(value)
-            yield f"Mcp-Param-{header}", header_text(text)
+    def answer(self, answer: Answered) -> Observation | None:
+        """Answer what the last poll asked; then poll again."""
+        ask = self.unanswered
+        if ask is not None and ask.task is not None and answer.value is not None:
+            self.unanswered = None
+            self._of.answered.update(ask.task_keys)
+            self._due = [_update(self.request, ask.task.id, answer.value), self.request]
+        return None
+
+    def responded(self, observation: Observation) -> None:
+        """Take the response to the last request, which the observation has seen whole."""
+        self.session.responded(observation)
+        exchange = observation.seal(End.COMPLETE, 0.0)
+        if observation.call.method == UPDATE_TASK:
+            # The client sees what the server does not take.
+            self._of.left.update(self._of.answered if has_error(exchange) else ())
+            return
+        self.last, self.task = exchange, polled_state(observation.response)
+        asked = {} if self.task is None else self.task.input_requests
+        new = {key: key for key in asked if key not in self._of.answered | self._of.left}
+        if new:
+            self._of.asked += 1
+            turn, call = self._of.asked, self._of.call
+            self.unanswered = LiveAsk(turn, exchange, task=self.task, task_keys=new, call=call)
+        elif asked and asked.keys() <= self._of.answered - self._of.left:
+            # The answers have not taken effect.
+            self._due = [self.request]

@@ -41,7 +41,6 @@ from mrtr_cassette.core.drive.recorded_script import (
     TurnChange,
     why_not_repeatable,
 )
-from mrtr_cassette.core.drive.tasks import TaskConversation
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import (
@@ -315,7 +314,8 @@ class Verifier:
         if planned.part == "call" and is_read_only(planned.call.method):
             return True
         tools = self._tools.get(planned.session)
-        return planned.is_tool and tools is not None and tools.only_reads(planned.call.name)
+        hints = {} if tools is None or not planned.is_tool else tools.hints(planned.call.name)
+        return hints.get("readOnlyHint") is True
 
     def begin(self, planned: Planned) -> Repeated | VerifiedInteraction:
         """Return how an interaction is repeated, or the verdict where it is not."""
@@ -345,13 +345,15 @@ class Verifier:
         if session.id and planned.session:
             script.states.append(IssuedState(session.id, planned.session))
         request = self._sent(planned.call.request)
-        return Repeated(planned, TaskConversation(request, script, session), script)
+        conversation = Conversation(request, script, session, follows_task=True)
+        return Repeated(planned, conversation, script)
 
     def _destroys(self, planned: Planned) -> bool:
         tools = self._tools.get(planned.session)
         if self._allows_destructive or tools is None or not planned.is_tool:
             return False
-        return tools.destroys(planned.call.name)
+        hints = tools.hints(planned.call.name)
+        return hints.get("destructiveHint") is True and hints.get("readOnlyHint") is not True
 
     def _sent(self, request: Request) -> Request:
         if _is_at(self._recorded_endpoint, request):

@@ -28,12 +28,11 @@ from mrtr_cassette.core.drive.conversation import (
     Conversation,
     Finished,
     LiveAsk,
-    OwnClient,
     ServerSession,
     ToolList,
     outcome,
 )
-from mrtr_cassette.core.drive.tasks import TaskConversation
+from mrtr_cassette.core.drive.own_client import OwnClient
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.recorder import Recorder
@@ -201,7 +200,8 @@ class _Caller:
             self.answerers.announcer.say(task_said, state)
 
     async def _exchange(self, request: Request, supply: Any = None) -> RecordedExchange | None:
-        conversation = TaskConversation(request, LeavesToSources(), self.session)
+        script = LeavesToSources()
+        conversation = Conversation(request, script, self.session, follows_task=True)
         await self.reached.server.follow(conversation, supply, self._tell)
         standing = conversation.standing
         if not isinstance(standing, Finished):

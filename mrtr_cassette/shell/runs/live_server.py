@@ -201,7 +201,7 @@ class LiveServer:
 
     async def _pushed(self, push: OpenPush, steps: Requests) -> None:
         async with self._answering:
-            posted = steps.pushed(push)
+            posted = steps.session.pushed(push)
             if posted is None:
                 posted = await self._supplied()
             if posted is not None:

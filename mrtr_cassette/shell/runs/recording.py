@@ -22,16 +22,15 @@ from mrtr_cassette.core.drive.appending import (
 )
 from mrtr_cassette.core.drive.conversation import (
     Answered,
+    AnsweredPoll,
+    AnsweredTask,
     Conversation,
     Finished,
     LiveAsk,
     NeedsAnswers,
     ServerSession,
-    declaring,
-    is_modern,
-    with_id_of,
 )
-from mrtr_cassette.core.drive.tasks import AnsweredPoll, AnsweredTask
+from mrtr_cassette.core.drive.own_client import declaring, is_modern, with_id_of
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.methods import GET_TASK, method_of
 from mrtr_cassette.core.protocol.origins import ServerOrigin

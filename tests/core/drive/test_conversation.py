@@ -115,7 +115,7 @@ def finish(conversation: Conversation, observation: Observation) -> None:
 def test_refused_push_cancels_its_call() -> None:
     """The next request says that nobody waits; what comes after it changes nothing."""
     conversation, observation, push = pushing(refusing)
-    assert conversation.pushed(push) is None
+    assert conversation.session.pushed(push) is None
     assert conversation.is_over
     cancelled = conversation.next()
     assert cancelled is not None
@@ -128,21 +128,21 @@ def test_refused_push_cancels_its_call() -> None:
     listening, _ = talk(refusing, request=get("/mcp"))
     stream_ = listening.next()
     assert stream_ is not None
-    assert listening.pushed(push_on(stream_, PUSHED)) is None
+    assert listening.session.pushed(push_on(stream_, PUSHED)) is None
     assert listening.next() is None
 
 
 def test_answer_may_come_from_elsewhere_and_later() -> None:
     """To a push it is posted, to an ask it is the next retry; one that is too late is none."""
     conversation, observation, push = pushing(NeedsAnswers)
-    assert conversation.pushed(push) is None
+    assert conversation.session.pushed(push) is None
     assert conversation.answer(Answered(b"{}")) is not None
     assert conversation.answer(Answered(b"{}")) is None
     finish(conversation, observation)
     assert isinstance(conversation.standing, Finished)
 
     conversation, observation, push = pushing(NeedsAnswers)
-    conversation.pushed(push)
+    conversation.session.pushed(push)
     finish(conversation, observation)
     assert isinstance(conversation.standing, Finished)
 
@@ -236,8 +236,7 @@ def test_tools_are_listed_page_after_page_as_the_client_would() -> None:
     first = {"tools": [{"name": "a", "annotations": {"destructiveHint": True}}], "nextCursor": "2"}
     second = {"tools": [{"name": "b", "annotations": both}, {"name": "c"}, 5]}
     tools, sent = listed(first, second)
-    assert [tools.destroys(name) for name in "abcd"] == [True, False, False, False]
-    assert [tools.only_reads(name) for name in "abcd"] == [False, True, False, False]
+    assert [tools.hints(name) for name in "abcd"] == [{"destructiveHint": True}, both, {}, {}]
     bodies = [json.loads(request.body) for request in sent]
     assert [body["method"] for body in bodies] == ["tools/list"] * 2
     assert bodies[1]["params"] == {"_meta": CAPABLE, "cursor": "2"}
@@ -246,7 +245,7 @@ def test_tools_are_listed_page_after_page_as_the_client_would() -> None:
         assert [request.header(name) for name in names] == ["tools/list", "", "", SESSION[1]]
     for page in (refusal(CALL), {"tools": None}, b"no JSON"):
         tools, sent = listed(page)
-        assert not tools.destroys("a")
+        assert tools.hints("a") == {}
 
 
 REFUSED = 'error {"code":-32602,"message":"invalid state"}'

@@ -10,7 +10,7 @@ import pytest
 from builders import exchange, post, tool
 from messages import compact, message, result
 
-from mrtr_cassette.core.drive.conversation import OwnClient, declaring, is_modern, with_id_of
+from mrtr_cassette.core.drive.own_client import OwnClient, declaring, is_modern, with_id_of
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.wire.http import Request
 

@@ -14,8 +14,13 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.drive.accepting import accepted, proposals
-from mrtr_cassette.core.drive.conversation import Answered, Finished, NeedsAnswers, ServerSession
-from mrtr_cassette.core.drive.tasks import TaskConversation
+from mrtr_cassette.core.drive.conversation import (
+    Answered,
+    Conversation,
+    Finished,
+    NeedsAnswers,
+    ServerSession,
+)
 from mrtr_cassette.core.drive.verification import (
     Learned,
     VerifiedInteraction,
@@ -48,11 +53,12 @@ def verified(steps: list[Step], *responses: Json) -> tuple[VerifiedInteraction, 
 # The conversation
 
 
-def conversing(*replies: Any) -> tuple[TaskConversation, FixedScript]:
+def conversing(*replies: Any) -> tuple[Conversation, FixedScript]:
     """Return a conversation in which these are the replies to the task and its asks."""
     call = post(CALL, ("Mcp-Method", "tools/call"), ("Mcp-Name", "build"), ("Mcp-Param-Env", "p"))
     answers = FixedScript(Answered(None), *replies)
-    return TaskConversation(call, answers, ServerSession(Recorder(seals=True))), answers
+    own = ServerSession(Recorder(seals=True))
+    return Conversation(call, answers, own, follows_task=True), answers
 
 
 def test_task_is_polled_at_the_servers_pace_and_answered_under_its_key() -> None:

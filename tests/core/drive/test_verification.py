@@ -283,7 +283,7 @@ def pushed_to(running: Any, *pushed: bytes) -> list[Json]:
     observation.response_started(200, STREAM_HEADERS)
     answers = []
     for each in pushed:
-        sent = running.conversation.pushed(push_on(observation, each))
+        sent = running.conversation.session.pushed(push_on(observation, each))
         answers.append(None if sent is None else json.loads(sent.call.request.body))
     if not running.conversation.is_over:
         show(observation, lambda body: stream(answer(body, text("done"))))
