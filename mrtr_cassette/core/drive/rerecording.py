@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -18,12 +19,13 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.compare.responses import elicitation_id
-from mrtr_cassette.core.drive.accepting import issued_values, questions_of
-from mrtr_cassette.core.drive.conversation import LiveValues
+from mrtr_cassette.core.drive.conversation import ISSUED, LiveValues
+from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.messages import messages_in, splice_pieces
+from mrtr_cassette.core.protocol.messages import Located, messages_in, splice_pieces
+from mrtr_cassette.core.protocol.methods import TASK_VALUES, method_of
 from mrtr_cassette.core.protocol.tasks import created_id
-from mrtr_cassette.core.record.naming import with_texts
+from mrtr_cassette.core.record.naming import is_journal_token, with_texts
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.sealed import (
     NAME_BYTES,
@@ -32,9 +34,11 @@ from mrtr_cassette.core.secrets.sealed import (
     renumber,
     sealed_hash,
 )
+from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
+from mrtr_cassette.core.wire.pointers import value_at
 
 _NUMBER = re.compile("[0-9]{1,9}")
-_COUNTED = re.compile(r"(?P<stem>[^:]*(?::[0-9a-f]+)*:)(?P<number>[0-9]{1,9})(?P<end>>?)")
+_COUNTED = re.compile(r"(.*:)([0-9]{1,9})(>?)")
 """A name that ends with a count: of a state without its turn, an id, or a secret."""
 
 
@@ -67,20 +71,17 @@ def recorded_over(earlier: Cassette, recorded: Cassette) -> Rerecording:
     same = [pair for pair in pairs if pair.is_same and not pair.has_new_headers]
     if len(same) == len(earlier.interactions) == len(recorded.interactions):
         return Rerecording(earlier, len(same))
-    alike = {pair.new.number: pair for pair in same if pair.is_alike}
+    alike = {pair.new.number: pair for pair in same if pair.has_same_places}
     kept = _kept_together(alike, earlier, recorded)
-    names = _Names()
-    stands_for: dict[RecordedExchange, RecordedExchange] = {}
-    exchanges: dict[RecordedExchange, RecordedExchange] = {}
-    for new in sorted(kept):
-        for old_one, new_one in alike[new].exchanges:
-            names.keep(old_one, new_one)
-            stands_for[old_one] = new_one
-            exchanges[old_one] = _kept(old_one, new_one)
-    changed = [pair for pair in pairs if pair.new.number not in kept]
+    names = KeptNames()
+    stands_for = {old: new for number in sorted(kept) for old, new in alike[number].exchanges}
+    for old_one, new_one in stands_for.items():
+        names.keep(old_one, new_one)
+    exchanges = {old: _kept(old, new) for old, new in stands_for.items()}
     partners_of = {
         new: old
-        for pair in changed
+        for pair in pairs
+        if pair.new.number not in kept
         for old, new in pair.in_turn
         # The id of a task stands in more places than are changed.
         if created_id(new.call.message, new.rpc_response) is None
@@ -91,7 +92,11 @@ def recorded_over(earlier: Cassette, recorded: Cassette) -> Rerecording:
         if interaction.number not in kept:
             for each in interaction.own:
                 exchanges[each] = names.in_kept(each, partners_of.get(each))
-    _correct_digests(exchanges, stands_for)
+    # Announced digests become those of the texts as they stand now.
+    pairs_now = [(stands_for.get(before, before), now) for before, now in exchanges.items()]
+    digests = new_digests({}, pairs_now)
+    for each in exchanges.keys() - stands_for.keys() if digests else ():
+        exchanges[each] = with_texts(exchanges[each], lambda raw, _: with_digests(raw, digests))
     partners = {pair.new.number: pair.old.number for pair in pairs}
     return Rerecording(_merged(earlier, recorded, exchanges, kept, partners), len(kept))
 
@@ -153,12 +158,10 @@ class _Pair(NamedTuple):
         )
 
     @property
-    def is_alike(self) -> bool:
-        """Whether one can stand in the place of the other, message by message."""
+    def has_same_places(self) -> bool:
+        """Whether one can stand in the place of the other, exchange by exchange."""
         old, new = map(_without_steps, (self.old, self.new))
-        return [place for _, place in old] == [place for _, place in new] and all(
-            _messages(old) == _messages(new) for (old, _), (new, _) in zip(old, new, strict=True)
-        )
+        return [place for _, place in old] == [place for _, place in new]
 
 
 def _without_steps(
@@ -169,15 +172,6 @@ def _without_steps(
 
 def _kind(step: TaskStep) -> tuple[str, str]:
     return step.exchange.call.method, "" if step.state is None else step.state.status
-
-
-def _messages(exchange: RecordedExchange) -> tuple[int, int]:
-    """Return how many messages a response has, and in how many pieces, where that counts."""
-    response = exchange.response
-    if response is None:
-        return 0, 0
-    count = len(messages_in(response))
-    return count, len(response.pieces) if count > 1 and not response.is_framed else 0
 
 
 def _connected(cassette: Cassette) -> dict[int, set[int]]:
@@ -204,45 +198,34 @@ def _kept(old: RecordedExchange, new: RecordedExchange) -> RecordedExchange:
     )
 
 
-def _correct_digests(
-    exchanges: dict[RecordedExchange, RecordedExchange],
-    kept: Mapping[RecordedExchange, RecordedExchange],
-) -> None:
-    """Put the digests of texts as they stand now into the exchanges that are not kept.
+class KeptNames:
+    """Names and values of a cassette, by those that stand for the same in a later recording.
 
-    `kept` says which new exchange an earlier one stands for.
+    All names that its file has stand for themselves.
     """
-    new = new_digests({}, [(kept.get(before, before), now) for before, now in exchanges.items()])
-    for before in exchanges.keys() - kept.keys() if new else ():
-        exchanges[before] = with_texts(exchanges[before], lambda raw, _: with_digests(raw, new))
 
-
-class _Names:
-    """Names and values of the earlier cassette, by those for which they stand in the recording."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, str] = {}
-        self._taken: set[str] = set()
+    def __init__(self, file: bytes = b"") -> None:
+        self._taken = set(_names_in(file))
+        self._kept = {name: name for name in self._taken}
         self._values = LiveValues()
         self._question_ids: dict[bytes, bytes] = {}
 
     def keep(self, old: RecordedExchange, new: RecordedExchange) -> None:
         """Take an exchange that stays, and the new one that says the same, if it has a number."""
-        is_new = new.number is not None
-        before, after = _texts_of(old), _texts_of(new) if is_new else {}
+        before, after = _texts_of(old), {} if new.number is None else _texts_of(new)
         for part, raw in before.items():
             names, new_names = _names_in(raw), _names_in(after.get(part, b""))
             self._taken.update(names)
             if len(names) == len(new_names):
                 self._kept = dict(zip(new_names, names, strict=True)) | self._kept
-        if is_new:
+        if new.number is not None:
             self.issued(old, new)
 
     def issued(self, old: RecordedExchange, new: RecordedExchange) -> None:
         """Take two responses, of which one stands where the other issued cursors and ids."""
         if old.rpc_response is not None and new.rpc_response is not None:
             self._values.issued(new.rpc_response, old.rpc_response)
-        for question, new_question in zip(questions_of(old), questions_of(new), strict=False):
+        for question, new_question in zip(_questions_of(old), _questions_of(new), strict=False):
             mine, others = elicitation_id(question), elicitation_id(new_question)
             if mine is not None and others is not None:
                 self._question_ids[others.encode()] = mine.encode()
@@ -253,7 +236,7 @@ class _Names:
         """Return a new exchange that repeats the kept names and values, and shares no other one."""
         response = exchange.response
         if partner is not None and response is not None:
-            pieces = splice_pieces(response.pieces, issued_values(partner, exchange))
+            pieces = splice_pieces(response.pieces, _issued_values(partner, exchange))
             exchange = replace(exchange, response=replace(response, pieces=pieces))
         exchange = with_texts(exchange, self._changed)
         call = exchange.call
@@ -267,52 +250,81 @@ class _Names:
             raw = raw.replace(identity, kept)
 
         def named(match: re.Match[bytes]) -> bytes:
-            name = self._name(match[0].replace(b"%3A", b":").decode())
+            name = match[0].replace(b"%3A", b":").decode()
+            name = self._name(name, name)
             return name.encode().replace(b":", b"%3A" if b"%3A" in match[0] else b":")
 
         def number(rule: str, token: str) -> str | None:
-            if not _NUMBER.fullmatch(token):
+            if not _is_counted(token):
                 return None
-            name = self._name(placeholder(rule, token))
+            first = placeholder(rule, "1" if is_journal_token(token) else token)
+            name = self._name(placeholder(rule, token), first)
             return name.removesuffix(">").rpartition(":")[2]
 
         return renumber(NAME_BYTES.sub(named, raw), number)
 
-    def _name(self, name: str) -> str:
-        """Return the kept name for one, or one that no other has."""
+    def _name(self, name: str, first: str) -> str:
+        """Return the kept name for one, or one that no other has, from the first one on."""
         if name not in self._kept:
-            free = name
-            while free in self._taken:
-                free = _next(free)
-            self._kept[name] = free
-            self._taken.add(free)
+            while first in self._taken:
+                match = _COUNTED.fullmatch(first)
+                first = f"{match[1]}{int(match[2]) + 1}{match[3]}" if match else sealed_hash(first)
+            self._kept[name] = first
+            self._taken.add(first)
         return self._kept[name]
 
 
-def _next(name: str) -> str:
-    match = _COUNTED.fullmatch(name)
-    if match is None:
-        return sealed_hash(name)
-    return f"{match['stem']}{int(match['number']) + 1}{match['end']}"
+def _is_counted(token: str) -> bool:
+    return is_journal_token(token) or _NUMBER.fullmatch(token) is not None
 
 
 def _texts_of(exchange: RecordedExchange) -> dict[str, bytes]:
-    """Return the texts of an exchange by where they stand."""
-    request, response = exchange.request, exchange.response
-    texts = {"": request.target}
-    texts |= {f"request {name.lower()}": value for name, value in request.headers}
-    if response is not None:
-        texts |= {f"response {name.lower()}": value for name, value in response.headers}
-    raw = {place: text.encode("utf-8", "surrogateescape") for place, text in texts.items()}
-    body = b"" if response is None else response.body
-    return {**raw, "request": request.body, "response": body}
+    """Return the values of headers by their names; without a name, the target and the bodies."""
+    texts: dict[str, bytes] = defaultdict(bytes)
+
+    def read(raw: bytes, name: str) -> bytes:
+        texts[name] += raw
+        return raw
+
+    with_texts(exchange, read)
+    return texts
 
 
 def _names_in(raw: bytes) -> list[str]:
     names = [match[0].replace(b"%3A", b":").decode() for match in NAME_BYTES.finditer(raw)]
     found = PLACEHOLDER.finditer(raw.decode("latin-1"))
     secrets = [(match["rule"], match["token"]) for match in found]
-    return [*names, *(placeholder(*each) for each in secrets if _NUMBER.fullmatch(each[1]))]
+    return [*names, *(placeholder(*each) for each in secrets if _is_counted(each[1]))]
+
+
+def pushed_in(exchange: RecordedExchange) -> list[Located]:
+    """Return the requests that a response has."""
+    located = () if exchange.response is None else messages_in(exchange.response)
+    return [each for each in located if each.message.kind is Kind.REQUEST]
+
+
+def _questions_of(exchange: RecordedExchange) -> list[Any]:
+    """Return what a response asks: the pushed requests in it, then those of its result."""
+    pushed = [each.message.tree for each in pushed_in(exchange)]
+    asked = (
+        None if exchange.ask is None else exchange.ask.message.tree["result"].get(INPUT_REQUESTS)
+    )
+    return [*pushed, *(asked.values() if isinstance(asked, dict) else ())]
+
+
+def _issued_values(
+    recorded: RecordedExchange, live: RecordedExchange
+) -> Iterator[tuple[Span, bytes]]:
+    """Yield where a later response issues a cursor, or an id and times of a task; and those."""
+    before, now = recorded.located_response, live.located_response
+    if before is None or now is None:
+        return
+    volatile = method_of(recorded.call.method).volatile
+    times = [("result", *path) for path in volatile if len(path) == 1 and path[0] in TASK_VALUES]
+    for path, spans in find_spans(now.message.raw, [*ISSUED, *times]).items():
+        value, span = value_at(before.message.tree, path), now.in_body(spans[-1])
+        if isinstance(value, str) and span is not None:
+            yield span, canonical(value).encode()
 
 
 def _merged(
