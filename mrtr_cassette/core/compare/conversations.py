@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from typing import Any, Literal, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import (
@@ -32,11 +33,9 @@ from mrtr_cassette.core.compare.responses import (
 )
 from mrtr_cassette.core.compare.values import (
     Change,
-    Pair,
     Verdict,
     change_of,
     heaviest,
-    in_order,
     matches,
     paired,
     pinned,
@@ -69,7 +68,6 @@ _VOLATILE_OF_REQUESTS: frozenset[MemberPath] = frozenset(
 _VOLATILE_HEADERS = CREDENTIAL_HEADERS | {LAST_EVENT_ID_HEADER}
 """Headers of which it is told whether they are there."""
 _UNTOLD_HEADERS = frozenset({"content-type", SESSION_HEADER, ANSWERED_BY_HEADER})
-_LEVELS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,20 +152,17 @@ def compared(
     Interactions belong together by call and occurrence, those with the same answers first.
     """
     old, new = (list(_sides_of(cassette, ignored_for)) for cassette in (recorded, received))
-    partners = _partners(old, new)
-    kept = in_order(partners)
-    moved = set(partners).difference(kept)
     interactions = []
-    for pair in _in_both(kept, partners, len(old), len(new)):
-        before = None if pair.old is None else old[pair.old]
-        after = None if pair.new is None else new[pair.new]
-        call = next(side.call for side in (after, before) if side is not None)
+    for at_old, at_new, is_moved in _aligned(_partners(old, new), len(old), len(new)):
+        before = None if at_old is None else old[at_old]
+        after = None if at_new is None else new[at_new]
+        call, ignored = next((it.call, it.pointers) for it in (after, before) if it is not None)
         comparison = InteractionComparison(
             None if before is None else before.interaction.number,
             None if after is None else after.interaction.number,
             str(call),
-            pair in moved,
-            tuple(_stages_of(before, after, ignored_for)),
+            is_moved,
+            tuple(_stages_of(before, after, ignored)),
         )
         interactions.append(comparison)
     return CassetteComparison(recorded.path, received.path, tuple(interactions))
@@ -209,27 +204,17 @@ class _Turn(NamedTuple):
     exchange: RecordedExchange | None
 
 
+_NO_TURN = _Turn(ABSENT, ABSENT, None)
+
+
 class _Side(NamedTuple):
-    """One interaction as a comparison reads it."""
+    """One interaction as a comparison reads it; `keys` find its partner, the strictest first."""
 
     interaction: RecordedInteraction
     turns: list[_Turn]
     call: CallKey
-    page: int
-    ignored: tuple[MemberPath, ...]
-
-    @property
-    def keys(self) -> tuple[object, object, object]:
-        """What it is found by, the strictest first."""
-        key = self.call
-        first = _given(self.interaction.exchanges[0], self.ignored)
-        given = [first, *(turn.answers for turn in self.turns)]
-        answers = tuple("" if each is ABSENT else canonical(each) for each in given)
-        # The path of a server may be another one; other HTTP traffic is nothing but its path.
-        endpoint = "" if key.method else comparable_text(key.endpoint)
-        texts = comparable_text(key.name), comparable_text(key.arguments)
-        call = (endpoint, key.method, *texts, self.page)
-        return (key.endpoint, call, answers), (call, answers), call
+    keys: tuple[object, object]
+    pointers: Collection[str]
 
 
 def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
@@ -239,9 +224,17 @@ def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
         page = pages.get((call.endpoint, call.method, call.cursor), 0)
         if issued is not None:
             pages[call.endpoint, call.method, issued] = page + 1
-        ignored = tuple(map(pointer_path, ignored_for(call)))
+        pointers = ignored_for(call)
+        ignored = tuple(map(pointer_path, pointers))
+        turns = list(_turns_of(interaction, ignored))
         key = call.key((*ignored, ("cursor",)) if page else ignored)
-        yield _Side(interaction, list(_turns_of(interaction, ignored)), key, page, ignored)
+        given = [_given(interaction.exchanges[0], ignored), *(turn.answers for turn in turns)]
+        answers = tuple("" if each is ABSENT else canonical(each) for each in given)
+        # The path of a server may be another one; other HTTP traffic is nothing but its path.
+        endpoint = "" if key.method else comparable_text(key.endpoint)
+        texts = comparable_text(key.name), comparable_text(key.arguments)
+        same_call = (endpoint, key.method, *texts, page)
+        yield _Side(interaction, turns, key, ((same_call, answers), same_call), pointers)
 
 
 def _turns_of(interaction: RecordedInteraction, ignored: Collection[MemberPath]) -> Iterator[_Turn]:
@@ -279,90 +272,75 @@ def _without_null(value: Any) -> Any:
     return parse(canonical(value, without_null=True).encode())
 
 
-def _partners(old: Sequence[_Side], new: Sequence[_Side]) -> list[tuple[int, int]]:
-    old_keys, new_keys = ([side.keys for side in sides] for sides in (old, new))
+def _partners(old: Sequence[_Side], new: Sequence[_Side]) -> dict[int, int]:
+    """Return the index of the old interaction for that of a new one."""
     partners: dict[int, int] = {}
-    for level in range(_LEVELS):
+    for level in range(2):
         taken = set(partners.values())
-        old_left = [index for index in range(len(old)) if index not in partners]
-        new_left = [index for index in range(len(new)) if index not in taken]
+        old_left = [index for index in range(len(old)) if index not in taken]
+        new_left = [index for index in range(len(new)) if index not in partners]
         found = matches(
-            [old_keys[index][level] for index in old_left],
-            [new_keys[index][level] for index in new_left],
+            [old[index].keys[level] for index in old_left],
+            [new[index].keys[level] for index in new_left],
         )
-        partners |= {old_left[at_old]: new_left[at_new] for at_old, at_new in found}
-    return sorted(partners.items())
+        partners |= {new_left[at_new]: old_left[at_old] for at_old, at_new in found}
+    return partners
 
 
-def _in_both(
-    kept: Sequence[tuple[int, int]],
-    partners: Sequence[tuple[int, int]],
-    old_count: int,
-    new_count: int,
-) -> Iterator[Pair]:
-    partner_of = {new: old for old, new in partners}
-    has_partner = {old for old, _ in partners}
-    at_old = at_new = 0
-    for old, new in [*kept, (old_count, new_count)]:
-        yield from (Pair(index, None) for index in range(at_old, old) if index not in has_partner)
-        yield from (Pair(partner_of.get(index), index) for index in range(at_new, new))
-        if new < new_count:
-            yield Pair(old, new)
-        at_old, at_new = old + 1, new + 1
+def _aligned(
+    partners: Mapping[int, int], old_count: int, new_count: int
+) -> Iterator[tuple[int | None, int | None, bool]]:
+    """Yield the indices that belong together, in the order of both; and whether they moved."""
+    with_partner = set(partners.values())
+    order = [partners.get(index, -1 - index) for index in range(new_count)]
+    for tag, *ends in SequenceMatcher(None, range(old_count), order, autojunk=False).get_opcodes():
+        if tag != "equal":
+            alone = set(range(*ends[:2])) - with_partner
+            yield from ((index, None, False) for index in sorted(alone))
+        for index in range(*ends[2:]):
+            yield partners.get(index), index, tag != "equal" and index in partners
 
 
-def _stages_of(old: _Side | None, new: _Side | None, ignored_for: IgnoredFor) -> Iterator[Stage]:
-    side = old or new
-    ignored = () if side is None else ignored_for(side.interaction.exchanges[0].call)
-    for stage in _all_stages_of(old, new):
-        changes = tuple(without_ignored(stage.changes, ignored)) if ignored else stage.changes
-        mark = _mark(changes) if stage.mark in ("=", "~") else stage.mark
-        yield replace(stage, mark=mark, changes=changes)
+def _stages_of(old: _Side | None, new: _Side | None, ignored: Collection[str]) -> Iterator[Stage]:
+    def stage(kind: StageKind, turn: int | None, changes: Sequence[Change], mark: Mark) -> Stage:
+        counting = tuple(without_ignored(changes, ignored))
+        if mark == "~" and heaviest(counting) == "same":
+            mark = "="
+        return Stage(kind, turn, mark, counting)
 
-
-def _all_stages_of(old: _Side | None, new: _Side | None) -> Iterator[Stage]:
     if old is not None and new is not None:
-        yield _request_stage(old, new)
-    old_turns, new_turns = ([] if side is None else side.turns for side in (old, new))
-    questions = (
-        [canonical(pinned_question(turn.question)) for turn in turns]
-        for turns in (old_turns, new_turns)
-    )
+        yield stage("request", None, _request_changes(old, new), "~")
+    turns = [[] if side is None else side.turns for side in (old, new)]
+    questions = [[canonical(pinned_question(turn.question)) for turn in its] for its in turns]
     verdict: Verdict = "shape-changed" if old is None or new is None else "rounds-changed"
     for at_old, at_new in paired(*questions):
-        number = (at_new if at_old is None else at_old) or 0
-        before = None if at_old is None else old_turns[at_old]
-        after = None if at_new is None else new_turns[at_new]
-        yield from _turn_stages(number + 1, before, after, verdict)
-    first, last = (_final(side) for side in (old, new))
+        number = ((at_new if at_old is None else at_old) or 0) + 1
+        before = _NO_TURN if at_old is None else turns[0][at_old]
+        after = _NO_TURN if at_new is None else turns[1][at_new]
+        mark: Mark = "+" if at_old is None else "-" if at_new is None else "~"
+        asked, answered = _turn_changes(before, after, verdict)
+        yield stage("ask", number, asked, mark)
+        if (before.answers, after.answers) != (ABSENT, ABSENT):
+            yield stage("answer", number, answered, mark)
+    first, last = (
+        None if side is None or side.interaction.is_open else side.interaction.ending
+        for side in (old, new)
+    )
     if first is not None and last is not None:
-        yield _compared("result", None, response_changes(first, last))
+        yield stage("result", None, response_changes(first, last), "~")
     elif first is not None or last is not None:
         outcomes = [ABSENT if each is None else outcome_value(each) for each in (first, last)]
-        yield _one_sided("result", None, change_of("shape-changed", "", *outcomes))
+        change = change_of("shape-changed", "", *outcomes)
+        yield stage("result", None, [change], "+" if first is None else "-")
 
 
-def _mark(changes: Collection[Change]) -> Mark:
-    return "=" if heaviest(changes) == "same" else "~"
-
-
-def _compared(kind: StageKind, turn: int | None, changes: list[Change]) -> Stage:
-    return Stage(kind, turn, _mark(changes), tuple(changes))
-
-
-def _one_sided(kind: StageKind, turn: int | None, change: Change) -> Stage:
-    return Stage(kind, turn, "+" if change.recorded is None else "-", (change,))
-
-
-def _request_stage(old: _Side, new: _Side) -> Stage:
+def _request_changes(old: _Side, new: _Side) -> list[Change]:
     changes: dict[Change, None] = {}
-    pairs = zip(old.interaction.exchanges, new.interaction.exchanges, strict=False)
-    for before, after in pairs:
+    for before, after in zip(old.interaction.exchanges, new.interaction.exchanges, strict=False):
         if before is not after:
             recorded, received = _said_beside(before.call), _said_beside(after.call)
             changes |= dict.fromkeys(value_changes(recorded, received, "/#request"))
-    information = [change._replace(is_information=True) for change in changes]
-    return _compared("request", None, information)
+    return [change._replace(is_information=True) for change in changes]
 
 
 def _said_beside(call: Call) -> dict[str, Any]:
@@ -381,27 +359,14 @@ def _said_beside(call: Call) -> dict[str, Any]:
     }
 
 
-def _turn_stages(
-    number: int, old: _Turn | None, new: _Turn | None, verdict: Verdict
-) -> Iterator[Stage]:
-    answers = [ABSENT if turn is None else turn.answers for turn in (old, new)]
-    if old is None or new is None:
-        questions = [ABSENT if turn is None else turn.question for turn in (old, new)]
-        yield _one_sided("ask", number, change_of(verdict, ASKS, *questions))
-        if answers != [ABSENT, ABSENT]:
-            yield _one_sided("answer", number, change_of(verdict, _ANSWERS, *answers))
-        return
+def _turn_changes(old: _Turn, new: _Turn, verdict: Verdict) -> tuple[list[Change], list[Change]]:
+    """Return where the questions of two turns differ, and where their answers do."""
+    if _NO_TURN in (old, new):
+        asked = [change_of(verdict, ASKS, old.question, new.question)]
+        return asked, [change_of(verdict, _ANSWERS, old.answers, new.answers)]
     if old.exchange is not None and new.exchange is not None:
-        changes = response_changes(old.exchange, new.exchange)
+        asked = response_changes(old.exchange, new.exchange)
     else:
-        changes = question_changes(old.question, new.question)
-    yield _compared("ask", number, changes)
-    if answers != [ABSENT, ABSENT]:
-        received = with_recorded_keys(new.answers, renamed_keys(old.question, new.question))
-        yield _compared("answer", number, value_changes(old.answers, received, _ANSWERS))
-
-
-def _final(side: _Side | None) -> RecordedExchange | None:
-    if side is None or side.interaction.is_open:
-        return None
-    return side.interaction.ending
+        asked = question_changes(old.question, new.question)
+    received = with_recorded_keys(new.answers, renamed_keys(old.question, new.question))
+    return asked, value_changes(old.answers, received, _ANSWERS)

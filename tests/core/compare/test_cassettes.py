@@ -85,7 +85,7 @@ def test_branches_are_aligned_by_their_answers() -> None:
     """The decline is compared with the decline, wherever it stands."""
     yes, no = asked(YES, "done"), asked(NO, "left")
     branched, other = [*yes, no[1]], [*no, yes[1]]
-    assert outline(comparison(branched, other)) == ["= 2 1", "= 1 2 moved"]
+    assert outline(comparison(branched, other)) == ["= 2 1 moved", "= 1 2"]
     found = comparison(yes, no)
     assert outline(found) == ["~ 1 1"]
     assert [(stage.kind, stage.mark) for stage in found.interactions[0].stages] == [
@@ -313,7 +313,7 @@ HISTORY = [(READS, text("0")), (WRITES, text("done")), (READS, text("1"))]
         (HISTORY[:2], False, ["= 1 1", "= 2 2", "- 3 ."]),
         ([*HISTORY, HISTORY[2]], False, ["= 1 1", "= 2 2", "= 3 3", "= 3 4"]),
         ([*HISTORY, (READS, text("2"))], False, ["= 1 1", "= 2 2", "= 3 3", "+ . 4"]),
-        (HISTORY[1:], True, ["= 3 2", "= 2 1"]),
+        (HISTORY[1:], True, ["= 3 2", "= 2 1 moved"]),
         ([HISTORY[0], HISTORY[0]], True, ["= 1 1", "~ 3 2"]),
     ],
 )
