@@ -87,13 +87,15 @@ _VOLATILE_OF_ASKS: Final[frozenset[MemberPath]] = frozenset(
         *((ANY, "params", "_meta", name) for name in ("progressToken", *TRACE_MEMBERS)),
     }
 )
-_NEGOTIATED: Final = "content-encoding"
-"""The header that depends on what the client accepts."""
 _VALUE_IS_VOLATILE: Final = frozenset({SESSION_HEADER, "retry-after"})
-_OF_THE_HOST: Final = frozenset({"server", "x-powered-by", "x-accel-buffering"})
-"""Headers of whatever runs the server; earlier recordings have none of them."""
+_NOT_COMPARED: Final = frozenset(
+    {"content-encoding", "server", "x-powered-by", "x-accel-buffering"}
+)
+"""The header that depends on what the client accepts; those of whatever runs the server."""
 _TASK: Final = "#task"
 """Beside a result: how the task ended that has it."""
+_ENDINGS: Final = frozenset({"/#error", "/#error/code", "/isError", f"/{_TASK}/status"})
+"""Where it stands that a call failed."""
 _OWN_ID: Final = "mrtr-elicitation"
 """Stands for an id that a server made up; one that is shorter may be a word, and counts."""
 
@@ -115,36 +117,28 @@ def response_changes(
     if recorded.request.body == live.request.body and old.is_same_as(new):
         return []
     if (recorded.ask is None) != (live.ask is None):
-        return [round_change(_asked_by(recorded), _asked_by(live))]
+        return [round_change(asked_question(recorded), asked_question(live))]
     before, after = _read(recorded, old, states), _read(live, new, states)
+    left_out = {"#end"} if End.OPEN in (old.end, new.end) else set()
+    left_out |= {"#status", "#headers"} if old.is_lines or new.is_lines else set()
     if _ending_of(before) != _ending_of(after):
         # Of what else differs between a result and an error, nothing is to be told.
-        kept = {"#error", "#status", "#headers", "#end", "#messages", "#result", _TASK}
-        kept |= set() if "#error" in {*before, *after} else {RESULT_TYPE}
-        before, after = (
-            {name: tree[name] for name in tree if name in kept} for tree in (before, after)
-        )
-    uncompared = {"#end"} if End.OPEN in (old.end, new.end) else set()
-    uncompared |= {"#status", "#headers"} if old.is_lines or new.is_lines else set()
+        told = {"#error", "#status", "#headers", "#end", "#messages", "#result", _TASK}
+        told |= set() if "#error" in {*before, *after} else {RESULT_TYPE}
+        left_out |= {*before, *after} - told
+    # Of responses without end one may have fewer messages.
+    common = min(len(before["#messages"]), len(after["#messages"])) if "#end" in left_out else None
     for tree in (before, after):
-        for name in uncompared & tree.keys():
+        tree["#messages"] = tree["#messages"][:common]
+        for name in left_out & tree.keys():
             del tree[name]
-    if "#end" in uncompared:
-        # Of responses without end one may have fewer messages.
-        common = min(len(before["#messages"]), len(after["#messages"]))
-        for tree in (before, after):
-            tree["#messages"] = tree["#messages"][:common]
-    renamed: list[Change] = []
+    names: dict[str, str] = {}
     if recorded.ask is not None:
         names = renamed_keys(before[INPUT_REQUESTS], after[INPUT_REQUESTS])
         after[INPUT_REQUESTS] = with_recorded_keys(after[INPUT_REQUESTS], names)
-        renamed = _key_changes(names)
-    pair_items = _by_name if method_of(recorded.call.method).describes_server else by_place
-    judged = [
-        _judged(change, is_surface=pair_items is _by_name)
-        for change in value_changes(before, after, "", pair_items)
-    ]
-    return renamed + judged
+    is_surface = method_of(recorded.call.method).describes_server
+    changes = value_changes(before, after, "", _by_name if is_surface else by_place)
+    return _key_changes(names) + [_judged(change, is_surface=is_surface) for change in changes]
 
 
 def _ending_of(said: Mapping[str, Any]) -> tuple[object, ...]:
@@ -211,15 +205,11 @@ def round_change(recorded: Any, received: Any) -> Change:
     return change_of("rounds-changed", ASKS, recorded, received)
 
 
-def _asked_by(exchange: RecordedExchange) -> Any:
-    return ABSENT if exchange.ask is None else asked_question(exchange)
-
-
 def asked_question(exchange: RecordedExchange) -> Any:
-    """Return what the response of an exchange asks, as `question_changes` takes it."""
-    ask = exchange.ask
-    result = {} if ask is None else comparable_tree(ask.message.raw)["result"]
-    return result.get(INPUT_REQUESTS, {})
+    """Return what a response asks, as `question_changes` takes it; `ABSENT` where it doesn't."""
+    if exchange.ask is None:
+        return ABSENT
+    return comparable_tree(exchange.ask.message.raw)["result"].get(INPUT_REQUESTS, {})
 
 
 def pushed_question(turn: PushedTurn) -> dict[str, Any]:
@@ -367,10 +357,8 @@ def _own(messages: list[Message], request: Message | None) -> Message | None:
 def _headers(response: Response) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in kept_response_headers(response.headers):
-        if name.lower() in _OF_THE_HOST:
-            continue
         key = name.lower()
-        if key != _NEGOTIATED:
+        if key not in _NOT_COMPARED:
             same = "" if key in _VALUE_IS_VOLATILE else value
             headers[key] = f"{headers[key]}, {same}" if key in headers else same
     return headers
@@ -390,26 +378,21 @@ def _message(tree: dict[str, Any], token: str | None, task: TaskState | None) ->
 
 
 def _judged(change: Change, *, is_surface: bool) -> Change:
-    pointer = change.pointer
-    # The recorded answer repeats a state.
-    is_needed = pointer == f"/{REQUEST_STATE}" and change.received is None
-    if is_needed or is_below(pointer, ASKS):
-        return change._replace(verdict="question-changed")
-    if pointer in ("/#error", "/#error/code", "/isError", f"/{_TASK}/status"):
-        return change._replace(verdict="error-changed")
+    pointer, steps = change.pointer, pointer_path(change.pointer)
     values = change.recorded or "", change.received or ""
-    if pointer == "/#status":
-        is_error = any(value >= "400" for value in values)
-        return change._replace(verdict="error-changed" if is_error else "shape-changed")
-    if pointer in ("/#end", f"/{RESULT_TYPE}") or (
+    verdict, is_information = change.verdict, False
+    # The recorded answer repeats a state.
+    if is_below(pointer, ASKS) or (pointer == f"/{REQUEST_STATE}" and change.received is None):
+        verdict = "question-changed"
+    elif pointer in _ENDINGS or (pointer == "/#status" and any(it >= "400" for it in values)):
+        verdict = "error-changed"
+    elif pointer in ("/#status", "/#end", f"/{RESULT_TYPE}") or (
         pointer == "/#headers/content-type" and any(EVENT_STREAM in value for value in values)
     ):
-        return change._replace(verdict="shape-changed")
-    steps = pointer_path(pointer) if pointer else ()
-    if (is_surface and not pointer.startswith("/#")) or not _SERVER_INFO.isdisjoint(steps):
-        is_information = _is_information(change, steps)
-        return change._replace(verdict="surface-changed", is_information=is_information)
-    return change
+        verdict = "shape-changed"
+    elif (is_surface and not pointer.startswith("/#")) or not _SERVER_INFO.isdisjoint(steps):
+        verdict, is_information = "surface-changed", _is_information(change, steps)
+    return change._replace(verdict=verdict, is_information=is_information)
 
 
 # What a server says that it can do: what is added or optional is information; what is gone, newly
@@ -420,13 +403,12 @@ _NAMES: Final = ("uri", "uriTemplate", "name")
 _SERVER_INFO: Final = frozenset({"serverInfo", "io.modelcontextprotocol/serverInfo"})
 _INPUT: Final = "inputSchema"
 _REQUIRED: Final = "required"
-_SCHEMAS: Final = frozenset({_INPUT, "outputSchema"})
-_ANNOTATIONS: Final = frozenset({"$comment", "$id", "$schema", "examples", "title"})
-"""Keywords of JSON Schema that nothing depends on."""
-_ONLY_DESCRIBES: Final = _ANNOTATIONS | {"default", "deprecated", "description"}
+_ONLY_DESCRIBES: Final = frozenset(
+    ["$comment", "$id", "$schema", "default", "deprecated", "description", "examples", "title"]
+)
 """Keywords of JSON Schema that refuse no value."""
 _ALTERNATIVES: Final = frozenset(
-    {"$defs", "anyOf", "definitions", "enum", "oneOf", "properties", "type"}
+    (step,) for step in ("$defs", "anyOf", "definitions", "enum", "oneOf", "properties", "type")
 )
 """Keywords of JSON Schema below which something more allows more."""
 
@@ -449,28 +431,19 @@ def _name_of(item: Any) -> str | None:
 
 
 def _is_information(change: Change, steps: tuple[str, ...]) -> bool:
-    about_server = [index for index, step in enumerate(steps) if step in _SERVER_INFO]
-    if about_server:
-        inner = steps[about_server[0] + 1 :]
-        return change.received is not None and inner != ("name",)
-    if change.recorded is None:
-        return not _demands_more(steps, change.received or "")
+    """Tell whether a server offers more, or demands less."""
+    if not _SERVER_INFO.isdisjoint(steps):
+        return change.received is not None and steps[-1] != "name"
     if change.received is None:
-        is_optional_now = _INPUT in steps and _REQUIRED in steps[-2:]
-        is_in_schema = _SCHEMAS.intersection(steps[:-1]) and steps[-2:-1] != ("properties",)
-        return is_optional_now or bool(is_in_schema and steps[-1] in _ANNOTATIONS)
-    return steps[-1:] == (_REQUIRED,) and change.received == "false"
-
-
-def _demands_more(steps: tuple[str, ...], added: str) -> bool:
+        return _INPUT in steps and _REQUIRED in steps[-2:]
+    if change.recorded is not None:
+        return steps[-1] == _REQUIRED and change.received == "false"
     if "arguments" in steps:
         # An argument of a prompt, or what is said of one.
-        return '"required":true' in added or (steps[-1] == _REQUIRED and added == "true")
+        demand = "true" if steps[-1] == _REQUIRED else '"required":true'
+        return demand not in change.received
     if steps[2:3] == ("execution",):
         # A tool that can be called as a task only (MCP 2025-11-25, "Tasks").
-        return f'"{_REQUIRED}"' in added
-    if _INPUT not in steps or steps[-1] == _INPUT:
-        return False
-    inner = steps[steps.index(_INPUT) + 1 :]
-    within = inner[-2] if len(inner) > 1 else ""
-    return within not in _ALTERNATIVES and inner[-1] not in _ONLY_DESCRIBES
+        return f'"{_REQUIRED}"' not in change.received
+    schema = steps[steps.index(_INPUT) + 1 :] if _INPUT in steps else ()
+    return not schema or schema[-1] in _ONLY_DESCRIBES or schema[-2:-1] in _ALTERNATIVES
