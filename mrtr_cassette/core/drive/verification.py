@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -19,6 +19,7 @@ from mrtr_cassette.core.compare.values import (
     ORDER,
     Change,
     Verdict,
+    change_of,
     heaviest,
     is_below,
     without_ignored,
@@ -124,20 +125,20 @@ def endpoint_of(url: str) -> str:
     return _path_of("/" + url.partition("://")[2].partition("/")[2])
 
 
-def _is_at(endpoint: str, request: Request) -> bool:
-    return not request.is_line and _path_of(request.target) == endpoint
-
-
 def _path_of(target: str) -> str:
     return without_numbers(as_text(without_percent(target.partition("?")[0]).text))
 
 
+def _is_at(endpoint: str, request: Request) -> bool:
+    return not request.is_line and _path_of(request.target) == endpoint
+
+
 def _session_of_old_stream(exchange: RecordedExchange) -> str | None:
     response = exchange.response
-    if response is None or not (response.is_event_stream and response.pieces):
+    is_one = response is not None and response.is_event_stream and response.pieces
+    if response is None or not is_one or endpoint_in(response.pieces[0].raw) is None:
         return None
-    is_one = endpoint_in(response.pieces[0].raw) is not None
-    return opened_session(response) if is_one else None
+    return opened_session(response)
 
 
 def _part_of(exchange: RecordedExchange, call: Call) -> Part:
@@ -220,6 +221,7 @@ class Repeated:
         if isinstance(standing, Finished):
             script.finished(standing.exchange)
         pairs, changes = tuple(script.pairs), tuple(script.changes)
+        recorded, live = pairs[-1] if pairs else (None, None)
         verdict, reason = heaviest(each.change for each in changes), None
         if self.planned.part == "listening":
             if self._is_unheard:
@@ -228,13 +230,10 @@ class Repeated:
                 verdict, reason = "skipped", "what a listening stream says depends on other calls"
         elif standing is None:
             verdict, reason, changes = "not-reached", "no response came", ()
-        elif pairs and _is_no_response(pairs[-1]):
-            verdict = "not-reached"
-            reason = f"{outcome(pairs[-1].live)}, which is no response of MCP"
-        left_out = tuple(script.left_out)
-        return VerifiedInteraction(
-            self.planned, verdict, changes, reason, pairs, tuple(script.states), left_out
-        )
+        elif recorded and live and recorded.rpc_response and not live.rpc_response:
+            verdict, reason = "not-reached", f"{outcome(live)}, which is no response of MCP"
+        states, left_out = tuple(script.states), tuple(script.left_out)
+        return VerifiedInteraction(self.planned, verdict, changes, reason, pairs, states, left_out)
 
     def has_begun(self, observation: Observation | None) -> None:
         """Take the beginning of a listening stream."""
@@ -243,13 +242,8 @@ class Repeated:
             return
         self._is_unheard = observation.status == NO_STATUS
         if not self._is_unheard and observation.status != response.status:
-            statuses = (str(response.status), str(observation.status))
-            change = Change("error-changed", "/#status", *statuses)
+            change = change_of("error-changed", "/#status", response.status, observation.status)
             self._script.changes.append(TurnChange(0, change))
-
-
-def _is_no_response(pair: LivePair) -> bool:
-    return pair.recorded.rpc_response is not None and pair.live.rpc_response is None
 
 
 class Verifier:
@@ -313,9 +307,12 @@ class Verifier:
         """Tell whether an interaction changes nothing, as the protocol or the server says."""
         if planned.part == "call" and is_read_only(planned.call.method):
             return True
-        tools = self._tools.get(planned.session)
-        hints = {} if tools is None or not planned.is_tool else tools.hints(planned.call.name)
-        return hints.get("readOnlyHint") is True
+        return self._hints_of(planned).get("readOnlyHint") is True
+
+    def _hints_of(self, planned: Planned) -> Mapping[str, Any]:
+        """Return what the server says that the tool of a call does to the world."""
+        tools = self._tools.get(planned.session) if planned.is_tool else None
+        return {} if tools is None else tools.hints(planned.call.name)
 
     def begin(self, planned: Planned) -> Repeated | VerifiedInteraction:
         """Return how an interaction is repeated, or the verdict where it is not."""
@@ -323,7 +320,8 @@ class Verifier:
         # Others may need that a session or a stream is opened.
         if not (reason or planned.is_compared or planned.part in ("opening", "listening")):
             reason = "it was not selected"
-        if reason is None and self._destroys(planned):
+        hints = {} if self._allows_destructive else self._hints_of(planned)
+        if reason is None and hints.get("destructiveHint") and not hints.get("readOnlyHint"):
             reason = "the server says that the tool may destroy something"
         if reason is not None:
             return VerifiedInteraction(planned, "skipped", reason=reason)
@@ -347,13 +345,6 @@ class Verifier:
         request = self._sent(planned.call.request)
         conversation = Conversation(request, script, session, follows_task=True)
         return Repeated(planned, conversation, script)
-
-    def _destroys(self, planned: Planned) -> bool:
-        tools = self._tools.get(planned.session)
-        if self._allows_destructive or tools is None or not planned.is_tool:
-            return False
-        hints = tools.hints(planned.call.name)
-        return hints.get("destructiveHint") is True and hints.get("readOnlyHint") is not True
 
     def _sent(self, request: Request) -> Request:
         if _is_at(self._recorded_endpoint, request):
@@ -399,7 +390,6 @@ class Verifier:
 
 
 _TABLE: Final = "ignore"
-_MEMBERS: Final = frozenset({"call", "pointers"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,27 +419,20 @@ def read_ignored(text: str) -> list[IgnoredPlaces]:
         ValueError: it is none; the text says where and why.
     """
     tree = tomllib.loads(text)
-    unknown = [name for name in tree if name != _TABLE]
-    if unknown:
-        raise ValueError(f"it has {unknown[0]!r}, and may have [[{_TABLE}]] only")
-    rules = tree.get(_TABLE, [])
-    if not isinstance(rules, list):
-        raise ValueError(f"{_TABLE!r} is one table; write [[{_TABLE}]]")  # noqa: TRY004
+    rules = tree.pop(_TABLE, [])
+    if tree or not isinstance(rules, list):
+        raise ValueError(f"it may have tables [[{_TABLE}]] only")
     return [_read_rule(rule, f"[[{_TABLE}]] {number}") for number, rule in enumerate(rules, 1)]
 
 
 def _read_rule(rule: Any, where: str) -> IgnoredPlaces:
-    unknown = [name for name in rule if name not in _MEMBERS] if isinstance(rule, dict) else ["?"]
-    if unknown:
-        raise ValueError(f"{where} has {unknown[0]!r}, and may have call and pointers only")
-    call, pointers = rule.get("call", "*"), rule.get("pointers")
-    if not isinstance(call, str):
-        raise ValueError(f"{where}: call is no text")  # noqa: TRY004
-    if not isinstance(pointers, list) or not pointers:
-        raise ValueError(f"{where}: pointers is no list of JSON Pointers")
-    for pointer in pointers:
-        if not isinstance(pointer, str) or not pointer.startswith("/"):
-            raise ValueError(f"{where}: {pointer!r} is no JSON Pointer, which begins with a slash")
+    call, pointers = "*", None
+    if isinstance(rule, dict) and rule.keys() <= {"call", "pointers"}:
+        call, pointers = rule.get("call", call), rule.get("pointers")
+    are_pointers = isinstance(pointers, list) and all(str(each)[:1] == "/" for each in pointers)
+    if not (pointers and are_pointers and isinstance(call, str)):
+        needed = "`pointers`, a list of JSON Pointers, which begin with a slash"
+        raise ValueError(f"{where} has {needed}, may have `call`, a text, and nothing else")
     return IgnoredPlaces(call, tuple(pointers))
 
 

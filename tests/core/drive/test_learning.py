@@ -49,13 +49,12 @@ def test_call_is_a_pattern_of_method_name_or_both() -> None:
     ("text", "problem"),
     [
         ("x", "Expected"),
-        ("x = 1", "'x'"),
-        ('[ignore]\npointers = ["/a"]', "one table"),
-        ("ignore = [5]", r"\[\[ignore\]\] 1 has '\?'"),
-        ('[[ignore]]\npointer = ["/a"]', "'pointer'"),
-        ('[[ignore]]\ncall = 5\npointers = ["/a"]', "call is no text"),
-        ("[[ignore]]", "no list"),
-        ('[[ignore]]\npointers = ["a"]', "'a' is no JSON Pointer"),
+        ("x = 1", "may have tables"),
+        ('[ignore]\npointers = ["/a"]', "may have tables"),
+        ("ignore = [5]", r"\[\[ignore\]\] 1 has"),
+        ('[[ignore]]\npointer = ["/a"]', "nothing else"),
+        ('[[ignore]]\ncall = 5\npointers = ["/a"]', "`call`, a text"),
+        ('[[ignore]]\npointers = ["a"]', "begin with a slash"),
     ],
 )
 def test_file_that_is_none_is_told_with_its_place(text: str, problem: str) -> None:
