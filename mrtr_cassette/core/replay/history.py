@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from enum import Enum
 from functools import cached_property
 from hashlib import blake2b
@@ -89,46 +89,64 @@ OPEN: Final = Gate()
 """Waits for nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """What one response waits for.
-
-    Attributes:
-        pieces: the gate of each piece of it; none at all where nothing waits.
-        responded: how many requests had arrived when it responded to each of those that it is the
-            response to.
-    """
+class Waits(NamedTuple):
+    """What the pieces of one response wait for, and its end; no pieces where nothing waits."""
 
     pieces: tuple[Gate, ...] = ()
     end: Gate = OPEN
-    responded: Mapping[ReplayEntry, int] = field(default_factory=dict, compare=False)
-
-    def over(self, entry: ReplayEntry) -> int | None:
-        """Return how many requests had arrived when one was over; None where it never was."""
-        response = entry.exchange.response
-        if entry.kind is Kind.REQUEST and response is not None and response.only_accepts:
-            return self.responded.get(entry)
-        return entry.exchange.ended_after
 
 
 NO_WAITS: Final = Waits()
+
+
+class Lifetime(NamedTuple):
+    """When a request arrived, and when it had its response, as requests arrive."""
+
+    start: tuple[float, ...]
+    end: tuple[float, ...]
+
+
+_NEVER: Final = (float("inf"), float("inf"))
 
 
 class Timelines:
     """What the clients of each recorded session sent; no session waits for another one."""
 
     def __init__(self, by_arrival: Sequence[ReplayEntry]) -> None:
+        self._by_arrival = by_arrival
         self._sessions: dict[str, _Timeline] = {}
         self._during: dict[ReplayEntry, Arrivals] = {}
         self._asking: dict[tuple[RecordedExchange, int], ReplayEntry] = {}
         for each in by_arrival:
             if each.exchange.number is None:
                 continue
-            if each.answers is not None and each.answers.pending.kind is Kind.REQUEST:
+            if each.answers is not None and each.answered_call is not None:
                 pending, pushed = each.answers
                 self._during.setdefault(pending, []).append(each)
                 self._asking[pushed.exchange, pushed.piece] = pending
             self._sessions.setdefault(each.session, _Timeline()).add(each)
+
+    def lifetime_of(self, entry: ReplayEntry) -> Lifetime:
+        """Return when a request arrived, and when it had its response, wherever that came."""
+        if entry.exchange.number is None:
+            # Without the recording block there is only the order of the file.
+            return Lifetime(entry.arrival, entry.arrival)
+        ended = _end_of(entry) or self._ended_elsewhere.get(entry)
+        return Lifetime(entry.arrival, _NEVER if ended is None else (ended, *_NEVER))
+
+    @cached_property
+    def _ended_elsewhere(self) -> dict[ReplayEntry, int]:
+        """How many requests had arrived with responses on a stream that another request began."""
+        ended: dict[ReplayEntry, int] = {}
+        for each in self._by_arrival:
+            response = each.exchange.response
+            if each.is_listening and response is not None:
+                for piece, gate in zip(response.pieces, self.waits_of(each).pieces, strict=False):
+                    if gate.responds and gate.request is not None:
+                        ended[gate.request] = piece.after
+            elif each.stream is not each and (end := _end_of(each)) is not None:
+                ended[each.stream] = end
+        return ended
 
     def waits_of(self, entry: ReplayEntry) -> Waits:
         """Return what the response to a request waits for.
@@ -156,17 +174,14 @@ class Timelines:
         last = response.pieces[-1].after if response.pieces else 0
         ended = last if exchange.ended_after is None else exchange.ended_after
         pieces = [gate(piece.after or ended) for piece in response.pieces]
-        responded: dict[ReplayEntry, int] = {}
         for located in messages_in(response) if entry.is_listening else ():
             place, message = located.piece, located.message
             after = response.pieces[place].after
             request = self._sessions[entry.session].request_of(message, after)
             responds = message.kind is Kind.RESPONSE
-            if responds and request is not None:
-                responded[request] = after
             request = request or self._asking.get((exchange, place))
             pieces[place] = pieces[place]._replace(request=request, responds=responds)
-        return Waits(tuple(pieces), gate(ended), responded)
+        return Waits(tuple(pieces), gate(ended))
 
     def answers_during(self, pending: ReplayEntry) -> Sequence[ReplayEntry]:
         """Return the answers to what the server asked during a call, as they arrived."""
@@ -206,7 +221,7 @@ class _Timeline:
         # Clients without a session have nothing in common but what they change.
         if is_message and entry.session != NO_SESSION:
             self.messages.append(entry)
-            if entry.answers is None or entry.answers.pending.kind is not Kind.REQUEST:
+            if entry.answered_call is None:
                 self.of_no_call.append(entry)
         elif entry.kind is Kind.REQUEST:
             self._requests.append(entry)
@@ -238,9 +253,20 @@ class _Timeline:
         return grouped
 
 
-# Calls belong to a history of writes
+def _end_of(entry: ReplayEntry) -> int | None:
+    """Return how many requests had arrived when a request had its response on its own stream."""
+    exchange, response = entry.exchange, entry.exchange.response
+    if entry.kind is not Kind.REQUEST:
+        return exchange.ended_after
+    if response is None or response.only_accepts:
+        return None
+    located = exchange.located_response if response.is_framed else None
+    after = None if located is None else response.pieces[located.piece].after
+    is_whole = is_answered(response) if response.is_framed else response.end is End.COMPLETE
+    return after or (exchange.ended_after if is_whole else None)
 
-NEVER = float("inf")
+
+# Calls belong to a history of writes
 
 
 class History(Enum):
@@ -251,13 +277,6 @@ class History(Enum):
     STRICT = "strict"
     ORDER = "order"
     """None: equal calls are played in recorded order."""
-
-
-class Lifetime(NamedTuple):
-    """How many requests had arrived with a call, and when it had its response."""
-
-    start: float
-    end: float
 
 
 WriteKey = tuple[int, tuple[str, ...]]
@@ -279,16 +298,12 @@ class World:
         self.members = frozenset(self.entries)
         self.ends = [lifetime.end for lifetime, *_ in by_end]
         self.places: dict[WriteKey, list[int]] = {}
-        self.starts: dict[WriteKey, list[float]] = {}
+        self.starts: dict[WriteKey, list[tuple[float, ...]]] = {}
         for place, (lifetime, key, _) in enumerate(by_end):
             self.places.setdefault(key, []).append(place)
             self.starts.setdefault(key, []).append(lifetime.start)
         for starts in self.starts.values():
             starts.sort()
-
-    def before(self, start: float) -> int:
-        """Return how many writes had ended when a call arrived."""
-        return bisect_left(self.ends, start)
 
 
 class _Progress:
@@ -299,13 +314,13 @@ class _Progress:
     """
 
     def __init__(self, world: World) -> None:
-        self.until = world.ends[0] if world.ends else NEVER
+        self.until = world.ends[0] if world.ends else _NEVER
         self._world = world
         self._counts: Counter[WriteKey] = Counter()
         self._made: set[int] = set()
         self._entries: set[ReplayEntry] = set()
         self._first = 0
-        self._latest = -1.0
+        self._latest: tuple[float, ...] = ()
 
     def make(self, key: WriteKey, entry: ReplayEntry) -> bool:
         """Make a write, if the world has it next."""
@@ -323,7 +338,7 @@ class _Progress:
         while self._first in self._made:
             self._first += 1
         is_last = self._first == len(world.ends)
-        self.until = NEVER if is_last else world.ends[self._first]
+        self.until = _NEVER if is_last else world.ends[self._first]
         return True
 
     def is_at(self, entry: ReplayEntry, lifetime: Lifetime, key: WriteKey) -> bool:
@@ -441,10 +456,10 @@ class Worlds:
             # A run that appended had played these one after the other, before the request came.
             follows = [numbered[number] for number in each.exchange.follows if number in numbered]
             for at, played in enumerate(follows, start=1):
-                came = self._lifetimes[each].start - 1 + at / (len(follows) + 1)
+                came = ((each.exchange.number or 0) - 1 + at / (len(follows) + 1),)
                 own.append((Lifetime(came, came), self.write_key(played), played))
             if self.is_write(each):
-                own.append((self._lifetimes[each], self.write_key(each), each))
+                own.append((self._timelines.lifetime_of(each), self.write_key(each), each))
         return {key: World(own) for key, own in writes.items()}
 
     def _world_of(self, entry: ReplayEntry) -> WorldKey:
@@ -467,25 +482,6 @@ class Worlds:
             ended = max(ended, number, exchange.ended_after or 0)
         return runs
 
-    @cached_property
-    def _lifetimes(self) -> dict[ReplayEntry, Lifetime]:
-        if any(each.exchange.number is None for each in self._by_arrival):
-            # Without the recording block there is only the order of the file.
-            return {each: Lifetime(at, at) for at, each in enumerate(self._by_arrival)}
-        elsewhere = dict(self._responses_elsewhere())
-        return {
-            each: Lifetime(each.exchange.number or 0, _end_of(each, elsewhere.get(each, NEVER)))
-            for each in self._by_arrival
-        }
-
-    def _responses_elsewhere(self) -> Iterator[tuple[ReplayEntry, float]]:
-        """Yield when a response came on a stream that another request began."""
-        for each in self._by_arrival:
-            if each.is_listening:
-                yield from self._timelines.waits_of(each).responded.items()
-            elif each.stream is not each:
-                yield each.stream, _end_of(each, NEVER)
-
     # What is held
 
     def keep(self, entries: list[ReplayEntry], played: PlayedWrites) -> list[ReplayEntry]:
@@ -496,7 +492,7 @@ class Worlds:
         if not self._are_held(entries):
             return entries
         living = played.living(self)
-        until = max((progress.until for progress in living.values()), default=0)
+        until = max((progress.until for progress in living.values()), default=())
         kept = []
         for each in entries:
             lifetime, world, key = self._facts[each]
@@ -511,7 +507,7 @@ class Worlds:
     @cached_property
     def _facts(self) -> dict[ReplayEntry, tuple[Lifetime, WorldKey, WriteKey]]:
         return {
-            each: (self._lifetimes[each], self._world_of(each), self.write_key(each))
+            each: (self._timelines.lifetime_of(each), self._world_of(each), self.write_key(each))
             for each in self._by_arrival
         }
 
@@ -550,7 +546,8 @@ class Worlds:
         living = played.living(self)
         nearest = next((each for each in entries if self._world_of(each) in living), entries[-1])
         world = self.by_key[self._world_of(nearest)]
-        recorded = _listed(world.entries[: world.before(self._lifetimes[nearest].start)])
+        start = self._timelines.lifetime_of(nearest).start
+        recorded = _listed(world.entries[: bisect_left(world.ends, start)])
         made = _listed(played.made)
         return nearest, f"this was recorded after {recorded}; this run has made {made}"
 
@@ -559,20 +556,6 @@ def _is_free(entry: ReplayEntry) -> bool:
     """Tell whether a request belongs to no point of a history: what opens or listens."""
     is_opening = entry.opens_session or entry.key.method == INITIALIZE
     return entry.kind is not Kind.REQUEST or entry.is_listening or is_opening
-
-
-def _end_of(entry: ReplayEntry, elsewhere: float) -> float:
-    """Return how many requests had arrived when a request had its response."""
-    exchange, response = entry.exchange, entry.exchange.response
-    ended: float = exchange.ended_after or exchange.number or 0
-    if response is None or response.only_accepts:
-        return elsewhere
-    if response.is_framed:
-        located = exchange.located_response
-        if located is not None:
-            return response.pieces[located.piece].after or ended
-        return ended if is_answered(response) else elsewhere
-    return ended if response.end is End.COMPLETE else elsewhere
 
 
 def _listed(writes: Sequence[ReplayEntry]) -> str:
@@ -621,6 +604,7 @@ _NUMBERED = re.compile(
     rb"(mrtr-(?:session|task(?::|%3A)[0-9a-f]{16})(?::|%3A))([0-9]{1,9})(?![0-9])"
 )
 """Names that a recorder numbers."""
+_NAMES_OF_A_CASSETTE: Final = 100_000
 
 
 def united(cassettes: Sequence[Cassette]) -> Cassette:
@@ -634,63 +618,42 @@ def united(cassettes: Sequence[Cassette]) -> Cassette:
         return first
     interactions: list[RecordedInteraction] = []
     recorders: list[RecorderFacts] = []
-    mover = _Mover()
-    for index, each in enumerate(cassettes):
+    arrived = 0
+    for index, cassette in enumerate(cassettes):
         for name in ("transport", "request_state", "redaction", "seals_answers"):
-            if getattr(each, name) != getattr(first, name):
+            if getattr(cassette, name) != getattr(first, name):
                 words = name.replace("_", " ")
                 reason = f"it was recorded with another {words} than {first.path}"
-                raise CassetteError(each.path, reason, hint="play each by itself")
-        moved = mover.moved(each, index)
-        interactions += moved.interactions
-        recorders += moved.recorders
+                raise CassetteError(cassette.path, reason, hint="play each by itself")
+        moved = _moved(cassette, index, arrived)
+        arrived = max((each.ended_after or each.number or 0 for each in moved.values()), default=0)
+        before = len(interactions)
+        for one in cassette.with_exchanges(moved).interactions:
+            branch = one.branch and one.branch._replace(of=before + one.branch.of)
+            interactions.append(replace(one, number=before + one.number, branch=branch))
+        known = cassette.recorders or [RecorderFacts("", 0)]
+        recorders += [each._replace(id=f"{index}:{each.id}") for each in known]
     path = ", ".join([each.path for each in cassettes])
     return replace(first, path=path, interactions=tuple(interactions), recorders=tuple(recorders))
 
 
-class _Mover:
-    """Renumbers cassettes that stand behind each other, so that no number has two meanings."""
+def _moved(cassette: Cassette, index: int, before: int) -> dict[RecordedExchange, RecordedExchange]:
+    """Return a cassette's exchanges with numbers and names that those before it don't have."""
 
-    def __init__(self) -> None:
-        self._interactions = self._arrived = self._names = self._last_name = 0
+    def named(number: bytes | str) -> int:
+        return index * _NAMES_OF_A_CASSETTE + int(number)
 
-    def moved(self, cassette: Cassette, index: int) -> Cassette:
-        """Return the next cassette with other numbers."""
-        own = [exchange for one in cassette.interactions for exchange in one.own]
-        own.sort(key=lambda each: each.number or 0)
-        first, arrived = self._interactions, self._arrived
-        changed: dict[RecordedExchange, RecordedExchange] = {}
-        recorders = {each.id: each for each in cassette.recorders}
-        for at, each in enumerate(own, start=1):
-            seen = each.recorded_by or RecordedBy("", at)
-            if at == 1:
-                # Nothing of this cassette is part of what was recorded in the one before.
-                known = recorders.get(seen.recorder, RecorderFacts("", 0))
-                recorders[seen.recorder] = known._replace(offset_ms=0)
-            by = seen._replace(recorder=f"{index}:{seen.recorder}")
-            number = arrived + (each.number or at)
-            moved = recounted(each, by, number, lambda after, _: after and arrived + after)
-            moved = replace(moved, follows=tuple([arrived + one for one in each.follows]))
-            changed[each] = with_texts(moved, self._shifted)
-            self._arrived = max(self._arrived, number, moved.ended_after or 0)
-        interactions = []
-        for one in cassette.with_exchanges(changed).interactions:
-            branch = one.branch and one.branch._replace(of=first + one.branch.of)
-            interactions.append(replace(one, number=first + one.number, branch=branch))
-        self._names, self._interactions = self._last_name, first + len(interactions)
-        return replace(
-            cassette,
-            interactions=tuple(interactions),
-            recorders=tuple(
-                [each._replace(id=f"{index}:{each.id}") for each in recorders.values()]
-            ),
-        )
+    def renamed(raw: bytes, _name: str) -> bytes:
+        raw = _NUMBERED.sub(lambda match: b"%b%d" % (match[1], named(match[2])), raw)
+        return renumber(raw, lambda _, token: named(token) if token.isdigit() else None)
 
-    def _shifted(self, raw: bytes, _name: str) -> bytes:
-        raw = _NUMBERED.sub(lambda match: b"%b%d" % (match[1], self._name(match[2])), raw)
-        return renumber(raw, lambda _, token: self._name(token) if token.isdigit() else None)
-
-    def _name(self, number: bytes | str) -> int:
-        name = self._names + int(number)
-        self._last_name = max(self._last_name, name)
-        return name
+    changed: dict[RecordedExchange, RecordedExchange] = {}
+    own = [exchange for one in cassette.interactions for exchange in one.own]
+    for at, each in enumerate(sorted(own, key=lambda each: each.number or 0), start=1):
+        by = each.recorded_by or RecordedBy("", at)
+        by = by._replace(recorder=f"{index}:{by.recorder}")
+        number = before + (each.number or at)
+        moved = recounted(each, by, number, lambda after, _: after and before + after)
+        follows = tuple([before + one for one in each.follows])
+        changed[each] = with_texts(replace(moved, follows=follows), renamed)
+    return changed

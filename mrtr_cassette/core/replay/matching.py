@@ -20,7 +20,7 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.sessions import Streams, listens, opened_session
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey, read_call, session_of
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, InputRequest
-from mrtr_cassette.core.protocol.jsonrpc import Message
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.secrets.credentials import Credentials, Given
 from mrtr_cassette.core.secrets.redact import Redactor
@@ -347,6 +347,12 @@ class ReplayEntry:
         self.state: TaskState | None = None
         self.same: ReplayEntry | None = None
         self.lookup_number = self.path = self.occurrence = self.played = 0
+
+    @property
+    def answered_call(self) -> ReplayEntry | None:
+        """The call during which the server asked what it answers, if it is a posted answer."""
+        pending = None if self.answers is None else self.answers.pending
+        return pending if pending is not None and pending.kind is Kind.REQUEST else None
 
     @property
     def proves_its_ask(self) -> bool:

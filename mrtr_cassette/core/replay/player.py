@@ -300,10 +300,9 @@ class Player:
             session.waive(expected)
             for each in self._timelines.answers_during(asked.pending):
                 session.waive(each)
-            is_refused = asked.pending.kind is Kind.REQUEST
-            if is_refused:
-                session.refused[asked.pending] = miss
-            return is_refused
+            if expected.answered_call is not None:
+                session.refused[expected.answered_call] = miss
+            return expected.answered_call is not None
         return False
 
     def _delivery(
@@ -312,7 +311,8 @@ class Player:
         reply = self._replies.get(entry) or self._reply(entry)
         if reply is None:
             return None
-        return Delivery(entry, reply, session, session.callers.get(entry.stream, values))
+        values = session.callers.get(entry.stream, values)
+        return Delivery(entry, reply, session, values, self._timelines.lifetime_of)
 
     def _follow(self, session: LiveSession) -> None:
         """Let a client listen to the session that it has turned out to have."""

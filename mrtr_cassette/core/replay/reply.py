@@ -13,7 +13,7 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes
 from mrtr_cassette.core.protocol.messages import messages_in
 from mrtr_cassette.core.protocol.tasks import TaskState, clock_spans, notified_state, polled_state
 from mrtr_cassette.core.replay.diagnosis import Miss
-from mrtr_cassette.core.replay.history import NO_WAITS, OPEN, Gate, Waits
+from mrtr_cassette.core.replay.history import NO_WAITS, OPEN, Gate, Lifetime, Waits
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.order import LiveSession
 from mrtr_cassette.core.wire.http import HOP_BY_HOP, End, Headers, Response
@@ -189,6 +189,7 @@ class Delivery:
     reply: Reply
     session: LiveSession
     values: CallerValues
+    lifetime_of: Callable[[ReplayEntry], Lifetime]
     resumes: int = 0
     _sent: int = 0
     _is_refused: bool = False
@@ -309,9 +310,7 @@ class Delivery:
         if not entry.session or entry.session != session.recorded:
             return False
         if entry.kind is Kind.RESPONSE:
-            pending = None if entry.answers is None else entry.answers.pending
-            if pending is None or pending.kind is not Kind.REQUEST or session.has_arrived(pending):
-                return False
-            return self._is_passed_over(pending)
-        over = self.reply.waits.over(entry)
-        return over is not None and session.reached > over
+            call = entry.answered_call
+            left_out = call is not None and not session.has_arrived(call)
+            return call is not None and left_out and self._is_passed_over(call)
+        return session.reached > self.lifetime_of(entry).end[0]

@@ -116,7 +116,7 @@ def test_sessions_of_several_cassettes_stay_apart() -> None:
     )
     player = Player(united([one, other]))
     sessions = [open_session(player) for _ in range(2)]
-    assert sessions == ["mrtr-session:1", "mrtr-session:2"]
+    assert sessions == ["mrtr-session:1", "mrtr-session:100001"]
     got = [player.request_received(within(each, GET)) for each in sessions]
     assert [said(sent_now(each)) for each in got if isinstance(each, Play)] == ["1", "2"]
 
