@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.options import ReplayOptions
-from mrtr_cassette.shell.http.server import Connection, Service
-from mrtr_cassette.shell.http.transport import Downstream, Handler, header_texts
+from mrtr_cassette.shell.http.server import Service
+from mrtr_cassette.shell.http.transport import Downstream, Handler
 
 MOST_BODY = 1000
 
@@ -80,11 +80,11 @@ class Server:
         await client.send_whole(200, (), request.target.encode())
 
 
-def connected(handler: Handler, log: list[str]) -> tuple[Connection, Kept]:
+def connected(handler: Handler, log: list[str]) -> tuple[asyncio.Protocol, Kept]:
     """Return a connection that every host may open, and its transport."""
     service = Service(handler, ReplayOptions(max_body=MOST_BODY), log.append)
-    service.checked = lambda raw: (header_texts(raw), None)
-    connection = Connection(service)
+    service.refusal_of = lambda _headers: None
+    connection = service.connection()
     transport = Kept()
     connection.connection_made(cast("asyncio.Transport", transport))
     return connection, transport

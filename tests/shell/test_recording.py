@@ -158,16 +158,12 @@ async def test_recording_over_a_cassette_writes_what_changed(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        *(
-            (url, url)
-            for url in ("", "localhost:8000/mcp", "ftp://x/mcp", "http://", "http:///mcp")
-        ),
-        *((url, url) for url in ("http://x:99999/", "http://[::1", "stdio:cat", "http://a b/")),
-        ("http://bob:hunter2pass", "http://bob:…"),
-        ("http://bob:hunter2pass/mcp", "http://bob:…/mcp"),
-        ("http://bob:hunter2/pass@host/mcp", "http://…@host/mcp"),
-        ("http://bob:hunter2?pass@host/mcp", "http://…@host/mcp"),
-        ("bob:hunter2pass@host/?api_key=sup3rs3cret", "…@host/?api_key=<api-key:1>"),
+        *((url, url) for url in ("", "localhost:8000/mcp", "ftp://x/mcp", "http:///mcp")),
+        *((url, url) for url in ("http://x:99999/", "http://a b/")),
+        ("http://[::1", "http://…"),
+        ("http://bob:hunter2pass/mcp", "http://…"),
+        ("http://bob:hunter2/pass@host/mcp", "http://…"),
+        ("bob:hunter2pass@host/?api_key=sup3rs3cret", "…"),
         ("ftp://host/ghp_abcdefghijklmnopqrstuvwxyz0123456789", "ftp://host/%3Cgithub:1%3E"),
     ],
 )

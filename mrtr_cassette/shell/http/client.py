@@ -30,6 +30,10 @@ _MOST_UNREAD = 256 * 1024
 _TLS_ALERT = b"\x15\x03"
 """What a server sends that awaited TLS (RFC 8446, section 5.1: an alert record)."""
 _TRY_TLS: Final = "try https:// in the place of http://"
+_SCHEME: Final = "(?:[A-Za-z][A-Za-z0-9+.-]*://)?"
+_NO_USER = re.compile(f"{_SCHEME}[^:@]*(:[0-9]*)?(/[^:@]*)?")
+"""A text in which there can be no password."""
+_NO_URL = re.compile(f"\\A({_SCHEME}).*", re.DOTALL)
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 _CONNECT_S: Final = 30.0
 """Seconds that connecting may take, a TLS handshake included."""
@@ -41,12 +45,12 @@ class HttpResponse:
     """A `transport.UpstreamResponse` that the parser of its connection fills."""
 
     def __init__(self, connection: _Connection, *, is_to_head: bool) -> None:
-        """Await a response; one to HEAD has no body, whatever its head says."""
         self.status = 0
         self.reason = b""
         self.headers: RawHeaders = ()
         self.head_came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_to_head = is_to_head
+        """It has no body, whatever its head says."""
         self._connection = connection
         self._unread = bytearray()
         self._has_ended = False
@@ -57,12 +61,6 @@ class HttpResponse:
     def is_read(self) -> bool:
         """Whether the whole body has arrived and was read."""
         return self._has_ended and not self._unread and self._broken is None
-
-    @property
-    def ends_with_close(self) -> bool:
-        """Whether the close of the connection is its whole end (RFC 9112, section 6.3)."""
-        has_length = any(name.lower() in _FRAMING for name, _ in self.headers)
-        return self.status != 0 and not has_length
 
     def read_now(self) -> bytes:
         """Return the bytes of the body that have arrived; there may be none."""
@@ -162,8 +160,11 @@ class _Connection(asyncio.Protocol):
             self._kept.remove(self)
         if self._idle is not None:
             self._idle.cancel()
-        response = self._response
-        if response is not None and exc is None and response.ends_with_close:
+        response, is_framed = self._response, True
+        if response is not None and response.status:
+            is_framed = any(name.lower() in _FRAMING for name, _ in response.headers)
+        if response is not None and exc is None and not is_framed:
+            # Then the close of the connection is its end (RFC 9112, section 6.3).
             response.end()
         else:
             closed = str(exc or "the connection was closed")
@@ -317,12 +318,6 @@ async def connecting(
         await client.close()
 
 
-_SCHEME = "[A-Za-z][A-Za-z0-9+.-]*://"
-_USER = re.compile(rf"\A({_SCHEME}|).*@", re.DOTALL)
-_NO_PORT = re.compile(rf"\A({_SCHEME}[^/?#:\[]*:)(?![0-9]*(?:[/?#]|\Z))[^/?#]*")
-"""What stands in the place of a port, such as the password where the host lacks."""
-
-
 def upstream_url(text: str, redacted: Callable[[str], str] = str) -> URL:
     """Return the URL of an upstream.
 
@@ -333,24 +328,15 @@ def upstream_url(text: str, redacted: Callable[[str], str] = str) -> URL:
         url = URL(text)
         port = url.port
     except ValueError:
-        # The parser's own words repeat what it can't read, which may be part of a password.
         url, port = URL(), None
-    if (
-        re.search(r"\s", text)
-        or url.scheme not in {"http", "https"}
-        or not url.host
-        or port is None
-    ):
+    is_http = url.scheme in {"http", "https"} and url.host and port is not None
+    if not is_http or re.search(r"\s", text):
+        shown = text if _NO_USER.fullmatch(text) else _NO_URL.sub(r"\1…", text)
         raise UsageError(
-            f"the upstream {redacted(_without_user(text))!r} is no HTTP URL",
+            f"the upstream {redacted(shown)!r} is no HTTP URL",
             hint="give one like http://localhost:8000/mcp",
         )
     return url
-
-
-def _without_user(text: str) -> str:
-    """Return an invalid URL without what may be a user and a password."""
-    return _NO_PORT.sub(r"\1…", _USER.sub(r"\1…@", text))
 
 
 def shown_url(url: URL) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import struct
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
@@ -26,6 +27,7 @@ from mrtr_cassette.shell.http.transport import (
     render_head,
 )
 
+_NOT_HANDLED: Final = "the request could not be handled"
 _LAST_CHUNK = b"0\r\n\r\n"
 _WITHOUT_BODY = frozenset({204, 304})
 _NO_HEAD = Head(b"", has_length=False)
@@ -41,6 +43,7 @@ _TURNS: Final = 5
 """Turns of the event loop from accepting a connection to reading its request, and some more."""
 
 
+@dataclass(slots=True, eq=False)
 class HttpDownstream:
     """A client and its request.
 
@@ -48,33 +51,23 @@ class HttpDownstream:
     server and no content type that nobody sent.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        method: str,
-        target: str,
-        raw_headers: RawHeaders,
-        *,
-        is_old: bool,
-        keep_alive: bool,
-    ) -> None:
-        """Begin with the head of the request; `is_old` is HTTP/1.0."""
-        self._connection = connection
-        self._is_old = is_old
-        self.method = method
-        self.target = target
-        self.raw_headers = raw_headers
-        self.keep_alive = keep_alive
-        self.body = bytearray()
-        """The body of the request, as far as it has come."""
-        self.sent = 0
-        """Bytes of the response's body."""
-        self.is_started = False
-        self.translated: Callable[[Headers], Headers] | None = None
-        """Changes the headers of the response before they are sent."""
-        self._head = _NO_HEAD
-        self._has_body = False
-        self._is_chunked = False
+    connection: _Connection
+    method: str
+    target: str
+    raw_headers: RawHeaders
+    is_old: bool
+    """It speaks HTTP/1.0."""
+    keep_alive: bool
+    body: bytearray = field(default_factory=bytearray)
+    """The body of the request, as far as it has come."""
+    sent: int = 0
+    """Bytes of the response's body."""
+    is_started: bool = False
+    translated: Callable[[Headers], Headers] | None = None
+    """Changes the headers of the response before they are sent."""
+    _head: Head = _NO_HEAD
+    _has_body: bool = False
+    _is_chunked: bool = False
 
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
         """Begin a response that comes in chunks; the head is sent with the first of them."""
@@ -90,7 +83,7 @@ class HttpDownstream:
         framing = b""
         if body or status not in _WITHOUT_BODY:
             framing = b"Content-Length: %d\r\n" % len(body)
-        await self._connection.write([self._started(framing), body if self._has_body else b""])
+        await self.connection.write([self._started(framing), body if self._has_body else b""])
 
     async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
         """Send the head, if it has not been sent, and the next bytes of the body."""
@@ -100,7 +93,7 @@ class HttpDownstream:
             framing = b""
             if self._has_body and not self._head.has_length:
                 # Without either, an older client knows the end by the close.
-                self._is_chunked = not self._is_old
+                self._is_chunked = not self.is_old
                 self.keep_alive = self.keep_alive and self._is_chunked
                 framing = b"Transfer-Encoding: chunked\r\n" if self._is_chunked else b""
             parts.append(self._started(framing))
@@ -109,12 +102,12 @@ class HttpDownstream:
         if is_last and self._is_chunked:
             parts.append(_LAST_CHUNK)
         if parts:
-            await self._connection.write(parts)
+            await self.connection.write(parts)
 
     def break_off(self) -> None:
         """End the response so that the client sees that it is not whole."""
-        transport = self._connection.transport
-        if self._is_old and not transport.is_closing():
+        transport = self.connection.transport
+        if self.is_old and not transport.is_closing():
             # Where the close is the end of the body, only a reset tells that it came too soon.
             transport.get_extra_info("socket").setsockopt(
                 socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
@@ -128,9 +121,9 @@ class HttpDownstream:
         self.is_started = True
         # Each version says only what is not its habit.
         connection = b""
-        if self._is_old == self.keep_alive:
-            connection = b"Connection: keep-alive\r\n" if self._is_old else b"Connection: close\r\n"
-        version = b"HTTP/1.0" if self._is_old else b"HTTP/1.1"
+        if self.is_old == self.keep_alive:
+            connection = b"Connection: keep-alive\r\n" if self.is_old else b"Connection: close\r\n"
+        version = b"HTTP/1.0" if self.is_old else b"HTTP/1.1"
         return b"".join((version, self._head.raw, framing, connection, b"\r\n"))
 
 
@@ -138,27 +131,23 @@ HttpHandler = Callable[[Request, HttpDownstream], Awaitable[None]]
 """A `transport.Handler` that may ask more of a client."""
 
 
-@dataclass(slots=True)
 class Service:
     """What the connections of one server have in common."""
 
-    handler: HttpHandler
-    options: ProxyOptions
-    complain: Callable[[str], None]
-    """Takes a line about what could not be handled."""
-    connections: set[Connection] = field(default_factory=set)
-    is_ending: bool = False
-    """No request is begun any more."""
-    checked: Callable[[RawHeaders], tuple[Headers, str | None]] = field(init=False)
-    """Reads headers, and says why a request with them is refused."""
+    def __init__(
+        self, handler: HttpHandler, options: ProxyOptions, complain: Callable[[str], None]
+    ) -> None:
+        """Serve requests by a handler; `complain` takes a line about what can't be handled."""
+        self.handler, self.options, self.complain = handler, options, complain
+        self.connections: set[_Connection] = set()
+        self.is_ending = False
+        """No request is begun any more."""
+        # A client sends the same headers with call after call.
+        self.refusal_of = lru_cache(maxsize=1024)(partial(refusal_of, options=options))
 
-    def __post_init__(self) -> None:
-        """Work out once what the headers mean that a client sends with call after call."""
-        self.checked = lru_cache(maxsize=1024)(self._check)
-
-    def _check(self, raw_headers: RawHeaders) -> tuple[Headers, str | None]:
-        headers = header_texts(raw_headers)
-        return headers, refusal_of(headers, self.options)
+    def connection(self) -> asyncio.Protocol:
+        """Return a new connection of a client."""
+        return _Connection(self)
 
 
 class _RefusedError(Exception):
@@ -168,11 +157,7 @@ class _RefusedError(Exception):
         self.status, self.text = status, text
 
 
-def _no_request(problem: str) -> _RefusedError:
-    return _RefusedError(400, f"the request could not be handled: {problem}")
-
-
-class Connection(asyncio.Protocol):
+class _Connection(asyncio.Protocol):
     """One connection of a client: its requests are read whole, and handled one after the other."""
 
     transport: asyncio.Transport
@@ -218,12 +203,10 @@ class Connection(asyncio.Protocol):
     # What the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a connection."""
         self.transport = cast("asyncio.Transport", transport)
         self._service.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes that the client sent."""
         if self._takes_no_more:
             return
         try:
@@ -238,21 +221,22 @@ class Connection(asyncio.Protocol):
         except (HttpParserError, _RefusedError) as error:
             # After a last request the parser takes nothing.
             if not self._takes_no_more:
-                self._give_up(_refusal(error, data))
+                # The client's earlier requests are answered first.
+                self._refusal, self._takes_no_more = _refusal(error, data), True
+                if self._refusal.status == 400:
+                    self._service.complain(f"a {self._refusal.text.removeprefix('the ')}")
         self._begin_next()
 
     def pause_writing(self) -> None:
-        """Make writers wait: the client does not read."""
+        # The client does not read.
         self._room = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        """Let writers go on."""
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
         self._room = None
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  asyncio's own
-        """Cancel the request under way: nobody is there any more."""
         self._service.connections.discard(self)
         self.resume_writing()
         if self.task is not None:
@@ -262,29 +246,29 @@ class Connection(asyncio.Protocol):
     # What the parser calls
 
     def on_message_begin(self) -> None:
-        """Begin to read a request; what comes after its first bytes waits for its turn."""
+        # What comes after the first bytes of a request waits for its turn.
         if self._current is not None or self._next:
             self.transport.pause_reading()
 
     def on_url(self, raw: bytes) -> None:
-        """Take a part of the target."""
         self._url += raw
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header, but not what comes after a body."""
+        # What comes after a body is left out.
         if self._coming is None:
             self._headers.append((name, value.strip(b" \t")))
 
     def on_headers_complete(self) -> None:
-        """Take the end of a head; who waits with the body is told to send it."""
         parser = self._parser
         method = parser.get_method().decode()
         if method == "CONNECT":
-            raise _no_request("it asks for a tunnel, and this is the proxy of one server")
+            text = "it asks for a tunnel, and this is the proxy of one server"
+            raise _RefusedError(400, f"{_NOT_HANDLED}: {text}")
         self._coming = HttpDownstream(
             self,
             method,
-            _target(self._url),
+            # A client that takes us for its proxy names a whole URL.
+            re.sub("^[^/?]+://[^/?]*/?", "/", self._url.decode("utf-8", "surrogateescape")),
             tuple(self._headers),
             is_old=parser.get_http_version() < "1.1",
             keep_alive=parser.should_keep_alive(),
@@ -298,14 +282,12 @@ class Connection(asyncio.Protocol):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
         if self._coming is not None:
             self._coming.body += body
             if len(self._coming.body) > self._service.options.max_body:
                 raise self._too_large()
 
     def on_message_complete(self) -> None:
-        """Take the end of the body: there is a request."""
         if self._coming is None or self._parser.should_upgrade():
             return
         self._next.append(self._coming)
@@ -344,7 +326,8 @@ class Connection(asyncio.Protocol):
     async def _handle(self, client: HttpDownstream) -> None:
         service = self._service
         try:
-            headers, refusal = service.checked(client.raw_headers)
+            headers = header_texts(client.raw_headers)
+            refusal = service.refusal_of(headers)
             if refusal is None:
                 body = bytes(client.body)
                 client.body.clear()
@@ -356,27 +339,17 @@ class Connection(asyncio.Protocol):
             # Nobody takes a response any more, or nobody gives one.
             client.break_off()
         except Exception as error:  # noqa: BLE001  a fault of one request ends no other
-            await self._fail(client, error)
+            service.complain(f"a request could not be handled: {internal_error(error)}")
+            if client.is_started:
+                client.break_off()
+            else:
+                text = f"{_NOT_HANDLED}; the proxy's log says why\n"
+                with suppress(ConnectionResetError):
+                    await client.send_whole(500, TEXT_HEADERS, text.encode())
         self._current = self.task = None
         if not client.keep_alive:
             self.transport.close()
         self._begin_next()
-
-    async def _fail(self, client: HttpDownstream, error: Exception) -> None:
-        self._service.complain(f"a request could not be handled: {internal_error(error)}")
-        if client.is_started:
-            client.break_off()
-            return
-        text = "the request could not be handled; the proxy's log says why\n"
-        with suppress(ConnectionResetError):
-            await client.send_whole(500, TEXT_HEADERS, text.encode())
-
-    def _give_up(self, refusal: _RefusedError) -> None:
-        """Read no more from the client, and refuse it once its earlier requests are answered."""
-        self._refusal = refusal
-        self._takes_no_more = True
-        if refusal.status == 400:
-            self._service.complain(f"a {refusal.text.removeprefix('the ')}")
 
     def _refuse(self, refusal: _RefusedError) -> None:
         """Send a refusal, and close the connection when the client has read it."""
@@ -400,18 +373,7 @@ def _refusal(error: Exception, data: bytes) -> _RefusedError:
         problem = internal_error(cause)
     elif data.startswith(_TLS_HANDSHAKE):
         problem = "it speaks TLS, and this address is http://"
-    return _no_request(problem)
-
-
-def _target(url: bytes) -> str:
-    """Return path and query; a client that takes us for its proxy names a whole URL."""
-    target = url.decode("utf-8", "surrogateescape")
-    if target.startswith("/") or "://" not in target:
-        return target
-    authority_and_path = target.partition("://")[2]
-    start = next((at for at, char in enumerate(authority_and_path) if char in "/?"), None)
-    path = "" if start is None else authority_and_path[start:]
-    return path if path.startswith("/") else f"/{path}"
+    return _RefusedError(400, f"{_NOT_HANDLED}: {problem}")
 
 
 @asynccontextmanager
@@ -437,7 +399,7 @@ async def serving(
     service = Service(handler, options, complain)
     loop = asyncio.get_running_loop()
     listeners = [
-        await loop.create_server(lambda: Connection(service), sock=bound, backlog=_BACKLOG)
+        await loop.create_server(service.connection, sock=bound, backlog=_BACKLOG)
         for bound in listener.sockets
     ]
     try:

@@ -18,8 +18,6 @@ _MOST_UNTAKEN: Final = 16
 """Reads that wait to be taken before whoever writes to the pipe has to wait."""
 _MOST_WAITING: Final = 1024 * 1024
 """Bytes that wait to be written before `room` has to be waited for."""
-
-
 STDIN: Final = 0
 STDOUT: Final = 1
 
@@ -38,9 +36,11 @@ async def lines_from(source: int, longest: int) -> AsyncIterator[Sequence[Line]]
         framer = LineFramer(longest)
         # A loop that has been closed takes nothing any more.
         with suppress(RuntimeError):
-            while (chunk := _read_some(source)) and not is_left:
-                room.acquire()
-                loop.call_soon_threadsafe(came.put_nowait, framer.feed(chunk))
+            # An error is the end as well.
+            with suppress(OSError):
+                while (chunk := os.read(source, _READ_AT_ONCE)) and not is_left:
+                    room.acquire()
+                    loop.call_soon_threadsafe(came.put_nowait, framer.feed(chunk))
             loop.call_soon_threadsafe(came.put_nowait, framer.finish())
             loop.call_soon_threadsafe(came.put_nowait, None)
 
@@ -54,19 +54,10 @@ async def lines_from(source: int, longest: int) -> AsyncIterator[Sequence[Line]]
         room.release()
 
 
-def _read_some(source: int) -> bytes:
-    """Return the next bytes; none at the end or after an error."""
-    try:
-        return os.read(source, _READ_AT_ONCE)
-    except OSError:
-        return b""
-
-
 class LineWriter:
-    """Writes to a pipe, in order."""
+    """Writes to a pipe, in order; `on_gone` is called when it has no reader any more."""
 
     def __init__(self, target: int, on_gone: Callable[[], None] = lambda: None) -> None:
-        """Begin writing; `on_gone` is called when the pipe has no reader any more."""
         self.target = target
         self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()
@@ -78,9 +69,13 @@ class LineWriter:
         Thread(target=self._work, daemon=True).start()
 
     def write(self, raw: bytes) -> None:
-        """Write bytes, now or by the thread."""
-        if not self._waiting and self._is_written_at_once(raw):
-            return
+        """Write bytes, at once if the pipe is ready for all of them, or else by the thread."""
+        if not self._waiting and len(raw) <= select.PIPE_BUF:
+            ready = select.poll()
+            ready.register(self.target, select.POLLOUT)
+            # A pipe that is ready takes so many bytes without waiting.
+            if ready.poll(0) == [(self.target, select.POLLOUT)] and _write_all(self.target, raw):
+                return
         self._waiting += len(raw)
         self._queue.put(raw)
         if self._waiting > _MOST_WAITING:
@@ -103,16 +98,6 @@ class LineWriter:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.target, inheritable=False)
             os.close(nowhere)
-
-    def _is_written_at_once(self, raw: bytes) -> bool:
-        """Write all bytes if the pipe is ready for them; return whether it was."""
-        if len(raw) > select.PIPE_BUF:
-            return False
-        ready = select.poll()
-        ready.register(self.target, select.POLLOUT)
-        # A pipe that is ready takes so many bytes without waiting.
-        is_ready = ready.poll(0) == [(self.target, select.POLLOUT)]
-        return is_ready and _write_all(self.target, raw)
 
     def _work(self) -> None:
         is_taken = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import shlex
 import signal
@@ -15,10 +14,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final, cast
 
 from mrtr_cassette.core.secrets.credentials import Given, Knows, shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
+from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import Line
 from mrtr_cassette.errors import UpstreamError, printable
 from mrtr_cassette.shell.files.disk import reason_of
@@ -112,29 +112,23 @@ class Grace:
 
 
 class ServerProcess:
-    """A running server."""
+    """A running server, which leads a process group of its own."""
 
     def __init__(self, process: subprocess.Popen[bytes], grace: Grace) -> None:
-        """Watch over a process that leads a group of its own."""
         self._group = ProcessGroup(process)
         self._grace = grace
-        self._stdin, self._stdout = _pipe_of(process.stdin), _pipe_of(process.stdout)
-        self._client_left = asyncio.Event()
-        self.writer = LineWriter(self._stdin.fileno())
+        self._pipes = [cast("IO[bytes]", pipe) for pipe in (process.stdin, process.stdout)]
+        self.client_left = asyncio.Event()
+        self.writer = LineWriter(self._pipes[0].fileno())
 
-    async def lines(self, longest: int) -> AsyncIterator[Sequence[Line]]:
+    def lines(self, longest: int) -> AsyncIterator[Sequence[Line]]:
         """Yield the server's lines."""
-        async for lines in lines_from(self._stdout.fileno(), longest):
-            yield lines
-
-    def client_has_left(self) -> None:
-        """Note that the client has left."""
-        self._client_left.set()
+        return lines_from(self._pipes[1].fileno(), longest)
 
     async def close_stdin(self) -> None:
         """Close the server's stdin once everything is written to it."""
         # First of all, or the server's own end would seem to have come before.
-        self.client_has_left()
+        self.client_left.set()
         await self.writer.finish()
         self.writer.close()
 
@@ -146,7 +140,7 @@ class ServerProcess:
         """
         exited = asyncio.ensure_future(asyncio.to_thread(self._group.leader.wait))
         told = asyncio.ensure_future(told_to_end.wait())
-        left = asyncio.ensure_future(self._client_left.wait())
+        left = asyncio.ensure_future(self.client_left.wait())
         try:
             await _first_of(None, exited, told, left)
             by_server = said.done() or not (told.done() or left.done())
@@ -190,7 +184,7 @@ class ServerProcess:
         """Kill the processes that are left, and close the pipes."""
         if self._group.signal(0):
             self._group.stop(0.0)
-        for pipe in (self._stdin, self._stdout):
+        for pipe in self._pipes:
             with suppress(OSError):
                 pipe.close()
 
@@ -198,12 +192,6 @@ class ServerProcess:
 async def _first_of(seconds: float | None, *coming: asyncio.Future[Any]) -> None:
     """Wait up to so many seconds until one of these is done."""
     await asyncio.wait(coming, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-
-
-def _pipe_of(pipe: IO[bytes] | None) -> IO[bytes]:
-    if pipe is None:
-        raise AssertionError("unreachable because the process was started with pipes")
-    return pipe
 
 
 @contextmanager
@@ -255,21 +243,13 @@ def _guarded(group: int) -> Iterator[None]:
     finally:
         guard.kill()
         guard.wait()
-        _pipe_of(guard.stdin).close()
+        cast("IO[bytes]", guard.stdin).close()
 
 
 _MOST_WRAPPERS: Final = 8
 _WRAPPERS: Final = frozenset({"bash", "dash", "env", "pipx", "sh", "timeout", "uv", "uvx", "zsh"})
 """Programs that only pass their arguments on, and are started anew each time."""
 _PROC: Final = Path("/proc")
-
-
-class _Process(NamedTuple):
-    """A process of this machine; `started` is in whatever unit the system has."""
-
-    parent: int
-    started: str
-    command: str
 
 
 def client_sha256() -> str | None:
@@ -280,31 +260,29 @@ def client_sha256() -> str | None:
     """
     arguments = " ".join(sys.argv[1:])
     number = os.getppid()
-    has_proc = _PROC.joinpath("self/stat").exists()
+    look_up = _from_proc if _PROC.joinpath("self/stat").exists() else _from_ps
     for _ in range(_MOST_WRAPPERS):
         try:
-            process = _from_proc(number) if has_proc else _from_ps(number)
+            parent, started, command = look_up(number)
         except (OSError, ValueError, IndexError, subprocess.CalledProcessError):
             return None
-        name = process.command.partition(" ")[0].rpartition("/")[2]
-        if name not in _WRAPPERS or arguments not in process.command:
-            return hashlib.sha256(f"{number} {process.started}".encode()).hexdigest()
-        number = process.parent
+        name = command.partition(" ")[0].rpartition("/")[2]
+        if name not in _WRAPPERS or arguments not in command:
+            return sha256_of(f"{number} {started}")
+        number = parent
     return None
 
 
-def _from_proc(number: int) -> _Process:
+def _from_proc(number: int) -> tuple[int, str, str]:
+    """Return a process's parent, its start, in whatever unit the system has, and its command."""
     folder = _PROC / str(number)
     # Its name, in parentheses, may be anything.
     fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
     command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
-    # Ids of processes come again after the machine has been started anew.
-    boot = _PROC / "sys/kernel/random/boot_id"
-    started = f"{fields[19]} {boot.read_text() if boot.exists() else ''}"
-    return _Process(int(fields[1]), started, command.decode(errors="replace"))
+    return int(fields[1]), fields[19], command.decode(errors="replace")
 
 
-def _from_ps(number: int) -> _Process:
+def _from_ps(number: int) -> tuple[int, str, str]:
     shown = subprocess.run(  # noqa: S603
         ["/bin/ps", "-o", "ppid=,lstart=,command=", "-p", str(number)],
         capture_output=True,
@@ -312,5 +290,5 @@ def _from_ps(number: int) -> _Process:
         check=True,
         env={**os.environ, "LC_ALL": "C"},
     ).stdout
-    parent, *rest = shown.split(None, 6)
-    return _Process(int(parent), " ".join(rest[:5]), rest[5])
+    parent, *started, command = shown.split(None, 6)
+    return int(parent), " ".join(started), command

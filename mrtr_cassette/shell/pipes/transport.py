@@ -45,10 +45,12 @@ _EVENT: Final = b"event: message\ndata: %b\n\n"
 
 
 class PipeDownstream:
-    """A client on a pipe, to which one request is answered; it gets nothing but messages."""
+    """A client on a pipe, to which one request is answered; it gets nothing but messages.
+
+    `ended` is set when the recorded server ended.
+    """
 
     def __init__(self, writer: LineWriter, ended: asyncio.Event, request: Request) -> None:
-        """Answer a request; `ended` is set when the recorded server ended."""
         self._writer = writer
         self._ended = ended
         self._is_channel = opens_channel(request)
@@ -86,9 +88,7 @@ class PipedClient:
     """One client on a pipe: its lines are requests, which a handler answers."""
 
     def __init__(self, handler: Handler, longest: int) -> None:
-        """Prepare to read lines of up to so many bytes."""
-        self._handler = handler
-        self._longest = longest
+        self._handler, self._longest = handler, longest
         self._listening: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
         self._closed = asyncio.Event()
@@ -127,16 +127,16 @@ class PipedClient:
 
     def _answer(self, request: Request, handler: Handler | None = None) -> asyncio.Task[None]:
         downstream = PipeDownstream(self._writer, self._ended, request)
-        task = asyncio.ensure_future(_answered(handler or self._handler, request, downstream))
+
+        async def answer() -> None:
+            # A client that is gone needs no answer.
+            with suppress(ConnectionError):
+                await (handler or self._handler)(request, downstream)
+
+        task = asyncio.ensure_future(answer())
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
         return task
-
-
-async def _answered(handler: Handler, request: Request, downstream: PipeDownstream) -> None:
-    # A client that is gone needs no answer.
-    with suppress(ConnectionError):
-        await handler(request, downstream)
 
 
 class PipeResponse:
@@ -225,39 +225,27 @@ class PipeUpstream:
     def __init__(
         self, start: Callable[[], AbstractContextManager[ServerProcess]], longest: int
     ) -> None:
-        self.on_own_line: Callable[[], None] = lambda: None
+        self.on_own_line: Callable[[], None] | None = None
         """Called when it has said something of its own accord for the first time."""
         self.exit_code: int | None = None
         """Once it has ended; None where it was never started."""
-        self._start = start
-        self._longest = longest
+        self._start, self._longest = start, longest
         self._running = ExitStack()
         self._server: ServerProcess | None = None
         self._reading: asyncio.Future[None] | None = None
         self._ids = count(1)
         self._is_heard = False
-        self._has_spoken = False
         self._listening = PipeResponse()
         self._channel: Channel[PipeResponse] | None = None
-
-    def _started(self) -> ServerProcess:
-        if self._server is None:
-            self._server = self._running.enter_context(self._start())
-            self._channel = Channel(self._begin)
-            self._reading = asyncio.ensure_future(self._read(self._server, self._channel))
-        return self._server
-
-    def _begin(self, request: Request) -> PipeResponse:
-        return self._listening if opens_channel(request) else PipeResponse()
 
     async def _read(self, server: ServerProcess, channel: Channel[PipeResponse]) -> None:
         async for lines in server.lines(self._longest):
             for line in lines:
                 response, is_over = channel.server_line(line.raw)
                 response.line(line.raw, is_over=is_over)
-                if response is self._listening and not self._has_spoken:
-                    self._has_spoken = True
+                if response is self._listening and self.on_own_line is not None:
                     self.on_own_line()
+                    self.on_own_line = None
         self._channel = None
         for response, _ in channel.ended(by_server=True):
             response.end(is_lost=True)
@@ -268,16 +256,21 @@ class PipeUpstream:
         Raises:
             OSError: the server can't be started, or has ended.
         """
-        try:
-            server = self._started()
-        except CommandError as error:
-            raise OSError(0, str(error)) from None
+        if self._server is None:
+            try:
+                self._server = self._running.enter_context(self._start())
+            except CommandError as error:
+                raise OSError(0, str(error)) from None
+            self._channel = Channel(
+                lambda said: self._listening if opens_channel(said) else PipeResponse()
+            )
+            self._reading = asyncio.ensure_future(self._read(self._server, self._channel))
         if opens_channel(request):
             return self._listening
         if not request.is_line and request.method != "POST":
             return self._listened(request)
-        response = self._said(request, server)
-        await server.writer.room()
+        response = self._said(request, self._server)
+        await self._server.writer.room()
         if request.is_line:
             return response
         await response.more()

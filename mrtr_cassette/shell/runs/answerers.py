@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -96,11 +96,10 @@ async def answerers(
     Raises:
         UsageError: the endpoint's URL is none.
     """
-    async with AsyncExitStack() as stack:
-        endpoint = None
-        if sources.file.rest is not None:
-            opening = answers_endpoint(sources.file.rest, ca_file, verifies=verifies)
-            endpoint = await stack.enter_async_context(opening)
+    if sources.file.rest is None:
+        yield Answerers(announcer, None, ask_person)
+        return
+    async with answers_endpoint(sources.file.rest, ca_file, verifies=verifies) as endpoint:
         yield Answerers(announcer, endpoint, ask_person)
 
 
@@ -152,23 +151,17 @@ async def answers_endpoint(
                 is_good = 200 <= response.status < 300
                 return reply if is_good else f"it answered HTTP {response.status}"
         except (aiohttp.ClientError, OSError) as error:
-            return _reason(error, rest.timeout)
+            match error:
+                case TimeoutError():
+                    return f"nothing whole within {rest.timeout:g} s"
+                case aiohttp.ClientConnectorCertificateError():
+                    return f"its certificate is not verified ({error.certificate_error})"
+                case aiohttp.ClientConnectorError():
+                    return f"no connection ({error.strerror or type(error.os_error).__name__})"
+            return f"the connection failed ({type(error).__name__})"
 
     async with aiohttp.ClientSession(auto_decompress=True) as client:
         yield ask
-
-
-def _reason(error: Exception, timeout_s: float) -> str:
-    import aiohttp
-
-    match error:
-        case TimeoutError():
-            return f"nothing whole within {timeout_s:g} s"
-        case aiohttp.ClientConnectorCertificateError():
-            return f"its certificate is not verified ({error.certificate_error})"
-        case aiohttp.ClientConnectorError():
-            return f"no connection ({error.strerror or type(error.os_error).__name__})"
-    return f"the connection failed ({type(error).__name__})"
 
 
 # A person
@@ -181,6 +174,7 @@ def has_terminal() -> bool:
 
 async def ask_at_terminal(key: str, request: InputRequest) -> Any:
     """Ask one request for input; return the answer, or None where there is none."""
+    loop, terminal, came = asyncio.get_running_loop(), sys.stdin.fileno(), asyncio.Event()
     steps = dialogue(key, request)
     reply: str | None = None
     while True:
@@ -190,16 +184,12 @@ async def ask_at_terminal(key: str, request: InputRequest) -> Any:
             return ended.value
         sys.stderr.write("".join([*(f"{line}\n" for line in step.lines), step.text]))
         sys.stderr.flush()
-        reply = await _typed_line()
-
-
-async def _typed_line() -> str | None:
-    loop, terminal, came = asyncio.get_running_loop(), sys.stdin.fileno(), asyncio.Event()
-    loop.add_reader(terminal, came.set)
-    try:
-        await came.wait()
-    finally:
-        loop.remove_reader(terminal)
-    # A terminal hands over one line at a time.
-    line = os.read(terminal, _LONGEST_LINE)
-    return line.decode("utf-8", "replace").rstrip("\r\n") if line else None
+        loop.add_reader(terminal, came.set)
+        try:
+            await came.wait()
+        finally:
+            loop.remove_reader(terminal)
+        came.clear()
+        # A terminal hands over one line at a time.
+        line = os.read(terminal, _LONGEST_LINE)
+        reply = line.decode("utf-8", "replace").rstrip("\r\n") if line else None

@@ -54,15 +54,6 @@ from mrtr_cassette.shell.runs.sessions import RecordSession
 from mrtr_cassette.shell.runs.upstreams import target_of
 
 
-@dataclass(frozen=True, slots=True)
-class _Reached:
-    """A server that can be called, and the recording of the call, if any."""
-
-    server: LiveServer
-    path: str
-    session: RecordSession | None
-
-
 @asynccontextmanager
 async def _reached(
     upstream: str | Sequence[str],
@@ -70,35 +61,28 @@ async def _reached(
     announcer: Announcer,
     cassette: Location | None,
     recorder: Recorder,
-) -> AsyncIterator[_Reached]:
-    """Connect to the server, through the recording proxy if the call is recorded.
+) -> AsyncIterator[tuple[LiveServer, str, RecordSession | None]]:
+    """Connect to the server, its path, and the recording proxy before it if the call is recorded.
 
     Raises:
         CassetteError: the recording is not whole, or can't be published.
     """
-    session: RecordSession | None = None
     async with AsyncExitStack() as stack:
         target = target_of(upstream, options, BUILT_IN)
         if cassette is None:
             client = await stack.enter_async_context(target.connecting(recorder))
             server = LiveServer(client, target.origin, target.headers)
-            yield _Reached(server, target.path, None)
+            yield server, target.path, None
             await server.close()
             return
-        recorded = RecordOptions(
-            headers=options.headers,
-            ca_file=options.ca_file,
-            insecure=options.insecure,
-            max_body=options.max_body,
-            existing=options.existing,
-            terms=options.terms,
-        )
+        common = ("headers", "ca_file", "insecure", "max_body", "existing", "terms")
+        recorded = RecordOptions(**{name: getattr(options, name) for name in common})
         recorder.was_given(target.given)
         session = await stack.enter_async_context(recording(upstream, cassette, recorded))
         url = URL(session.url)
         proxy = await stack.enter_async_context(connecting(url.origin(), None))
         server = LiveServer(proxy, session.shown_url)
-        yield _Reached(server, url.raw_path_qs, session)
+        yield server, url.raw_path_qs, session
         await server.close()
     announcer.say(recording_said, session.report)
     if session.problem is not None:
@@ -134,12 +118,11 @@ async def call(
         known = Credentials(Redactor(BUILT_IN, lambda _rule, _secret: "1"), seals_sessions=False)
         recorder = Recorder(seals=False, credentials=known)
         reaching = _reached(upstream, options, announcer, cassette, recorder)
-        reached = await stack.enter_async_context(reaching)
-        client = OwnClient(reached.path, sources.kinds, __version__)
+        server, path, recorded = await stack.enter_async_context(reaching)
+        client = OwnClient(path, sources.kinds, __version__)
         rounds = Rounds(sources)
-        caller = _Caller(reached, client, rounds, those, ServerSession(recorder))
-        problem = None
-        exchange = None
+        caller = _Caller(server, recorded, client, rounds, those, ServerSession(recorder))
+        problem = exchange = None
         try:
             async with asyncio.timeout(options.timeout):
                 exchange = await caller.run(wanted)
@@ -147,34 +130,30 @@ async def call(
             problem = f"the call took more than {options.timeout} s"
         except (UpstreamError, BodyTooLargeError) as error:
             problem = error.in_terms(options.terms)
-        result = _result(wanted, rounds, exchange, problem or caller.problem)
+        problem = problem or caller.problem
+        if rounds.overrun:
+            problem = f"the server asked more than {MOST_ROUNDS} times"
+        ended = {} if exchange is None or problem else outcome_of(wanted.method, exchange)
+        result = CallResult(
+            wanted.method,
+            wanted.name,
+            tuple(rounds.turns),
+            ended.get("result"),
+            ended.get("error"),
+            rounds.unanswered,
+            problem,
+            tuple(sources.given.unused),
+        )
         announcer.tell(call_ended_event, result)
         return result
-
-
-def _result(
-    wanted: Wanted, rounds: Rounds, exchange: RecordedExchange | None, problem: str | None
-) -> CallResult:
-    outcome = {} if exchange is None else outcome_of(wanted.method, exchange)
-    if rounds.overrun:
-        problem = f"the server asked more than {MOST_ROUNDS} times"
-    return CallResult(
-        wanted.method,
-        wanted.name,
-        tuple(rounds.turns),
-        None if problem else outcome.get("result"),
-        None if problem else outcome.get("error"),
-        rounds.unanswered,
-        problem,
-        tuple(rounds.sources.given.unused),
-    )
 
 
 @dataclass(slots=True)
 class _Caller:
     """One call under way."""
 
-    reached: _Reached
+    server: LiveServer
+    recorded: RecordSession | None
     client: OwnClient
     rounds: Rounds
     answerers: Answerers
@@ -202,7 +181,7 @@ class _Caller:
     async def _exchange(self, request: Request, supply: Any = None) -> RecordedExchange | None:
         script = LeavesToSources()
         conversation = Conversation(request, script, self.session, follows_task=True)
-        await self.reached.server.follow(conversation, supply, self._tell)
+        await self.server.follow(conversation, supply, self._tell)
         standing = conversation.standing
         if not isinstance(standing, Finished):
             return None
@@ -215,8 +194,7 @@ class _Caller:
         Raises:
             UpstreamError: it gave no response; the proxy says why in its own.
         """
-        session = self.reached.session
-        if session is not None and session.unreachable:
+        if self.recorded is not None and self.recorded.unreachable:
             error = {} if exchange is None else exchange.rpc_members.get("error") or {}
             raise UpstreamError(str(error.get("message", "the upstream gave no response")))
 
@@ -230,14 +208,14 @@ class _Caller:
         initialized = None if opened is None else self.client.initialized(opened)
         if opened is None or initialized is None:
             reason = "no response" if opened is None else outcome(opened)
-            raise UpstreamError(f"{self.reached.server.shown_as} opens no session: {reason}")
+            raise UpstreamError(f"{self.server.shown_as} opens no session: {reason}")
         await self._exchange(initialized)
         listening = Conversation(self.client.listening(), LeavesToSources(), self.session)
-        await self.reached.server.listen(listening, self._supply_outside)
+        await self.server.listen(listening, self._supply_outside)
 
     async def _schema_of(self, name: str) -> Mapping[str, Any] | None:
         listed = ToolList(self.client.call(LIST_TOOLS, {}), self.session)
-        await self.reached.server.follow(listed)
+        await self.server.follow(listed)
         self._check_reached()
         if not listed.is_whole:
             return None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -74,7 +74,11 @@ class LiveServer:
                     await self._follow(steps, supply, told, limit)
                 except asyncio.CancelledError:
                     what = what if steps.task is None else "its task did not end"
-                    await self._leave(steps)
+                    if (observation := steps.leave()) is not None:
+                        # The server is told that nobody waits for its task any more.
+                        with suppress(OSError, MrtrCassetteError):
+                            async with asyncio.timeout(_LEAVING_S):
+                                await self._read(observation, steps)
                     raise
         except TimeoutError:
             reason = ValueError(f"{what} within {self.response_s:g} s")
@@ -106,13 +110,6 @@ class LiveServer:
                 else:
                     # The ask stands while the call is cancelled.
                     supply = None
-
-    async def _leave(self, steps: Requests) -> None:
-        """Tell the server that nobody waits for its task any more."""
-        if (observation := steps.leave()) is not None:
-            with suppress(OSError, MrtrCassetteError):
-                async with asyncio.timeout(_LEAVING_S):
-                    await self._read(observation, steps)
 
     async def listen(self, steps: Requests, supply: Supply | None = None) -> Observation | None:
         """Send one request whose response is a listening stream, and read it beside all others.
@@ -169,27 +166,21 @@ class LiveServer:
     async def _read(
         self, observation: Observation, steps: Requests, begun: asyncio.Event | None = None
     ) -> None:
-        async with self._sent(observation.call.request) as response:
+        with closing(await self._sent(observation.call.request)) as response:
             observation.response_started(response.status, passed_headers(response.headers))
             if begun is not None:
                 begun.set()
             await self._show(response, observation, steps)
         while (rest := resumption(observation)) is not None:
             await self.clock.sleep(rest.after_s)
-            async with self._sent(rest.request) as response:
+            with closing(await self._sent(rest.request)) as response:
                 if not is_event_stream(passed_headers(response.headers)):
                     break
                 await self._show(response, observation, steps)
         observation.response_ended(0.0)
 
-    @asynccontextmanager
-    async def _sent(self, request: Request) -> AsyncIterator[UpstreamResponse]:
-        headers = sent_headers(request.headers, self.headers)
-        response = await self.upstream.send(request, headers)
-        try:
-            yield response
-        finally:
-            response.close()
+    async def _sent(self, request: Request) -> UpstreamResponse:
+        return await self.upstream.send(request, sent_headers(request.headers, self.headers))
 
     async def _show(
         self, response: UpstreamResponse, observation: Observation, steps: Requests

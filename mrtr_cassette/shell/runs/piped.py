@@ -181,7 +181,7 @@ class _PipedRecorder:
         self._session = session
         self._longest = session.recorder.largest_body
         self._server = server
-        self._client = LineWriter(STDOUT, server.client_has_left)
+        self._client = LineWriter(STDOUT, server.client_left.set)
         # Each run of the server after the first one in a cassette is a session of its own.
         own = secrets.token_hex(16) if session.base is not None else ""
         self._channel: Channel[ExchangeRecording] = Channel(self._begin, own)

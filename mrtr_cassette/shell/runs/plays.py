@@ -265,11 +265,10 @@ class CassetteUse:
         if is_piped:
             manager = recorded_by_client(upstream, place, options, self._run.cwd, named=self.path)
         else:
-            started = start_upstream(upstream, self._run.applications, self._run.cwd, self._running)
-            self._command = started.command
-            manager = recording(
-                *(started.url, place, options), started=started.arguments, kept_for=self.path
+            url, self._command, arguments = start_upstream(
+                upstream, self._run.applications, self._run.cwd, self._running
             )
+            manager = recording(*(url, place, options), started=arguments, kept_for=self.path)
         session = self._running.enter_context(in_thread(manager))
         self._recording = session
         self._run.recording.add(self.path)

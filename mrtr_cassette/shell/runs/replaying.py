@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from string import punctuation
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
@@ -69,9 +69,14 @@ async def replaying(
     announcer = Announcer(options.log, admin.listeners(on_event), options.terms)
     cassette, server = load_server(path, over_http, options, announcer, clock)
     player = server.player
-    target = served_target(cassette)
+    try:
+        upstream = urlsplit(cassette.upstream)
+    except ValueError as error:
+        raise damaged(cassette.path, "/upstream", f"no URL: {error}") from None
+    query = f"?{upstream.query}" if upstream.query else ""
     with listening(options) as listener:
-        url = listener.url(target)
+        # What stands in the cassette may be anything; what is no URL is percent-encoded.
+        url = listener.url(quote(f"{upstream.path or '/'}{query}", safe=punctuation))
         origin = ServerOrigin(cassette.upstream, any_port=cassette.upstream == STARTED_HERE)
         for entry in player.entries:
             if entry.exchange.response is not None:
@@ -84,21 +89,6 @@ async def replaying(
             session = ReplaySession(url, shown, path, cassette, player, options.terms, admin_url)
             session.authorities_elsewhere = own.elsewhere
             yield session
-
-
-def served_target(cassette: Cassette) -> str:
-    """Return the path and query of the served endpoint.
-
-    Raises:
-        CassetteError: what the cassette has for a URL is none.
-    """
-    try:
-        upstream = urlsplit(cassette.upstream)
-    except ValueError as error:
-        raise damaged(cassette.path, "/upstream", f"no URL: {error}") from None
-    query = f"?{upstream.query}" if upstream.query else ""
-    # What stands in the cassette may be anything; what is no URL is percent-encoded.
-    return quote(f"{upstream.path or '/'}{query}", safe=punctuation)
 
 
 def load_server(
@@ -119,7 +109,7 @@ def load_server(
         cassette = over(united([*map(cassettes.load_cassette, paths)]))
         player = player_of(cassette, options, paced=paced, stateless=options.stateless)
         player.poll_interval = options.poll_interval
-    asks = pushed_asks(cassette.interactions) if announcer.listeners else None
+    asks = pushed_asks(cassette.interactions) if announcer.listeners else {}
     return cassette, ReplayServer(player, announcer, paced, clock, asks)
 
 
@@ -141,7 +131,7 @@ class ReplayServer:
 
     Attributes:
         paced: event streams keep the recorded rhythm.
-        pushed_asks: what was pushed, by the exchange in whose response it stands; None where nobody
+        pushed_asks: what was pushed, by the exchange in whose response it stands; none where nobody
             wants to be told.
         arrival: set when the next request has got its reply; None while nobody waits for one.
         silence_s: seconds without a request after which a notification is waited for no more.
@@ -151,7 +141,7 @@ class ReplayServer:
     announcer: Announcer
     paced: bool
     clock: Clock = CLOCK
-    pushed_asks: Mapping[RecordedExchange, Sequence[PushedAsk]] | None = None
+    pushed_asks: Mapping[RecordedExchange, Sequence[PushedAsk]] = field(default_factory=dict)
     arrival: asyncio.Event | None = None
     silence_s: float = 10.0
 
@@ -173,12 +163,11 @@ class ReplayServer:
         """Answer a request with what was recorded for it."""
         if self.announcer.listeners:
             self._say_played(play)
-        if self.arrival is not None:
-            self._wake()
+        self._wake()
         if play.delivery is None:
             # Over pipes nothing says that there is no response.
             if not play.request.is_line:
-                await _hold_open()
+                await asyncio.Event().wait()
         elif play.delivery.is_whole:
             await self._send_whole(play.delivery, downstream)
         else:
@@ -192,30 +181,20 @@ class ReplayServer:
         if entry.ask is not None or (entry.asking_turn and entry.state and entry.played == 1):
             tell(asked_event, entry)
 
-    def _say_pushed(self, delivery: Delivery, pieces: range) -> None:
-        if self.pushed_asks is not None:
-            for ask in self.pushed_asks.get(delivery.entry.exchange, ()):
-                if ask.request.piece in pieces:
-                    self.announcer.tell(asked_by_push_event, ask)
-
     async def _miss(self, request: Request, miss: Miss, downstream: Downstream) -> None:
-        body = self._say_missed(miss)
+        report = self._report(miss)
+        self.announcer.say(lambda: (missed_event(miss), report.text))
+        if miss.call.message is None:
+            await downstream.send_whole(404, TEXT_HEADERS, f"{report.text}\n".encode())
+            return
+        body = error_body(report, miss.call)
         if miss.is_refused:
             # The call that waits for this answer gets the miss.
             await self.accept(downstream)
-        elif miss.call.message is None:
-            await downstream.send_whole(404, TEXT_HEADERS, body)
         elif self.player.respond_on_stream(request, body):
             await self.accept(downstream)
         else:
             await downstream.send_whole(200, JSON_HEADERS, body)
-
-    def _say_missed(self, miss: Miss) -> bytes:
-        report = self._report(miss)
-        self.announcer.say(lambda: (missed_event(miss), report.text))
-        if miss.call.message is None:
-            return f"{report.text}\n".encode()
-        return error_body(report, miss.call)
 
     async def accept(self, downstream: Downstream) -> None:
         """Accept a message to which the response comes elsewhere, and send what is due now."""
@@ -237,7 +216,9 @@ class ReplayServer:
             if step is None:
                 await self._arrival(delivery)
             elif isinstance(step, Refusal):
-                await downstream.send_whole(200, JSON_HEADERS, self._refusal(step))
+                await downstream.send_whole(
+                    200, JSON_HEADERS, error_body(self._report(step.miss), step.id)
+                )
                 return
             else:
                 body += step.raw
@@ -245,6 +226,7 @@ class ReplayServer:
 
     async def _send(self, delivery: Delivery, downstream: Downstream) -> None:
         started = self.clock.now()
+        asks = self.pushed_asks.get(delivery.entry.exchange, ())
         downstream.begin(delivery.reply.status, delivery.headers)
         is_head_sent = is_event_sent = False
         while not isinstance(step := delivery.next(), End):
@@ -259,7 +241,9 @@ class ReplayServer:
                 framing = b"event: message\ndata: %b\n\n"
                 if delivery.entry.request.is_line:
                     framing = b"%b\n"
-                await downstream.send(framing % self._refusal(step), is_last=step.is_last)
+                await downstream.send(
+                    framing % error_body(self._report(step.miss), step.id), is_last=step.is_last
+                )
             else:
                 if self.paced:
                     elapsed = self.clock.now() - started
@@ -268,17 +252,15 @@ class ReplayServer:
                     await self.clock.sleep(_APART_S)
                 is_event_sent = True
                 await downstream.send(step.raw, is_last=step.is_last)
-                self._say_pushed(delivery, step.pieces)
+                for ask in [each for each in asks if each.request.piece in step.pieces]:
+                    self.announcer.tell(asked_by_push_event, ask)
             if step is not None and step.is_last:
                 return
         await downstream.send(is_last=step is End.COMPLETE)
         if step is End.OPEN:
-            await _hold_open()
+            await asyncio.Event().wait()
         elif step is End.BROKEN:
             downstream.break_off()
-
-    def _refusal(self, refusal: Refusal) -> bytes:
-        return error_body(self._report(refusal.miss), refusal.id)
 
     async def _arrival(self, delivery: Delivery) -> None:
         """Wait until a request has come, as a part may wait for it.
@@ -295,8 +277,3 @@ class ReplayServer:
             if notification is not None:
                 delivery.session.waive(notification)
                 self._wake()
-
-
-async def _hold_open() -> None:
-    await asyncio.Event().wait()
-    raise AssertionError("unreachable because nobody sets this event")

@@ -10,10 +10,8 @@ import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from functools import lru_cache, partial
-from importlib.util import find_spec
+from functools import partial
 from threading import Thread
-from types import TracebackType
 from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -49,11 +47,10 @@ def allow_many_files() -> None:
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end, on uvloop where that is installed."""
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-    if _has_uvloop():
-        with contextlib.suppress(ImportError):
-            import uvloop
+    with contextlib.suppress(ImportError):
+        import uvloop
 
-            factory = uvloop.new_event_loop
+        factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(main)
 
@@ -77,12 +74,6 @@ def run_until_signal(main: Coroutine[Any, Any, T]) -> T:
         raise StoppedError(signal.SIGINT) from None
     except asyncio.CancelledError:
         raise StoppedError(signal.SIGTERM) from None
-
-
-@lru_cache
-def _has_uvloop() -> bool:
-    # Looking for what is not installed takes longer than starting a loop, so it is done once.
-    return find_spec("uvloop") is not None
 
 
 @asynccontextmanager
@@ -177,11 +168,6 @@ async def signal_before(
 
 # In a thread
 
-Leave = Callable[[], object]
-
-_POLL_S = 0.5
-"""Seconds between two checks for a signal."""
-
 
 def result_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in a loop of its own, whatever runs in this thread."""
@@ -192,7 +178,7 @@ def result_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
 @contextmanager
 def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
     """Enter and leave an async context manager in an event loop in a thread of its own."""
-    entered: Future[tuple[T, Leave]] = Future()
+    entered: Future[tuple[T, Callable[[], object]]] = Future()
     left: Future[None] = Future()
 
     async def stay() -> None:
@@ -216,7 +202,8 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
         thread.start()
         value, leave = _result_of(entered)
     except KeyboardInterrupt:
-        entered.add_done_callback(_leave_at_once)
+        # As soon as it is entered, it is left.
+        entered.add_done_callback(lambda late: late.exception() or late.result()[1]())
         raise
     try:
         yield value
@@ -228,14 +215,9 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
 def _result_of(future: Future[T]) -> T:
     """Wait for a future in such a way that Ctrl-C always ends the wait."""
     # A signal that comes just before a wait does not end it, but is seen before the next one.
-    while not wait([future], timeout=_POLL_S).done:
+    while not wait([future], timeout=0.5).done:
         pass
     return future.result()
-
-
-def _leave_at_once(entered: Future[tuple[T, Leave]]) -> None:
-    if entered.exception() is None:
-        entered.result()[1]()
 
 
 class Proxy(Generic[T]):
@@ -244,6 +226,9 @@ class Proxy(Generic[T]):
     With `with` it runs in a thread of its own, so it serves any caller: plain code, asyncio,
     trio, and clients in other processes. With `async with` it runs in the caller's asyncio loop,
     which must not be blocked meanwhile.
+
+    `shown_as` makes what the block gets of what is opened; `check` raises what is wrong with a run
+    whose block ended well.
     """
 
     def __init__(
@@ -252,15 +237,7 @@ class Proxy(Generic[T]):
         shown_as: Callable[[Any], T],
         check: Callable[[T], None],
     ) -> None:
-        """Prepare the proxy.
-
-        Args:
-            shown_as: makes what the block gets of what is opened.
-            check: raises what is wrong with a run whose block ended well.
-        """
-        self._opened = opened
-        self._shown_as = shown_as
-        self._check = check
+        self._opened, self._shown_as, self._check = opened, shown_as, check
         self._value: T | None = None
         self._running: Any = None
         """The context manager, once it is entered."""
@@ -270,15 +247,10 @@ class Proxy(Generic[T]):
         self._running = in_thread(self._opened())
         return self._entered(self._running.__enter__())
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """Stop the proxy, and wait until it has stopped."""
-        self._running.__exit__(kind, error, traceback)
-        self._checked(error)
+        self._running.__exit__(*raised)
+        self._checked(raised[1])
 
     async def __aenter__(self) -> T:
         """Start the proxy in the running event loop."""
@@ -292,21 +264,16 @@ class Proxy(Generic[T]):
         self._running = self._opened()
         return self._entered(await self._running.__aenter__())
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         """Stop the proxy."""
-        await self._running.__aexit__(kind, error, traceback)
-        self._checked(error)
+        await self._running.__aexit__(*raised)
+        self._checked(raised[1])
 
     def _entered(self, opened: Any) -> T:
         self._value = self._shown_as(opened)
         return self._value
 
-    def _checked(self, error: BaseException | None) -> None:
+    def _checked(self, error: object) -> None:
         """Check a run that has ended; an exception of its block has the first word.
 
         An exit with success is none.

@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanag
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 from mrtr_cassette.core.cassette.transports import ENDPOINT, STARTED_HERE
 from mrtr_cassette.core.secrets.credentials import Given, Knows, shown_by
@@ -107,22 +107,46 @@ _SHOWN_OUTPUT = 4000
 """Characters of a command's output that are shown, from the end."""
 
 
+@dataclass(frozen=True, slots=True)
 class RunningCommand:
     """A server that a command started."""
 
-    def __init__(self, command: Sequence[str], port: int, cwd: Path, output: IO[bytes]) -> None:
-        """Start it.
+    url: str
+    _file: IO[bytes]
+    _without_secrets: Callable[[str], str]
 
-        Raises:
-            UpstreamError: there is no such command, or it can't be run.
-        """
-        self.url = f"http://{_HOST}:{port}{ENDPOINT}"
-        self._without_secrets = shown_by(BUILT_IN, given_to(command))
-        self.shown = self._without_secrets(" ".join(map(printable, command)))
-        self._port = port
-        self._output = output
+    @property
+    def output(self) -> str:
+        """The last of its output so far."""
+        size = self._file.seek(0, os.SEEK_END)
+        self._file.seek(max(0, size - _SHOWN_OUTPUT))
+        text = self._without_secrets(self._file.read().decode(errors="replace").rstrip())
+        # What a command prints for a terminal of its own is shown in a report of ours.
+        return printable_lines("\n".join(text.expandtabs().splitlines())) or "(it printed nothing)"
+
+
+@asynccontextmanager
+async def running_command(
+    command: Sequence[str], cwd: Path, *, start_s: float = 30.0, grace_s: float = 10.0
+) -> AsyncIterator[RunningCommand]:
+    """Run a command that serves, until the block ends; it has `start_s` seconds to listen.
+
+    Raises:
+        UsageError: it has no `{port}`.
+        UpstreamError: it can't be run, ends, or does not listen; its output is in the text.
+    """
+    if not any(PORT in part for part in command):
+        raise UsageError(
+            f"the upstream command {shown_by(BUILT_IN)(' '.join(command))!r} has no {PORT}",
+            hint=f"put {PORT} where it takes its port, or start it elsewhere and give its URL",
+        )
+    without_secrets = shown_by(BUILT_IN, given_to(command))
+    shown = without_secrets(" ".join(map(printable, command)))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with tempfile.TemporaryFile() as output:
         try:
-            process = subprocess.Popen(  # noqa: S603  it is the user's own command
+            process = subprocess.Popen(  # noqa: ASYNC220, S603  it is the user's own command
                 [part.replace(PORT, str(port)) for part in command],
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
@@ -131,75 +155,35 @@ class RunningCommand:
                 start_new_session=True,
             )
         except OSError as error:
-            text = f"can't run the upstream command {self.shown!r}: {reason_of(error)}"
+            text = f"can't run the upstream command {shown!r}: {reason_of(error)}"
             raise UpstreamError(text) from None
-        self.group = ProcessGroup(process)
-
-    @property
-    def output(self) -> str:
-        """The last of its output so far."""
-        size = self._output.seek(0, os.SEEK_END)
-        self._output.seek(max(0, size - _SHOWN_OUTPUT))
-        text = self._without_secrets(self._output.read().decode(errors="replace").rstrip())
-        # What a command prints for a terminal of its own is shown in a report of ours.
-        return printable_lines("\n".join(text.expandtabs().splitlines())) or "(it printed nothing)"
-
-    async def wait_until_listening(self, seconds: float) -> None:
-        """Wait so many seconds until it accepts connections.
-
-        Raises:
-            UpstreamError: it has ended, or does not listen in time; its output is in the text.
-        """
-        deadline = time.monotonic() + seconds
-        while not self._listens():
-            code = self.group.leader.poll()
-            if code is not None:
-                raise self._failed(f"ended with {code} before it listened on port {self._port}")
-            if time.monotonic() > deadline:
-                raise self._failed(f"did not listen on port {self._port} within {seconds:.0f} s")
-            await asyncio.sleep(_POLL_S)
-
-    def _listens(self) -> bool:
+        running = RunningCommand(f"http://{_HOST}:{port}{ENDPOINT}", output, without_secrets)
         try:
-            socket.create_connection((_HOST, self._port), timeout=_POLL_S * 50).close()
-        except OSError:
-            return False
-        return True
-
-    def _failed(self, what: str) -> UpstreamError:
-        return UpstreamError(
-            f"the upstream command {self.shown!r} {what}; it printed:\n{self.output}"
-        )
-
-
-@asynccontextmanager
-async def running_command(
-    command: Sequence[str], cwd: Path, *, start_s: float = 30.0, grace_s: float = 10.0
-) -> AsyncIterator[RunningCommand]:
-    """Run a command that serves, until the block ends.
-
-    Raises:
-        UsageError: it has no `{port}`.
-        UpstreamError: it can't be run, ends, or does not listen.
-    """
-    if not any(PORT in part for part in command):
-        raise UsageError(
-            f"the upstream command {shown_by(BUILT_IN)(' '.join(command))!r} has no {PORT}",
-            hint=f"put {PORT} where it takes its port, or start it elsewhere and give its URL",
-        )
-    with tempfile.TemporaryFile() as output:
-        running = RunningCommand(command, _free_port(), cwd, output)
-        try:
-            await running.wait_until_listening(start_s)
+            problem = await _why_not_listening(process, port, start_s)
+            if problem is not None:
+                text = f"the upstream command {shown!r} {problem}; it printed:\n{running.output}"
+                raise UpstreamError(text)
             yield running
         finally:
-            await asyncio.to_thread(running.group.stop, grace_s)
+            await asyncio.to_thread(ProcessGroup(process).stop, grace_s)
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+async def _why_not_listening(
+    process: subprocess.Popen[bytes], port: int, seconds: float
+) -> str | None:
+    """Wait until a process listens; return why it doesn't, or None."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection((_HOST, port), timeout=_POLL_S * 50).close()
+        except OSError:
+            if process.poll() is not None:
+                return f"ended with {process.returncode} before it listened on port {port}"
+            if time.monotonic() > deadline:
+                return f"did not listen on port {port} within {seconds:.0f} s"
+            await asyncio.sleep(_POLL_S)
+        else:
+            return None
 
 
 @asynccontextmanager
@@ -235,7 +219,13 @@ async def _serving_aiohttp(application: web.Application, listener: Any) -> Async
 async def _serving_asgi(
     application: Callable[..., Awaitable[None]], listener: Any
 ) -> AsyncIterator[None]:
-    _check_asgi(application)
+    own = getattr(application, "__call__", None)  # noqa: B004  what an instance has of it
+    if not any(map(inspect.iscoroutinefunction, (application, own))):
+        raise UsageError(
+            f"the upstream {application!r} is no URL, no command and no application",
+            hint="an application is aiohttp's web.Application, or ASGI: called with scope, "
+            "receive and send, such as what MCPServer.streamable_http_app() returns",
+        )
     try:
         import uvicorn
     except ImportError:
@@ -264,17 +254,6 @@ async def _serving_asgi(
     finally:
         server.should_exit = True
         await task
-
-
-def _check_asgi(application: Any) -> None:
-    own = getattr(application, "__call__", None)  # noqa: B004  what an instance has of it
-    is_awaited = any(map(inspect.iscoroutinefunction, (application, own)))
-    if not is_awaited:
-        raise UsageError(
-            f"the upstream {application!r} is no URL, no command and no application",
-            hint="an application is aiohttp's web.Application, or ASGI: called with scope, "
-            "receive and send, such as what MCPServer.streamable_http_app() returns",
-        )
 
 
 class Applications:
@@ -313,18 +292,13 @@ def is_on_pipes(upstream: Any) -> bool:
     return not any(PORT in part for part in upstream)
 
 
-class StartedUpstream(NamedTuple):
-    """An upstream that is ready to be recorded."""
-
-    url: str
-    command: RunningCommand | None = None
-    arguments: Sequence[str] | None = None
-
-
 def start_upstream(
     upstream: Any, applications: Applications, cwd: Path, running: ExitStack
-) -> StartedUpstream:
+) -> tuple[str, RunningCommand | None, Sequence[str] | None]:
     """Start an upstream, where it has to be started; `running` stops a command.
+
+    Returns:
+        its URL, its command, and the command's arguments; none for an application.
 
     Raises:
         UsageError: it is none of these, or a command that is no list.
@@ -336,8 +310,8 @@ def start_upstream(
                 f"the upstream {upstream!r} is no URL",
                 hint=f"a command is a list: {shlex.split(upstream)}",
             )
-        return StartedUpstream(upstream)
+        return upstream, None, None
     if isinstance(upstream, Sequence):
         command = running.enter_context(in_thread(running_command(upstream, cwd)))
-        return StartedUpstream(command.url, command, upstream)
-    return StartedUpstream(applications.url(upstream), arguments=())
+        return command.url, command, upstream
+    return applications.url(upstream), None, ()
