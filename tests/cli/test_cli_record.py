@@ -241,7 +241,7 @@ async def test_append_that_cannot_be_led_exits_with_1(tmp_path: Path) -> None:
         await conversation(await process.listening())
         ended = await process.stopped()
     assert ended.code == 1
-    assert "\nnot recorded: the live server asks nothing in turn 1: HTTP 200\n" in ended.err
+    assert "\nmiss: unrecorded: the live server asks nothing in turn 1: HTTP 200\n" in ended.err
     assert ended.err.endswith(
         f"{path} stays as it is, 0 exchanges recorded, 1 played, 2 could not be recorded\n"
     )

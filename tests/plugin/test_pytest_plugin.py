@@ -53,8 +53,8 @@ def test_append_fails_where_the_live_server_asks_something_else(suite):
     result = suite.run("--mrtr-mode=append", passed=1, errors=1)
     result.stdout.fnmatch_lines(
         [
-            "not recorded: *",
-            '*recorded "Approve train 2?", live "Approve train 2? Really?"',
+            "miss: unrecorded: *",
+            '*recorded "Approve train 2?", received "Approve train 2? Really?"',
             "1 request could not be recorded on */test_train.json; *",
         ]
     )

@@ -155,14 +155,12 @@ async def test_changed_question_is_an_error_and_nothing_is_recorded(tmp_path: Pa
         error = (await decline_first(tape.url))[-1]["error"]
         assert len(tape.server.received) == 1
     assert error["code"] == NOT_LED
-    assert error["data"]["recorded"] == {
-        "interaction": 1, "turn": 1, "call": 'tools/call "wipe"'
-    }  # fmt: skip
+    assert error["data"]["nearest"]["interaction"] == 1
     assert error["data"]["differences"] == [
         {
             "pointer": "/inputRequests/confirm/params/message",
             "recorded": '"Really?"',
-            "live": '"Wipe it all?"',
+            "received": '"Wipe it all?"',
         }
     ]
     assert error["message"] in tape.log

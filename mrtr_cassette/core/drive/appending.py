@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.drive.conversation import (
@@ -28,6 +27,7 @@ from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, InputRequired
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.credentials import Credentials
@@ -37,14 +37,14 @@ from mrtr_cassette.core.wire.http import SESSION_HEADER, Request, Response, head
 from mrtr_cassette.core.wire.pointers import Difference
 
 
-@dataclass(frozen=True, slots=True)
-class Unrecorded:
-    """A request that was not sent on and not recorded."""
-
-    call: Call
-    detail: str
-    asker: ReplayEntry | None = None
-    differences: tuple[Difference, ...] = ()
+def unrecorded(
+    call: Call,
+    detail: str,
+    asker: ReplayEntry | None = None,
+    differences: tuple[Difference, ...] = (),
+) -> Miss:
+    """Return why a request is not sent on and not recorded."""
+    return Miss(call, Reason.UNRECORDED, detail, asker, differences)
 
 
 class LiveAsks:
@@ -93,7 +93,7 @@ class Sessions:
         elif method == INITIALIZED:
             self._opening.get(request.header(SESSION_HEADER), []).append(request)
 
-    def opening_for(self, call: Call) -> SessionOpening | Unrecorded | None:
+    def opening_for(self, call: Call) -> SessionOpening | Miss | None:
         """Return how a live session is opened for a request; None where it needs none."""
         session = call.request.header(SESSION_HEADER)
         if not SESSION_SURROGATE.fullmatch(session) or session in self._live:
@@ -104,10 +104,10 @@ class Sessions:
             return None
         if session not in self._opening:
             detail = "its session was recorded, and this client has not opened it with `initialize`"
-            return Unrecorded(call, detail)
+            return unrecorded(call, detail)
         if call.message is not None and call.message.kind is Kind.RESPONSE:
             detail = "it answers what was asked in a recorded stream, and no live server asked it"
-            return Unrecorded(call, detail)
+            return unrecorded(call, detail)
         recorder = Recorder(seals=False, redactor=self._redactor, credentials=self._credentials)
         return SessionOpening(call, self._opening[session], ServerSession(recorder))
 
@@ -130,14 +130,14 @@ class SessionOpening(Requests):
         first, *self._unsent = requests
         super().__init__(first, session)
         self.call = call
-        self.failure: Unrecorded | None = None
+        self.failure: Miss | None = None
 
     def _after(self, exchange: RecordedExchange) -> Request | None:
         status = 0 if exchange.response is None else exchange.response.status
         is_good = self.call.request.is_line or 200 <= status < 300
         if not is_good or has_error(exchange):
             detail = f"the live server opened no session: {outcome(exchange)}"
-            self.failure = Unrecorded(self.call, detail)
+            self.failure = unrecorded(self.call, detail)
         return self._unsent.pop(0) if self._unsent and self.failure is None else None
 
 
@@ -155,7 +155,7 @@ class RecordedAsks:
             if entry.ask is not None and entry.ask.request_state is not None:
                 self._askers.setdefault(entry.ask.request_state, []).append(entry)
 
-    def replay_for(self, call: Call, shown: Call) -> ReplayToAsk | PagesBefore | Unrecorded | None:
+    def replay_for(self, call: Call, shown: Call) -> ReplayToAsk | PagesBefore | Miss | None:
         """Return how the server is brought to the ask that a request answers, or to a page.
 
         None stands for a request that can be sent as it is: one without state and cursor, or with
@@ -173,17 +173,17 @@ class RecordedAsks:
             asker = next((asker for asker in askers if asker.key == key), None)
             if asker is None:
                 detail = "its request state was recorded for another call"
-                return Unrecorded(shown, detail, askers[0])
+                return unrecorded(shown, detail, askers[0])
             chain = tuple([each.exchange for each in _chain(asker)])
             interaction = RecordedInteraction(0, chain, None, is_orphan=False)
             reason = why_not_repeatable(interaction)
             if reason is not None:
-                return Unrecorded(shown, reason, asker)
+                return unrecorded(shown, reason, asker)
             script = RecordedScript(interaction)
             recorder = Recorder(seals=True, redactor=self._redactor, credentials=self._credentials)
             return ReplayToAsk(call, shown, asker, script, recorder)
         if STATE_SURROGATE.search(state):
-            return Unrecorded(shown, "no ask in this cassette has its request state")
+            return unrecorded(shown, "no ask in this cassette has its request state")
         return None
 
     def _pages_before(self, call: Call, shown: Call) -> PagesBefore | None:
@@ -238,7 +238,7 @@ class ReplayToAsk(Conversation):
         self._shown = shown
 
     @property
-    def failure(self) -> Unrecorded | None:
+    def failure(self) -> Miss | None:
         """Why the server can't be brought there, or None."""
         differences: tuple[Difference, ...] = ()
         match self.standing:
@@ -250,7 +250,7 @@ class ReplayToAsk(Conversation):
             case _:
                 return None
         asker = _chain(self.asker)[turn - 1]
-        return Unrecorded(self._shown, f"the live server {detail}", asker, differences)
+        return unrecorded(self._shown, f"the live server {detail}", asker, differences)
 
     def retry(self) -> Request:
         """Return the client's retry with the live state in the place of the recorded one."""
@@ -271,12 +271,12 @@ class PagesBefore(Pages):
         self._most = most
 
     @property
-    def failure(self) -> Unrecorded | None:
+    def failure(self) -> Miss | None:
         """Why the live server has no such page, or None."""
         if self.last is None or self.last.next_cursor is not None:
             return None
         page = self._most - self.left + 1
-        return Unrecorded(self._shown, f"the live server's list has no page {page}")
+        return unrecorded(self._shown, f"the live server's list has no page {page}")
 
     def retry(self) -> Request:
         """Return the client's request with the live cursor in the place of the recorded one."""

@@ -35,6 +35,7 @@ class Reason(Enum):
     ALREADY_PLAYED = "already-played"
     OUT_OF_ORDER = "out-of-order"
     OTHER_HISTORY = "other-history"
+    UNRECORDED = "unrecorded"
 
 
 @dataclass(frozen=True, slots=True)

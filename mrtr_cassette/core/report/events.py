@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from mrtr_cassette.core.answers.fulfilment import CallTurn
 from mrtr_cassette.core.cassette.recorded import PushedAsk, RecordedExchange
-from mrtr_cassette.core.drive.appending import Unrecorded
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.messages import Via, ask_in
@@ -18,7 +17,6 @@ from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.player import Play
 from mrtr_cassette.core.report.details import final_of, stage_of
-from mrtr_cassette.core.report.misses import recorded_ask
 from mrtr_cassette.core.report.runs import (
     CallResult,
     RecordingReport,
@@ -199,20 +197,9 @@ def failed_said(problem: str) -> Said:
 
 def caught_up_said(asker: ReplayEntry) -> Said:
     """Return that the server was brought to the ask of a recorded exchange."""
-    ask = recorded_ask(asker)
+    ask = f"#{asker.interaction} ({asker.key}, ask of turn {asker.asking_turn})"
     line = f"      repeated the conversation up to {ask}, for an answer that is not recorded"
     return {"event": "caught-up", **_place(asker, asker.asking_turn)}, line
-
-
-def unrecorded_event(failure: Unrecorded) -> Event:
-    """Return that a request was not recorded."""
-    asker = failure.asker
-    return {
-        "event": "unrecorded",
-        "call": failure.call.title,
-        "recorded": None if asker is None else [asker.interaction, asker.asking_turn],
-        "pointers": [printable(difference.pointer) for difference in failure.differences],
-    }
 
 
 # Replaying

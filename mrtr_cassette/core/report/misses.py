@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import orjson
 
-from mrtr_cassette.core.drive.appending import Unrecorded
 from mrtr_cassette.core.protocol.calls import Call, read_call
-from mrtr_cassette.core.protocol.dialect import Answers, InputRequest
+from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.report.details import arguments_json
 from mrtr_cassette.core.report.text import as_data, short_digests
 from mrtr_cassette.core.wire.http import Request
@@ -68,6 +66,10 @@ _FIXES = {
         "play equal calls in recorded order, whatever was written, with <<history_order>>",
     ),
     Reason.OUT_OF_ORDER: ("send the call without answers first, then answer what it asks",),
+    Reason.UNRECORDED: (
+        "record the whole call again, into another cassette",
+        "record all of this cassette again with <<replace>>",
+    ),
 }
 """What can be done about a miss: one of these; each front fills the slots in its own terms."""
 _FIXES_OF_POSTED = (
@@ -94,12 +96,6 @@ _FIXES_OF_TASK = {
 _ABOUT_ANSWERS = frozenset({Reason.ANSWERS_DIFFER, Reason.ANSWERS_MISSING})
 
 
-_FIXES_OF_UNRECORDED = (
-    "record the whole call again, into another cassette",
-    "record all of this cassette again with <<replace>>",
-)
-
-
 class Nearest(NamedTuple):
     """The recorded exchange that comes nearest to a request without a recorded reply."""
 
@@ -115,7 +111,7 @@ class Nearest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MissReport:
-    """A request that has no recorded reply."""
+    """A request that has no recorded reply, or could not be recorded."""
 
     reason: str
     detail: str
@@ -128,16 +124,11 @@ class MissReport:
     text: str
 
     @property
-    def facts(self) -> Mapping[str, Any]:
-        """The same as JSON, as the client gets it in `error.data`."""
-        row = "reason detail request questions cassette nearest differences fix"
-        facts: Mapping[str, Any] = as_data(self, {MissReport: row})
+    def facts(self) -> dict[str, Any]:
+        """All but the text as JSON, as the client gets it in `error.data`."""
+        facts: dict[str, Any] = as_data(self, {})
+        del facts["text"]
         return facts
-
-    @property
-    def fix(self) -> str:
-        """The ways out in one line."""
-        return ", or ".join(self.fixes)
 
 
 class MissesError(MrtrCassetteError):
@@ -154,173 +145,87 @@ def report_of_miss(
 ) -> MissReport:
     """Return a miss as a report, with the way out in the terms of a front."""
 
-    def shown_as(text: str) -> str:
+    def shown(text: str) -> str:
         return printable(redacted(text))
 
-    pushed = None if miss.nearest is None else miss.nearest.answers
-    answering = "" if pushed is None else f", answering {pushed.request.key}"
-    request = shown_as(_request_text(miss.call) + answering)
-    detail = shown_as(miss.detail)
-    questions = tuple(map(shown_as, _questions(miss)))
-    nearest = _nearest(miss, shown_as)
-    differences = _shown(miss.differences, redacted)
-    fixes = [in_terms(fix, terms) for fix in _fixes(miss)]
+    def value(text: str | None) -> str | None:
+        return None if text is None else shown(shorten(text))
+
+    entry, nearest, answering = miss.nearest, None, ""
+    if entry is not None:
+        key = (entry.created_by or entry).key
+        if entry.answers is not None:
+            key, answering = entry.answers.pending.key, f", answering {entry.answers.request.key}"
+        nearest = Nearest(entry.interaction, entry.turn, shown(str(key)))
+    request, detail = shown(_request_text(miss.call) + answering), shown(miss.detail)
+    questions = tuple(map(shown, _questions(miss)))
+    differences = tuple(
+        Difference(shown(pointer), *map(value, values)) for pointer, *values in miss.differences
+    )
+    fixes = tuple(in_terms(fix, terms) for fix in _fixes(miss))
     lines = [
         f"miss: {miss.reason.value}: {detail}",
         f"  request:  {request}",
         *(f"  question: {question}" for question in questions),
         f"  cassette: {path}" if nearest is None else f"  nearest:  {nearest} in {path}",
-    ]
-    return MissReport(
-        reason=miss.reason.value,
-        detail=detail,
-        request=request,
-        questions=questions,
-        cassette=path,
-        nearest=nearest,
-        differences=tuple(differences),
-        fixes=tuple(fixes),
-        text=_text(lines, differences, "received", fixes, redacted),
-    )
-
-
-def _request_text(call: Call) -> str:
-    arguments = arguments_json(call)
-    shown = "" if arguments is None else f" with {printable(shorten(arguments))}"
-    answering = "" if call.answers is None else f", {_answering_text(call.answers)}"
-    return f"{call.title}{shown}{answering}"
-
-
-def _answering_text(answers: Answers) -> str:
-    """Name the keys that a retry answers, and say whether it echoes a request state."""
-    keys = ", ".join(printable(key) for key in sorted(answers.input_responses or {}))
-    text = f"answering {keys}" if keys else "answering nothing"
-    return text if answers.request_state is None else f"{text}, echoing a request state"
-
-
-def _shown(differences: Sequence[Difference], redacted: Callable[[str], str]) -> list[Difference]:
-    def line(value: str | None) -> str | None:
-        return None if value is None else printable(redacted(shorten(value)))
-
-    return [
-        Difference(printable(redacted(pointer)), line(recorded), line(received))
-        for pointer, recorded, received in differences
-    ]
-
-
-def _text(
-    head: Sequence[str],
-    differences: Sequence[Difference],
-    other: str,
-    fixes: Sequence[str],
-    redacted: Callable[[str], str],
-) -> str:
-    lines = [
-        *head,
         *(
-            f"  {pointer or '/'}: recorded {recorded or 'nothing'}, {other} {received or 'nothing'}"
-            for pointer, recorded, received in differences
+            f"  {at or '/'}: recorded {old or 'nothing'}, received {new or 'nothing'}"
+            for at, old, new in differences
         ),
         f"  fix:      {fixes[0]}",
         *(f"       or:  {fix}" for fix in fixes[1:]),
     ]
-    return short_digests(printable_lines(redacted("\n".join(lines))))
+    text = short_digests(printable_lines(redacted("\n".join(lines))))
+    return MissReport(
+        miss.reason.value, detail, request, questions, path, nearest, differences, fixes, text
+    )
+
+
+def _request_text(call: Call) -> str:
+    arguments, answers = arguments_json(call), call.answers
+    text = call.title if arguments is None else f"{call.title} with {shorten(arguments)}"
+    if answers is None:
+        return text
+    keys = ", ".join(sorted(answers.input_responses or {}))
+    state = "" if answers.request_state is None else ", echoing a request state"
+    return f"{text}, answering {keys or 'nothing'}{state}"
 
 
 def _fixes(miss: Miss) -> Sequence[str]:
-    fixes = _FIXES[miss.reason]
-    nearest = miss.nearest
-    if nearest is not None and nearest.answers is not None and miss.differences:
+    fixes, nearest = _FIXES[miss.reason], miss.nearest
+    if nearest is None:
+        return fixes
+    if nearest.answers is not None and miss.differences:
         return _FIXES_OF_POSTED
-    if nearest is not None and nearest.created_by is not None:
+    if nearest.created_by is not None:
         return _FIXES_OF_TASK.get(miss.reason, fixes)
-    if miss.reason is Reason.ALREADY_PLAYED and nearest is not None and nearest.session:
+    if miss.reason is Reason.ALREADY_PLAYED and nearest.session:
         return (*fixes, "open a new session, in which everything is played anew")
     return fixes
 
 
-def _questions(miss: Miss) -> list[str]:
-    if miss.nearest is not None and miss.nearest.answers is not None:
-        pushed = miss.nearest.answers.request
-        return [_question(pushed.key, pushed.asks)]
+def _questions(miss: Miss) -> Iterator[str]:
+    """Yield the questions whose answers differ."""
     nearest = miss.nearest
-    if nearest is None or miss.reason not in _ABOUT_ANSWERS:
-        return []
-    asker = nearest if nearest.state is not None else nearest.parent
-    keys = {pointer_path(difference.pointer)[1] for difference in miss.differences}
-    requests = {} if asker is None else asker.asked
-    return [_question(key, request) for key, request in requests.items() if key in keys]
-
-
-def _question(key: str, request: InputRequest) -> str:
-    message = f" {shorten(canonical(request.message))}" if request.message else ""
-    return printable(f"{key} ({request.kind}){message}")
-
-
-def _nearest(miss: Miss, shown_as: Callable[[str], str]) -> Nearest | None:
-    nearest = miss.nearest
-    if nearest is None:
-        return None
-    key = (nearest.created_by or nearest).key
-    if nearest.answers is not None:
-        key = nearest.answers.pending.key
-    return Nearest(nearest.interaction, nearest.turn, shown_as(str(key)))
-
-
-# Requests that appending could not record
-
-
-class UnrecordedReport(NamedTuple):
-    """A request that could not be recorded, as text and as the JSON of `error.data`."""
-
-    text: str
-    facts: Mapping[str, Any]
-
-
-def recorded_ask(asker: ReplayEntry) -> str:
-    """Say where on the cassette the ask of a recorded exchange is."""
-    return f"#{asker.interaction} ({asker.key}, ask of turn {asker.asking_turn})"
-
-
-def report_of_unrecorded(
-    failure: Unrecorded,
-    path: str,
-    redacted: Callable[[str], str] = str,
-    terms: Terms = LIBRARY_TERMS,
-) -> UnrecordedReport:
-    """Return as a report why a request could not be recorded."""
-    asker = failure.asker
-    request = printable(redacted(_request_text(failure.call)))
-    detail = printable(redacted(failure.detail))
-    differences = _shown(failure.differences, redacted)
-    fixes = [in_terms(fix, terms) for fix in _FIXES_OF_UNRECORDED]
-    lines = [
-        f"not recorded: {detail}",
-        f"  request:  {request}",
-        *([] if asker is None else [f"  recorded: {recorded_ask(asker)} in {path}"]),
-    ]
-    facts = {
-        "detail": detail,
-        "request": request,
-        "cassette": path,
-        "recorded": None
-        if asker is None
-        else {"interaction": asker.interaction, "turn": asker.asking_turn, "call": str(asker.key)},
-        "differences": [
-            {"pointer": pointer, "recorded": recorded, "live": live}
-            for pointer, recorded, live in differences
-        ],
-        "fix": ", or ".join(fixes),
-    }
-    return UnrecordedReport(_text(lines, differences, "live", fixes, redacted), facts)
+    asked: Mapping[str, InputRequest] = {}
+    if nearest is not None and nearest.answers is not None:
+        asked = {nearest.answers.request.key: nearest.answers.request.asks}
+    elif nearest is not None and miss.reason in _ABOUT_ANSWERS:
+        asker = nearest if nearest.state is not None else nearest.parent
+        keys = {pointer_path(difference.pointer)[1] for difference in miss.differences}
+        every = {} if asker is None else asker.asked
+        asked = {key: request for key, request in every.items() if key in keys}
+    for key, request in asked.items():
+        message = f" {shorten(canonical(request.message))}" if request.message else ""
+        yield f"{key} ({request.kind}){message}"
 
 
 # JSON-RPC errors from the proxy itself
 
 
-def error_body(report: MissReport | UnrecordedReport, answered: Call | bytes | None) -> bytes:
+def error_body(report: MissReport, answered: Call | bytes | None) -> bytes:
     """Return the JSON-RPC error that a client gets for a call, or for the call with this id."""
-    code = MISS_CODE if isinstance(report, MissReport) else UNRECORDED_CODE
+    code = UNRECORDED_CODE if report.reason == Reason.UNRECORDED.value else MISS_CODE
     return _body(answered, {"code": code, "message": report.text, "data": report.facts})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
 from shlex import quote
@@ -159,7 +159,7 @@ def _misses_text(misses: Sequence[MissReport]) -> str:
 
 def summary_data(report: ReplayReport) -> dict[str, Any]:
     """Return what a replay came to, as JSON-ready data."""
-    data: dict[str, Any] = as_data(report, {MissReport: lambda it: {"text": it.text, **it.facts}})
+    data: dict[str, Any] = as_data(report, {})
     return data
 
 
@@ -171,29 +171,22 @@ def saved_report(raw: bytes) -> ReplayReport:
     """
     tree = parse(raw)
     try:
-        return ReplayReport(
-            tree["cassette"],
-            tuple(
-                InteractionOutcome(**{**each, "outcome": Outcome(each["outcome"])})
-                for each in tree["interactions"]
-            ),
-            tuple(_saved_miss(**each) for each in tree["misses"]),
-            tuple(HarmlessRequest(**each) for each in tree["harmless"]),
-        )
+        interactions = [
+            InteractionOutcome(**{**each, "outcome": Outcome(each["outcome"])})
+            for each in tree["interactions"]
+        ]
+        misses = [
+            replace(
+                MissReport(**{**each, "fixes": tuple(each["fixes"])}),
+                nearest=each["nearest"] and Nearest(**each["nearest"]),
+                differences=tuple(Difference(**it) for it in each["differences"]),
+            )
+            for each in tree["misses"]
+        ]
+        harmless = [HarmlessRequest(**each) for each in tree["harmless"]]
+        return ReplayReport(tree["cassette"], tuple(interactions), tuple(misses), tuple(harmless))
     except (KeyError, TypeError) as error:
         raise ValueError(error) from None
-
-
-def _saved_miss(
-    *, nearest: Any, questions: Any, differences: Any, fix: str, **facts: Any
-) -> MissReport:
-    return MissReport(
-        questions=tuple(questions),
-        nearest=None if nearest is None else Nearest(**nearest),
-        differences=tuple(Difference(**each) for each in differences),
-        fixes=(fix,),
-        **facts,
-    )
 
 
 # Recordings

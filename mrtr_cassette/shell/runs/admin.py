@@ -35,7 +35,6 @@ _COUNTED_EVENTS: Final = {
     "asked": ("asks", "Times that a client was asked for input", ["via"]),
     "answered": ("answers", "Times that a client answered what it was asked", ["via"]),
     "unreachable": ("unreachable", "Requests that the upstream did not answer", ()),
-    "unrecorded": ("unrecorded", "Requests that could not be recorded", ()),
 }
 """Name, description and labels of the counter of each event.
 

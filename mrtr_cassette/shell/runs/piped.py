@@ -466,7 +466,7 @@ async def _started_by_client(folder: Path) -> int:
             os.write(outcomes, line + b"\n")
 
     def on_event(event: dict[str, object]) -> None:
-        if event["event"] in ("unrecorded", "missed"):
+        if event["event"] == "missed":
             tell(sessions[0].outcome)
 
     # Whoever has the command is the same client, by however many processes it starts it.

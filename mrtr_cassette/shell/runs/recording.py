@@ -18,7 +18,7 @@ from mrtr_cassette.core.drive.appending import (
     ReplayToAsk,
     SessionOpening,
     Sessions,
-    Unrecorded,
+    unrecorded,
 )
 from mrtr_cassette.core.drive.conversation import (
     Answered,
@@ -38,8 +38,8 @@ from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.report.events import caught_up_said, unreachable_said, unrecorded_event
-from mrtr_cassette.core.report.misses import error_body, report_of_unrecorded, upstream_error_body
+from mrtr_cassette.core.report.events import caught_up_said, missed_event, unreachable_said
+from mrtr_cassette.core.report.misses import error_body, report_of_miss, upstream_error_body
 from mrtr_cassette.core.secrets.credentials import Given, shown_by
 from mrtr_cassette.core.wire.http import (
     ANSWERED_BY_HEADER,
@@ -350,26 +350,26 @@ class Appender:
         # What the cassette lacks is no miss of a run that records it.
         player.misses.pop()
         nearest = decision.nearest if isinstance(decision, Miss) else None
-        sent: Request | Unrecorded
+        sent: Request | Miss
         if isinstance(decision, Miss) and decision.is_refused:
-            self._unrecorded(Unrecorded(decision.call, _REFUSED))
+            self._unrecorded(unrecorded(decision.call, _REFUSED))
             await self._server.accept(downstream)
             return
         if nearest is not None and nearest.created_by is not None:
-            sent = Unrecorded(decision.call, _FIXED, nearest)
+            sent = unrecorded(decision.call, _FIXED, nearest)
         else:
             try:
                 sent = await self._as_live(request, decision.call)
             except (UpstreamError, BodyTooLargeError) as error:
                 await self._relay.answer_unreachable(request, downstream, str(error))
                 return
-        if isinstance(sent, Unrecorded):
+        if isinstance(sent, Miss):
             await downstream.send_whole(200, JSON_HEADERS, self._unrecorded(sent))
         else:
             player.goes_live(request)
             await self._relay.handle(request, downstream, sent)
 
-    async def _as_live(self, request: Request, shown: Call) -> Request | Unrecorded:
+    async def _as_live(self, request: Request, shown: Call) -> Request | Miss:
         """Bring the live server to the client's turn, and return the request in its terms."""
         async with self._opening:
             opening = self._sessions.opening_for(shown)
@@ -382,7 +382,7 @@ class Appender:
             return opening
         sent = self._sessions.in_live(request)
         catch_up = self._recorded_asks.replay_for(read_call(sent), shown)
-        if catch_up is None or isinstance(catch_up, Unrecorded):
+        if catch_up is None or isinstance(catch_up, Miss):
             return catch_up or sent
         await self._live_server.follow(catch_up)
         if catch_up.failure is not None:
@@ -395,11 +395,11 @@ class Appender:
             self._session.announcer.say(caught_up_said, catch_up.asker)
         return catch_up.retry()
 
-    def _unrecorded(self, failure: Unrecorded) -> bytes:
+    def _unrecorded(self, failure: Miss) -> bytes:
         session, player = self._session, self._player
-        report = report_of_unrecorded(failure, player.path, player.redacted, session.terms)
+        report = report_of_miss(failure, player.path, player.redacted, session.terms)
         session.unrecorded.append(report.text)
-        session.announcer.say(lambda: (unrecorded_event(failure), report.text))
+        session.announcer.say(lambda: (missed_event(failure), report.text))
         return error_body(report, failure.call)
 
 

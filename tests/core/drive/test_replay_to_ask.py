@@ -26,9 +26,10 @@ from builders import (
 )
 from messages import NO, YES, Json, array_asks, asks, text
 
-from mrtr_cassette.core.drive.appending import LiveAsks, RecordedAsks, Sessions, Unrecorded
+from mrtr_cassette.core.drive.appending import LiveAsks, RecordedAsks, Sessions
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest, InputRequired
+from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import End, Headers, Piece, Request, Response, line_request
@@ -122,7 +123,7 @@ def test_another_question_is_not_answered(response: Json, pointers: list[str]) -
     replay = replay_for(retry(CALL, {"a": NO}, state=STATE))
     respond(replay, response)
     failure, words = replay.failure, "something else in turn 1"
-    assert failure.asker == replay.asker
+    assert failure.nearest == replay.asker
     words = words if pointers else "nothing in turn 1: HTTP 200"
     assert failure.detail == f"the live server asks {words}"
     assert [each.pointer for each in failure.differences] == pointers
@@ -155,7 +156,7 @@ ORPHAN = ((retry(CALL, {"a": YES}, state="unknown-" * 4), asks("b", state=SECOND
 def test_state_that_leads_nowhere_is_told(body: bytes, script: Any, words: str) -> None:
     """A state that a replay issued belongs to one call of one cassette."""
     failure = replay_for(body, *script)
-    assert isinstance(failure, Unrecorded)
+    assert isinstance(failure, Miss)
     assert words in failure.detail
 
 
@@ -268,5 +269,5 @@ def test_session_that_no_live_one_can_stand_for_is_refused() -> None:
         (opened_sessions(), answer(rpc("x"), {}), "no live server asked it"),
     ):
         failure = sessions.opening_for(in_session(body))
-        assert isinstance(failure, Unrecorded)
+        assert isinstance(failure, Miss)
         assert words in failure.detail

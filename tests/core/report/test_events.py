@@ -13,8 +13,6 @@ from messages import NO, YES, asks, text
 from pushing import PushingSession, asked_once, elicit, posted
 
 from mrtr_cassette.core.cassette.recorded import pushed_asks
-from mrtr_cassette.core.drive.appending import Unrecorded
-from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.record.recorder import Recorder, Unread
 from mrtr_cassette.core.replay.diagnosis import Harmless
 from mrtr_cassette.core.replay.player import Play, Player
@@ -35,7 +33,6 @@ from mrtr_cassette.core.report.events import (
     response_said,
     unreachable_said,
     unread_said,
-    unrecorded_event,
 )
 from mrtr_cassette.core.report.misses import report_of_miss
 from mrtr_cassette.core.wire.http import End
@@ -127,12 +124,10 @@ def unread_bodies() -> Told:
 def run() -> Told:
     """Tell what goes on in a run."""
     asker, _ = player_of(*BRANCHED).interactions[0]
-    call = read_call(post(tool("deploy", env="secret")))
     yield admin_said("http://h:1")
     yield unreachable_said("POST /mcp", "refused")
     yield failed_said("disk full")
     yield caught_up_said(asker)
-    yield unrecorded_event(Unrecorded(call, "its session is unknown"))
 
 
 TELLERS: tuple[Callable[[], Told], ...] = (

@@ -29,7 +29,7 @@ from messages import NO, YES, asks, form, text
 from pushing import asked_once, elicit, in_sealed_session, posted
 
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.drive.appending import Unrecorded
+from mrtr_cassette.core.drive.appending import unrecorded
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Player
@@ -37,10 +37,8 @@ from mrtr_cassette.core.report.ci import annotation
 from mrtr_cassette.core.report.misses import (
     MissesError,
     MissReport,
-    UnrecordedReport,
     error_body,
     report_of_miss,
-    report_of_unrecorded,
     upstream_error_body,
 )
 from mrtr_cassette.core.wire.pointers import Difference
@@ -177,7 +175,7 @@ MISSES: dict[str, tuple[Cassette, list[Any]]] = {
 }
 
 
-def expect(title: str, report: MissReport | UnrecordedReport, *, updates: bool) -> None:
+def expect(title: str, report: MissReport, *, updates: bool) -> None:
     """Compare a report, its text and its facts, with the golden one."""
     facts = json.dumps(report.facts, indent=1)
     case = read_case(DATA / "reports" / "misses.case")
@@ -195,7 +193,7 @@ def test_miss_has_text_and_facts(name: str, *, updates_goldens: bool) -> None:
     expect(name, report, updates=updates_goldens)
 
 
-def unrecorded() -> Unrecorded:
+def not_recorded() -> Miss:
     """Return a retry whose ask the live server no longer makes."""
     player = player_of(
         (CALL, asks("a", state="S")), (retry(CALL, {"a": YES}, state="S"), text("x"))
@@ -206,7 +204,7 @@ def unrecorded() -> Unrecorded:
         Difference("/inputRequests/a/params/message", '"a?"', '"b?"'),
         Difference("/requestState", '"…"', None),
     )
-    return Unrecorded(call, "the live server asks something else in turn 1", asking, differences)
+    return unrecorded(call, "the live server asks something else in turn 1", asking, differences)
 
 
 @pytest.mark.parametrize("name", ["not recorded", "not recorded, without an ask"])
@@ -214,12 +212,12 @@ def test_unrecorded_request_tells_what_the_live_server_asks_instead(
     name: str, *, updates_goldens: bool
 ) -> None:
     """Text and facts name the request, the recorded ask, and where the live one differs."""
-    failure = unrecorded()
+    failure = not_recorded()
     if name.endswith("without an ask"):
-        failure = Unrecorded(read_call(post(CALL)), "the live server opened no session: HTTP 500")
-    expect(name, report_of_unrecorded(failure, "talk.json"), updates=updates_goldens)
-    redacted = report_of_unrecorded(unrecorded(), "f", lambda shown: shown.replace('"b?"', "<x>"))
-    assert "live <x>" in redacted.text
+        failure = unrecorded(read_call(post(CALL)), "the live server opened no session: HTTP 500")
+    expect(name, report_of_miss(failure, "talk.json"), updates=updates_goldens)
+    redacted = report_of_miss(not_recorded(), "f", lambda shown: shown.replace('"b?"', "<x>"))
+    assert "received <x>" in redacted.text
 
 
 # Errors that clients get
@@ -229,8 +227,8 @@ def test_client_gets_text_and_facts_under_its_own_id() -> None:
     """The text is the message and the facts are the data of a JSON-RPC error."""
     miss = missed(player_of((CALL, text("x"))), rpc("tools/list", number="mine"))
     missing = report_of_miss(miss, "talk.json")
-    failure = unrecorded()
-    failed = report_of_unrecorded(failure, "talk.json")
+    failure = not_recorded()
+    failed = report_of_miss(failure, "talk.json")
 
     for body, code, report in (
         (error_body(missing, miss.call), -32010, missing),
