@@ -83,8 +83,10 @@ def test_folder_is_verified_and_reported(project: Path, monkeypatch: pytest.Monk
     assert [each["is_good"] for each in data] == [False, False]
     (change,) = data[0]["interactions"][0]["changes"]
     assert (change["pointer"], change["recorded"], change["turn"]) == (
-        "/content/0/text", '"one"', None,
-    )  # fmt: skip
+        "/content/0/text",
+        '"one"',
+        0,
+    )
     root = ET.fromstring(reports[1].read_text())
     assert [root.get(name) for name in ("tests", "failures", "skipped")] == ["2", "2", "0"]
     assert len(list(root.iter("failure"))) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -27,7 +27,7 @@ from mrtr_cassette.core.compare.values import (
 from mrtr_cassette.core.drive.recorded_script import TurnChange
 from mrtr_cassette.core.drive.verification import Learned, VerifiedInteraction
 from mrtr_cassette.core.report.text import as_data
-from mrtr_cassette.core.wire.pointers import ANY, pointer_path
+from mrtr_cassette.core.wire.pointers import ANY
 from mrtr_cassette.errors import SHOWN_CHARS, counted, printable, printable_lines, shorten
 
 Paint = Callable[[Mark, str], str]
@@ -43,10 +43,6 @@ _MARKED: Final[Mapping[Mark, str]] = {
     "-": "only in the first",
     "+": "only in the second",
 }
-_ABSENT = "absent"
-_SHORT = 60
-"""Characters of a value in a table."""
-_BACKTICKS = re.compile("`+")
 _NOT_COMPARED = frozenset({"skipped", "not-reached"})
 _MARKS = {"same": "=", "skipped": "-"}
 _DIFFERENT, _UNREACHABLE = 1, 4
@@ -64,13 +60,11 @@ class Fold:
     Attributes:
         pointer: their place, in which `*` stands for indices that differ.
         changes: in order, one for each index.
-        renamed_to: the new member that has the values of the one that is missing; or empty.
         repeated_at: where a text of the result says the same again; or empty.
     """
 
     pointer: str
     changes: tuple[Change, ...]
-    renamed_to: str = ""
     repeated_at: str = ""
 
     @property
@@ -78,74 +72,37 @@ class Fold:
         """The first of its changes."""
         return self.changes[0]
 
-    @property
-    def is_uniform(self) -> bool:
-        """Whether all of its changes have the same values."""
-        return len({(change.recorded, change.received) for change in self.changes}) == 1
-
 
 def folded(changes: Iterable[Change]) -> list[Fold]:
     """Return changes of one response in their order, with those as one that people read as one."""
-    groups: dict[object, list[Change]] = {}
+    groups: dict[object, list[Change]] = defaultdict(list)
     for change in changes:
         kind = change.recorded is None, change.received is None
-        key = (without_indices(change.pointer), change.verdict, change.is_information, kind)
-        groups.setdefault(key, []).append(change)
+        place = without_indices(change.pointer)
+        groups[place, change.verdict, change.is_information, kind].append(change)
     folds = [
         Fold(common_pointer([change.pointer for change in group]), tuple(group))
         for group in groups.values()
     ]
-    return _without_repetitions(_with_renames(folds))
-
-
-def _with_renames(folds: Sequence[Fold]) -> list[Fold]:
-    """Tell a new member as the name of a missing one that had its value at every place."""
-    added = {_by_parent(fold): fold for fold in folds if fold.first.recorded is None}
-    names: dict[Fold, Fold] = {}
-    for fold in folds:
-        is_gone = fold.first.received is None and not fold.pointer[-1:].isdigit()
-        new = added.pop(_by_parent(fold), None) if is_gone else None
-        if new is not None:
-            names[fold] = new
-    left_out = set(names.values())
-    return [
-        replace(fold, renamed_to=pointer_path(names[fold].pointer)[-1]) if fold in names else fold
-        for fold in folds
-        if fold not in left_out
-    ]
-
-
-def _by_parent(fold: Fold) -> tuple[tuple[str, str | None], ...]:
-    return tuple(
-        (change.pointer.rpartition("/")[0], change.recorded or change.received)
-        for change in fold.changes
-    )
-
-
-def _without_repetitions(folds: Sequence[Fold]) -> list[Fold]:
-    """Leave out the changes of texts that repeat the structured content, as those of tools do."""
-    texts: dict[object, list[Fold]] = {}
+    # Tools repeat structured content in a text.
+    texts: dict[object, list[Fold]] = defaultdict(list)
     for fold in folds:
         if is_below(fold.pointer, _TEXTS):
-            texts.setdefault(_values(fold), []).append(fold)
+            texts[_values(fold)].append(fold)
     repeated: dict[Fold, Fold] = {}
     for fold in folds:
-        same = texts.get(_values(fold), []) if is_below(fold.pointer, _STRUCTURED) else []
-        text = next((each for each in same if _repeats(each, fold)), None)
-        if text is not None:
-            same.remove(text)
-            repeated[fold] = text
+        if is_below(fold.pointer, _STRUCTURED):
+            for text in texts[_values(fold)]:
+                is_same = fold.pointer.endswith(text.pointer.partition(TEXT_STEP)[2])
+                if is_same and text not in repeated.values():
+                    repeated[fold] = text
+                    break
     left_out = set(repeated.values())
     return [
         replace(fold, repeated_at=repeated[fold].pointer) if fold in repeated else fold
         for fold in folds
         if fold not in left_out
     ]
-
-
-def _repeats(text: Fold, whole: Fold) -> bool:
-    place = text.pointer.partition(TEXT_STEP)[2]
-    return whole.pointer.endswith(place) and text.renamed_to == whole.renamed_to
 
 
 def _values(fold: Fold) -> tuple[tuple[str | None, str | None], ...]:
@@ -166,69 +123,40 @@ def plain(_mark: Mark, line: str) -> str:
 
 def shown_values(change: Change) -> tuple[str | None, str | None]:
     """Return the two values of a change as people read them; long ones from where they part."""
-    recorded, received = (
-        None if value is None else _spelled(value) for value in (change.recorded, change.received)
+    old, new = (
+        json.dumps(json.loads(value), ensure_ascii=False)
+        if value is not None and value.startswith('"')
+        else value
+        for value in (change.recorded, change.received)
     )
-    if recorded is not None and received is not None:
-        pairs = zip(recorded, received, strict=False)
-        shorter = min(len(recorded), len(received))
-        common = next((at for at, (a, b) in enumerate(pairs) if a != b), shorter)
-        is_long = max(len(recorded), len(received)) > SHOWN_CHARS
-        if is_long and common > _KEPT_BEFORE:
-            cut = common - _KEPT_BEFORE
-            recorded, received = (f"… {value[cut:]}" for value in (recorded, received))
-    recorded, received = (
-        None if value is None else printable(shorten(value)) for value in (recorded, received)
-    )
-    return recorded, received
-
-
-def _spelled(value: str) -> str:
-    return json.dumps(json.loads(value), ensure_ascii=False) if value.startswith('"') else value
+    if old is not None and new is not None and max(len(old), len(new)) > SHOWN_CHARS:
+        pairs = enumerate(zip(old, new, strict=False))
+        common = next((at for at, (a, b) in pairs if a != b), min(len(old), len(new)))
+        if common > _KEPT_BEFORE:
+            old, new = (f"… {value[common - _KEPT_BEFORE :]}" for value in (old, new))
+    old, new = (None if value is None else printable(shorten(value)) for value in (old, new))
+    return old, new
 
 
 def fold_lines(fold: Fold, paint: Paint = plain) -> Iterator[str]:
     """Yield changes that are told as one: verdict and place, the recorded value, the other one."""
-    change = fold.first
-    yield _head(fold)
-    if fold.renamed_to or change.verdict == "key-changed":
+    change, count = fold.first, len(fold.changes)
+    if change.verdict == "key-changed":
+        old, new = (printable(json.loads(value or '""')) for value in change[2:4])
+        yield f"key-changed: {old} → {new}"
         return
+    facts: list[str] = [change.verdict]
+    if count > 1:
+        facts = [f"{change.verdict} in {count} places"]
+        facts += ["the first of them"] if len(set(_values(fold))) > 1 else []
+    facts += [f"and again at {printable(fold.repeated_at)}"] if fold.repeated_at else []
+    facts += ["information only"] if change.is_information else []
+    yield f"{printable(fold.pointer) or '/'}: {', '.join(facts)}"
     recorded, received = shown_values(change)
     if recorded is not None:
         yield paint("-", f"- {recorded}")
     if received is not None:
         yield paint("+", f"+ {received}")
-
-
-def _head(fold: Fold) -> str:
-    change, count = fold.first, len(fold.changes)
-    if change.verdict == "key-changed":
-        old, new = (printable(json.loads(value or '""')) for value in change[2:4])
-        return f"key-changed: {old} → {new}"
-    place = printable(fold.pointer) or "/"
-    again = f", and again at {printable(fold.repeated_at)}" if fold.repeated_at else ""
-    places = f" in {count} places" if count > 1 else ""
-    if fold.renamed_to:
-        return f"{place}: missing{places}, {printable(fold.renamed_to)} new: renamed?{again}"
-    first = "" if fold.is_uniform else ", the first of them"
-    information = ", information only" if change.is_information else ""
-    return f"{place}: {change.verdict}{places}{first}{again}{information}"
-
-
-def _in_short(changes: Iterable[Change]) -> str:
-    """Return changes in one line: the first of them, and how many there are besides."""
-    folds = folded(changes)
-    if not folds:
-        return ""
-    first, others = folds[0], len(folds) - 1
-    text = _head(first)
-    if not (first.renamed_to or first.first.verdict == "key-changed"):
-        values = (
-            _ABSENT if value is None else shorten(value, _SHORT)
-            for value in shown_values(first.first)
-        )
-        text = f"{printable(first.pointer) or '/'}: {' → '.join(values)}"
-    return f"{text}, and {others} more" if others else text
 
 
 # Two cassettes
@@ -337,34 +265,12 @@ def comparison_data(comparison: CassetteComparison) -> dict[str, Any]:
 def comparison_markdown(comparison: CassetteComparison) -> str:
     """Return two compared cassettes as Markdown, for a pull request."""
     *shown, last = comparison_text(comparison).split("\n")
-    rows = [
-        (f"{each.mark} {_number(each)}", each.call, each.verdict, _short_of(each))
-        for each in comparison.interactions
-        if each.mark != "="
-    ]
-    return "\n".join([*_table(rows), f"**{last}**", "", *_diff_block(shown)])
+    return "\n".join([f"**{last}**", "", *_diff_block(shown)])
 
 
-def _short_of(interaction: InteractionComparison) -> str:
-    if interaction.mark != "~":
-        return _MARKED[interaction.mark]
-    return _in_short(change for stage in interaction.stages for change in stage.counting)
-
-
-def _table(rows: Sequence[tuple[str, str, str, str]]) -> list[str]:
-    """Return the calls that differ as a table in Markdown, one line a call."""
-    if not rows:
-        return []
-    lines = ["| | call | verdict | first difference |", "| --- | --- | --- | --- |"]
-    cells = ([_plain(printable(cell)) for cell in row] for row in rows)
-    return [*lines, *(f"| {' | '.join(row)} |" for row in cells), ""]
-
-
-def _diff_block(shown: Iterable[str]) -> list[str]:
-    block = [_in_diff(line) for line in shown]
-    longest = max((len(run) for line in block for run in _BACKTICKS.findall(line)), default=0)
-    fence = "`" * max(longest + 1, 3)
-    return [f"{fence}diff", *block, fence]
+def _diff_block(shown: Sequence[str]) -> list[str]:
+    fence = "`" * (1 + max([2, *map(len, re.findall("`+", "\n".join(shown)))]))
+    return [f"{fence}diff", *map(_in_diff, shown), fence] if shown else []
 
 
 def _in_diff(line: str) -> str:
@@ -489,51 +395,26 @@ def summary_line(verification: Verification) -> str:
 
 def verification_data(verifications: Sequence[Verification]) -> dict[str, Any]:
     """Return it as JSON values, for programs."""
-    cassettes = as_data([*verifications], _ROWS)
-    for verification, data in zip(verifications, cassettes, strict=True):
-        for each, shown in zip(verification.interactions, data["interactions"], strict=True):
-            shown["is_accepted"] = each.number in verification.accepted
-    return {"cassettes": cassettes}
+    return {"cassettes": as_data([*verifications], _ROWS)}
 
 
-_CHANGE: Final = ("verdict", "pointer", "recorded", "received", "is_information")
-_ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
-    Change: " ".join(_CHANGE),
+_ROWS: Final[Mapping[type, str]] = {
+    Change: "verdict pointer recorded received is_information",
     CassetteComparison: "recorded received same=is_same verdict interactions",
     InteractionComparison: "mark recorded received call verdict moved=is_moved stages",
     Stage: "kind turn mark changes",
-    Verification: "cassette upstream is_good counts interactions",
+    Verification: "cassette upstream is_good counts accepted interactions",
     VerifiedInteraction: "number call verdict reason changes",
-    TurnChange: lambda it: (
-        {"turn": it.turn or None} | {name: getattr(it.change, name) for name in _CHANGE}
-    ),
+    TurnChange: "turn verdict=change.verdict pointer=change.pointer recorded=change.recorded "
+    "received=change.received is_information=change.is_information",
 }
 
 
 def verification_markdown(verifications: Sequence[Verification]) -> str:
     """Return it as Markdown, for a pull request or a job's summary."""
-    rows = [
-        (
-            f"{_MARKS.get(each.verdict, '~')} #{each.number}",
-            each.call,
-            each.verdict,
-            _short_of_verified(each),
-        )
-        for verification in verifications
-        for each in verification.failures
-    ]
-    lines = _table(rows)
+    lines = []
     for verification in verifications:
-        lines += [f"### {_plain(summary_line(verification))}", ""]
+        summary = re.sub(r"[\\`*_{}\[\]<>#|~]", r"\\\g<0>", summary_line(verification))
         failing = [line for each in verification.failures for line in interaction_lines(each)]
-        lines += [*_diff_block(failing), ""] if failing else []
+        lines += [f"### {summary}", "", *_diff_block(failing), ""]
     return "\n".join(lines)
-
-
-def _short_of_verified(each: VerifiedInteraction) -> str:
-    changes = [change for _, change in each.changes if not change.is_information]
-    return _in_short(changes) or each.reason or ""
-
-
-def _plain(text: str) -> str:
-    return "".join(f"\\{char}" if char in "\\`*_{}[]<>#|~" else char for char in text)

@@ -296,6 +296,8 @@ def as_data(value: Any, rows: Mapping[type, str | Callable[[Any], Any]]) -> Any:
         return value.value
     if isinstance(value, Mapping):
         return {name: as_data(member, rows) for name, member in value.items()}
+    if isinstance(value, frozenset):
+        value = sorted(value)
     return [as_data(each, rows) for each in value] if isinstance(value, list | tuple) else value
 
 

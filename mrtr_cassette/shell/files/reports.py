@@ -29,7 +29,6 @@ REPORT: Final = WrittenKind(
         rb"""\{\s*"cassette":\s*"(?:[^"\\]|\\.)*",\s*"interactions":
         |\{\s*"cassettes":\s*\[\s*(?:\]|\{\s*"cassette":)
         |<\?xml[^>]*>\s*<testsuites\ name="mrtr-cassette\ (?:replay|verify)"
-        |\|\ \|\ call\ \|\ verdict\ \|\ first\ difference\ \|\n
         |\#\#\#\ [^\n]*\ against\ [^\n]*:\ \d+\ interactions?:\ """,
         re.VERBOSE,
     ),
