@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.cassette.lookup import lookup_key
+from mrtr_cassette.core.cassette.lookup import LookupKey, lookup_key
 from mrtr_cassette.core.cassette.recorded import posted_answer
 from mrtr_cassette.core.protocol.calls import Call, resumed_event, session_of
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES
@@ -123,7 +124,7 @@ def no_match(call: Call, entries: Sequence[ReplayEntry], ignored: Collection[Mem
     if call.contradiction:
         detail = f"the header {call.contradiction} contradicts the body, which a server refuses"
         return Miss(call, Reason.HEADERS_CONTRADICT, printable(detail), same_name[0])
-    search = _Search(call, entries, same_name, ignored)
+    search = _Search(call, lookup_key(call, ignored), entries, same_name, ignored)
     return search.first_request() if call.answers is None else search.retry()
 
 
@@ -172,131 +173,109 @@ def _nearest(
     return min(found, key=lambda pair: len(pair[1]))
 
 
+@dataclass(frozen=True)
 class _Search:
     """The search for the nearest recorded exchange, once the name is known to be recorded."""
 
-    def __init__(
-        self,
-        call: Call,
-        entries: Sequence[ReplayEntry],
-        same_name: Sequence[ReplayEntry],
-        ignored: Collection[MemberPath],
-    ) -> None:
-        self._call = call
-        self._entries = entries
-        self._ignored = ignored
-        self._same_name = same_name
-        key, self._state, self._answers = lookup_key(call, ignored)
-        self._same_call = [each for each in same_name if each.key == key]
-        self._asks = [each for each in self._same_call if each.ask is not None]
+    call: Call
+    lookup: LookupKey
+    entries: Sequence[ReplayEntry]
+    same_name: Sequence[ReplayEntry]
+    ignored: Collection[MemberPath]
+
+    @cached_property
+    def _same_call(self) -> list[ReplayEntry]:
+        return [each for each in self.same_name if each.key == self.lookup.call]
 
     def first_request(self) -> Miss:
         if self._same_call:
             # Recorded as a retry only, such as one whose state no recorded ask issued.
-            detail = "this call was recorded only as a retry"
             nearest = self._same_call[0]
             has_state = nearest.lookup.state is not None
             reason = Reason.STATE_MISSING if has_state else Reason.ANSWERS_MISSING
-            return Miss(self._call, reason, detail, nearest)
-        firsts = [each for each in self._same_name if each.call.answers is None]
-        return self._arguments_differ(firsts or self._same_name)
+            return Miss(self.call, reason, "this call was recorded only as a retry", nearest)
+        firsts = [each for each in self.same_name if each.call.answers is None]
+        return self._arguments_differ(firsts or self.same_name)
 
     def retry(self) -> Miss:
-        if self._state is not None:
-            return self._retry_with_state(self._state)
-        answers = self._call.answers
-        keys = set(answers.input_responses or ()) if answers is not None else set()
-        stateless = [each for each in self._asks if each.issued_sha256 is None]
-        stateful = [each for each in self._asks if each.issued_sha256 is not None]
-        fitting = [each for each in stateful if each.ask and keys <= each.ask.input_requests.keys()]
-        fits = any(each.ask and keys <= each.ask.input_requests.keys() for each in stateless)
-        if stateless and (fits or not fitting):
-            return self._answers_differ(stateless)
-        if stateful:
-            detail = "the ask has a request state, and the retry doesn't echo it"
-            return Miss(self._call, Reason.STATE_MISSING, detail, (fitting or stateful)[0])
+        if self.lookup.state is not None:
+            return self._retry_with_state(self.lookup.state)
         if not self._same_call:
-            return self._arguments_differ(self._same_name)
+            return self._arguments_differ(self.same_name)
+        answers = dict((self.call.answers and self.call.answers.input_responses) or {})
+        asks = [each for each in self._same_call if each.ask is not None]
+        asking = [each for each in asks if answers.keys() <= each.asked.keys()] or asks
+        stateless = [each for each in asking if each.issued_sha256 is None]
+        if stateless:
+            return self._answers_differ(stateless)
+        if asking:
+            detail = "the ask has a request state, and the retry doesn't echo it"
+            return Miss(self.call, Reason.STATE_MISSING, detail, asking[0])
         detail = "the server asked for no input when this call was recorded"
-        shown = dict(answers.input_responses or {}) if answers is not None else {}
-        found = (Difference(f"/{INPUT_RESPONSES}", None, canonical(shown)),)
-        return Miss(self._call, Reason.ANSWERS_DIFFER, detail, self._same_call[0], found)
+        found = (Difference(f"/{INPUT_RESPONSES}", None, canonical(answers)),)
+        return Miss(self.call, Reason.ANSWERS_DIFFER, detail, self._same_call[0], found)
 
     def _retry_with_state(self, state: str) -> Miss:
-        # Without memory, equal asks stand for each other.
-        firsts = {each.same or each for each in self._asks if each.issued(state)}
-        issuers = [each for each in self._asks if (each.same or each) in firsts]
+        issuers = [each for each in self.entries if each.issued(state)]
         orphans = [
             each
             for each in self._same_call
-            if each.parent is None and state in {each.lookup.state, each.exchange.echoed_sha256}
+            if each.parent is None and state in (each.lookup.state, each.exchange.echoed_sha256)
         ]
-        if issuers or orphans:
-            return self._answers_differ(issuers, orphans)
-        elsewhere = [each for each in self._entries if each.issued(state)]
-        of_same_name = [each for each in elsewhere if each in self._same_name]
-        if of_same_name:
-            return self._arguments_differ(of_same_name)
-        if elsewhere:
+        own = [each for each in issuers if each in self._same_call]
+        if own or orphans:
+            return self._answers_differ(own, orphans)
+        of_same_name = [each for each in issuers if each in self.same_name]
+        if of_same_name or not (issuers or self._same_call):
+            return self._arguments_differ(of_same_name or self.same_name)
+        stateful = [each for each in self._same_call if each.issued_sha256 is not None]
+        reason, nearest = Reason.STATE_UNKNOWN, (issuers or stateful or self._same_call)[0]
+        if issuers:
             detail = "this request state belongs to another call"
-            return Miss(self._call, Reason.STATE_UNKNOWN, detail, elsewhere[0])
-        if not self._same_call:
-            return self._arguments_differ(self._same_name)
-        issuing = [each for each in self._asks if each.issued_sha256 is not None]
-        if issuing:
+        elif stateful:
             detail = "no recorded ask of this call has this request state"
-            return Miss(self._call, Reason.STATE_UNKNOWN, detail, issuing[0])
-        detail = "no recorded ask of this call has a request state"
-        return Miss(self._call, Reason.STATE_UNEXPECTED, detail, self._same_call[0])
+        else:
+            reason = Reason.STATE_UNEXPECTED
+            detail = "no recorded ask of this call has a request state"
+        return Miss(self.call, reason, detail, nearest)
 
     def _arguments_differ(self, candidates: Sequence[ReplayEntry]) -> Miss:
         def shown(call: Call) -> Any:
             arguments = call.arguments
             if isinstance(arguments, bytes):
                 arguments = arguments.decode("latin-1")
-            return without_paths(arguments, self._ignored)
+            return without_paths(arguments, self.ignored)
 
-        nearest, found = _nearest(self._call, candidates, shown)
+        nearest, found = _nearest(self.call, candidates, shown)
         detail = f"{nearest.key} was recorded with other arguments"
-        message = self._call.message
-        if not found and message is not None and nearest.kind is not None:
-            detail = f"{nearest.key} was recorded as a {nearest.kind.value}, "
-            detail += f"but this is a {message.kind.value}"
-        return Miss(self._call, Reason.ARGUMENTS_DIFFER, detail, nearest, found)
+        return Miss(self.call, Reason.ARGUMENTS_DIFFER, detail, nearest, found)
 
     def _answers_differ(
         self, asks: Sequence[ReplayEntry], orphans: Sequence[ReplayEntry] = ()
     ) -> Miss:
-        answered = [
-            each for each in self._entries if each.parent is not None and each.parent in asks
-        ]
-        recorded = [*answered, *orphans]
+        recorded = [*[each for each in self.entries if each.parent in asks], *orphans]
         if not recorded:
             detail = "the recording ends with this ask, so no answer to it was recorded"
-            return Miss(self._call, Reason.ANSWERS_DIFFER, detail, asks[0])
+            return Miss(self.call, Reason.ANSWERS_DIFFER, detail, asks[0])
 
         def shown(call: Call) -> Any:
             responses = call.answers.input_responses if call.answers is not None else None
-            return without_paths({INPUT_RESPONSES: dict(responses or {})}, self._ignored)
+            return without_paths({INPUT_RESPONSES: dict(responses or {})}, self.ignored)
 
-        nearest, found = _nearest(self._call, recorded, shown, without_null=True)
+        nearest, found = _nearest(self.call, recorded, shown, without_null=True)
         if found and all(difference.received is None for difference in found):
             detail = "the retry lacks answers that were recorded"
-            return Miss(self._call, Reason.ANSWERS_MISSING, detail, nearest, found)
+            return Miss(self.call, Reason.ANSWERS_MISSING, detail, nearest, found)
         detail = "other answers were recorded"
-        if not found and nearest.call.answers is not None and self._call.answers is not None:
-            shapes = self._call.answers.shape, nearest.call.answers.shape
-            if shapes[0] != shapes[1]:
-                detail = f"the answers have the shape `{shapes[0]}`, recorded was `{shapes[1]}`"
-        elsewhere = [
-            each
-            for each in self._same_call
-            if self._answers is not None and each.lookup.answers == self._answers
-        ]
-        if elsewhere:
-            detail = f"#{elsewhere[0].interaction} has this answer, to another ask of an equal call"
-            detail += "; equal calls are played in the order of the recording"
-        return Miss(self._call, Reason.ANSWERS_DIFFER, detail, nearest, found)
+        one, other = self.call.answers, nearest.call.answers
+        if one is not None and other is not None and one.shape != other.shape:
+            detail = f"the answers have the shape `{one.shape}`, recorded was `{other.shape}`"
+        for each in self._same_call:
+            if self.lookup.answers is not None and each.lookup.answers == self.lookup.answers:
+                detail = f"#{each.interaction} has this answer, to another ask of an equal call"
+                detail += "; equal calls are played in the order of the recording"
+                break
+        return Miss(self.call, Reason.ANSWERS_DIFFER, detail, nearest, found)
 
 
 # Harmless requests

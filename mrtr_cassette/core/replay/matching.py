@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -26,7 +25,6 @@ from mrtr_cassette.core.secrets.credentials import Credentials, Given
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.sealed import (
-    LONGEST_TOKEN,
     PLACEHOLDER,
     SEALED_ANSWER,
     SEALED_HASH,
@@ -50,8 +48,8 @@ from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 
 _RECEIVED: Final = "received."
 """Begins the token of a secret that a client sent; a cassette's tokens are numbers."""
-_NOT_ISSUED: Final = "not-given."
-"""Begins the token of what looks like a placeholder and stands in no response."""
+_NOT_ISSUED: Final = "not-issued"
+"""The token of what looks like a placeholder and stands in no response."""
 
 
 def _tokens_in(text: str) -> Iterator[str]:
@@ -196,8 +194,7 @@ class MatchedForm:
 
     def _marked(self, text: str) -> str:
         def marked(rule: str, token: str) -> str | None:
-            is_issued = placeholder(rule, token) in self.issued
-            return None if is_issued else f"{_NOT_ISSUED}{token}"[:LONGEST_TOKEN]
+            return None if placeholder(rule, token) in self.issued else _NOT_ISSUED
 
         return renumber(text, marked)
 
@@ -237,13 +234,8 @@ def _changed(request: Request, change: Callable[[str], str]) -> Request:
 
 
 def _disowned(text: str) -> str:
-    def disowned(match: re.Match[str]) -> str:
-        token = match["token"]
-        if not token.startswith(_NOT_ISSUED):
-            return match[0]
-        return match[0].replace(token, f"{token.removeprefix(_NOT_ISSUED)}~not-given")
-
-    return PLACEHOLDER.sub(disowned, text)
+    """Spoil the tokens that were marked, which are no placeholders then."""
+    return renumber(text, lambda _, token: f"~{token}" if token == _NOT_ISSUED else None)
 
 
 def _raw(state: str) -> str:
@@ -269,13 +261,6 @@ def _has_angle(headers: Headers) -> bool:
 # Recorded exchanges
 
 
-class Question(NamedTuple):
-    """What an ask without a state asks: equal ones of a call stand for each other."""
-
-    call: CallKey
-    input_requests: str
-
-
 class PushedQuestion(NamedTuple):
     """The request that a posted answer answers, and what was pending when the server sent it."""
 
@@ -293,7 +278,8 @@ class ReplayEntry:
         is_listening: its response is a stream that tells what other requests caused.
         digest: of its request without the caller's values, where a request with the same digest is
             matched alike.
-        question: what its ask is known by: the hash of the state that it issues, or what it asks.
+        question: what its ask is known by: the hash of the state that it issues, or what it asks;
+            equal ones of a call stand for each other.
         opens_session: its response gave the id of its session to its client.
         asker: its message, as far as responses repeat it.
         stream: the exchange with which the stream of its response began: itself, or the one that it
@@ -337,10 +323,10 @@ class ReplayEntry:
         self.session = session or opened_session(exchange.response)
         self.opens_session = bool(self.session and not session)
         self.ask = exchange.ask
-        self.question: Question | str | None = self.issued_sha256
+        self.question = self.issued_sha256
         if self.ask is not None and self.question is None:
             requests = self.ask.message.tree["result"].get(INPUT_REQUESTS)
-            self.question = Question(self.key, canonical(requests))
+            self.question = canonical([*self.key, requests])
         self.stream = self
         self.steps: list[ReplayEntry] = []
         self.created_by: ReplayEntry | None = None

@@ -17,12 +17,12 @@ from typing import NamedTuple
 from mrtr_cassette.core.cassette.lookup import CallerValues, LookupKey
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
+from mrtr_cassette.core.protocol.methods import INITIALIZE
 from mrtr_cassette.core.record.naming import TextChange, headers_with, request_with
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.equivalence import EqualRequests
 from mrtr_cassette.core.replay.history import PlayedWrites, Worlds
-from mrtr_cassette.core.replay.matching import Question, ReplayEntry, Secret
+from mrtr_cassette.core.replay.matching import ReplayEntry, Secret
 from mrtr_cassette.core.replay.tasks import LiveTask
 from mrtr_cassette.core.secrets.sealed import SESSION_SURROGATE, session_surrogate
 from mrtr_cassette.core.wire.http import Headers, Request
@@ -76,7 +76,7 @@ class LiveSession:
     recorded: str = NO_SESSION
     id: str = NO_SESSION
     played: dict[ReplayEntry, int] = field(default_factory=dict)
-    asked: set[Question | str] = field(default_factory=set)
+    asked: set[str] = field(default_factory=set)
     sent: dict[ReplayEntry, int] = field(default_factory=dict)
     callers: dict[ReplayEntry, CallerValues] = field(default_factory=dict)
     refused: dict[ReplayEntry, Miss] = field(default_factory=dict)
@@ -238,7 +238,6 @@ class PlayOrder:
         self._shared = LiveSession()
         self._by_id: dict[str, LiveSession] = {}
         self._recorded: dict[str, set[int]] = {}
-        self._handshakes: dict[str, list[ReplayEntry]] = {}
         for each in by_arrival:
             self._add(each)
         numbers = [
@@ -260,8 +259,6 @@ class PlayOrder:
         session, lookup = entry.session, entry.lookup
         if session:
             self._recorded.setdefault(session, set()).add(entry.lookup_number)
-            if entry.key.method == INITIALIZED:
-                self._handshakes.setdefault(session, []).append(entry)
         if entry.same is not None or entry.created_by is not None:
             return
         self._add_under(lookup, entry)
@@ -293,8 +290,6 @@ class PlayOrder:
             return self._shared
         # A client may know the id of a recorded session from an earlier run, and not open it again.
         session = self._by_id[session_id] = LiveSession(session_id, session_id)
-        for each in self._handshakes.get(session_id, ()):
-            session.arrive(each)
         return session
 
     def choose(self, key: MatchKey, session: LiveSession) -> Chosen:

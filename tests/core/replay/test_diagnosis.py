@@ -170,7 +170,6 @@ PLAYED_ONCE = "this was recorded once, and has been played once already"
 PLAYED_TWICE = "this was recorded 2 times, and has been played 2 times already"
 ONLY_RETRY = "this call was recorded only as a retry"
 ENDED = "the recording ends with this ask, so no answer to it was recorded"
-ANOTHER_KIND = "notes/add was recorded as a request, but this is a notification"
 ELSEWHERE = (
     "#2 has this answer, to another ask of an equal call; "
     "equal calls are played in the order of the recording"
@@ -186,10 +185,6 @@ ELSEWHERE = (
         (
             [(retry(CALL, {"a": YES}), text("done"))],
             *(0, CALL, Reason.ANSWERS_MISSING, (1, 0), ONLY_RETRY),
-        ),
-        (
-            [(rpc("notes/add", {"a": 1}), text("done"))],
-            *(0, notification("notes/add", a=1), Reason.ARGUMENTS_DIFFER, (1, 0), ANOTHER_KIND),
         ),
         (
             [

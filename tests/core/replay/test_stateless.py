@@ -103,19 +103,6 @@ def test_forged_state_is_a_miss() -> None:
     assert missed(player, retry(CALL, {"a": YES})).reason is Reason.STATE_MISSING
 
 
-def test_wrong_answer_is_compared_with_all_that_were_given_to_equal_asks() -> None:
-    """The nearest recorded answer is told, whichever of the equal asks it answers."""
-    (player,) = replicas(*BOTH, number=1)
-    near = {"action": "decline", "content": {}}
-
-    miss = missed(player, retry(CALL, {"a": near}, state=state_in(play(player, CALL))))
-
-    assert miss.reason is Reason.ANSWERS_DIFFER
-    assert miss.nearest is not None
-    assert miss.nearest.interaction == 2
-    assert [difference.pointer for difference in miss.differences] == ["/inputResponses/a/content"]
-
-
 def test_what_the_recorder_answered_is_answered_here_too() -> None:
     """The end of such a conversation is what the call gets, and what has to be the same."""
 
