@@ -72,10 +72,10 @@ def test_a_url_of_a_store_is_no_path(named: str | Path, place: Path | StoreFile)
 
 @pytest.mark.parametrize(
     "named",
-    ["file://me:secret@host/c.json", "s3://bucket/runs/", "s3://", "s3://b/?x=1"],
+    ["s3://bucket/runs/", "s3://", "s3://me:secret@b/?x=1"],
 )
 def test_a_url_that_is_no_cassette_s_is_refused(named: str) -> None:
-    """A folder of a store, and a file of another machine, are usage errors that name the URL."""
+    """A folder of a store is a usage error that names the URL."""
     with pytest.raises(UsageError, match="names no") as caught:
         location(named)
     assert "secret" not in str(caught.value)
@@ -222,7 +222,7 @@ def test_a_store_that_knows_no_condition_is_asked_before(
     ("error", "said"),
     [
         (FileNotFoundError(URL), "there is no such cassette"),
-        (PermissionError("Forbidden"), "the store refuses access (Forbidden); check the credent"),
+        (PermissionError("Forbidden"), "the store can't be used (Forbidden); check its address"),
         (RuntimeError("no route\n to host"), "the store can't be used (no route to host); check"),
         (TimeoutError(), "the store can't be used (TimeoutError)"),
     ],
@@ -268,7 +268,7 @@ def test_a_folder_is_no_cassette(stored: StoreFile) -> None:
 @pytest.mark.parametrize(
     ("url", "missing", "said"),
     [
-        (URL, "fsspec.core", "pip install 'mrtr-cassette[stores]'"),
+        (URL, "fsspec.core", "pip install 'mrtr-cassette[stores]', and the package of its kind"),
         ("gs://bucket/c.json", "gcsfs", "no driver for gs:// (Please install gcsfs"),
         ("nothing://bucket/c.json", "", "no driver for nothing://"),
     ],

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 from mrtr_cassette.errors import UsageError, shorten
 from mrtr_cassette.options import FilePath
@@ -70,8 +71,7 @@ class StoreFile(NamedTuple):
     def read_bytes(self) -> bytes:
         """Fetch it whole."""
         with self._opened() as (store, path):
-            data: bytes = store.cat_file(path)
-            return data
+            return bytes(store.cat_file(path))
 
     def write(self, pieces: Iterable[bytes], *, replace: bool) -> None:
         """Put it by one put, of which an object store shows no part.
@@ -82,50 +82,44 @@ class StoreFile(NamedTuple):
         """
         data = b"".join(pieces)
         with self._opened() as (store, path):
-            if replace or not _created(store, path, data):
-                store.pipe_file(path, data)
-
-    @property
-    def _scheme(self) -> str:
-        return self.url.partition("://")[0].lower()
+            if not replace:
+                try:
+                    store.pipe_file(path, data, mode="create")
+                except Exception:  # noqa: BLE001  drivers don't tell this from an unknown mode
+                    if _kind_of(store, path) is not None:
+                        raise FileExistsError from None
+                else:
+                    return
+            store.pipe_file(path, data)
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[Any, str]]:
         """Give the driver and the path in it; any error of the driver becomes an OSError."""
+        scheme = self.url.partition("://")[0].lower()
         try:
             from fsspec.core import url_to_fs
             from fsspec.registry import available_protocols
-        except ImportError:
-            raise UsageError(
-                f"{self} is in a store, for which fsspec is missing",
-                hint="install it with: pip install 'mrtr-cassette[stores]'",
-            ) from None
-        try:
-            if self._scheme not in available_protocols():
+
+            if scheme not in available_protocols():
                 raise ImportError("fsspec knows none of this name")  # noqa: TRY301  as of a package
             store, path = url_to_fs(self.url)
             store.invalidate_cache()
             yield store, path
         except ImportError as error:
             raise UsageError(
-                f"{self}: there is no driver for {self._scheme}:// ({error})",
-                hint="each kind of store has a package of its own: s3fs for s3://, gcsfs for gs://",
+                f"{self}: there is no driver for {scheme}:// ({error})",
+                hint="install it with: pip install 'mrtr-cassette[stores]', and the package of its "
+                "kind of store, such as s3fs for s3:// and gcsfs for gs://",
             ) from None
         except FileExistsError:
             raise
         except FileNotFoundError as error:
             raise FileNotFoundError(errno.ENOENT, self._reason_of(error)) from None
-        except PermissionError as error:
-            raise PermissionError(
-                errno.EACCES,
-                f"the store refuses access ({self._reason_of(error)}); "
-                "check the credentials that its driver finds, and what they allow",
-            ) from None
         except Exception as error:  # noqa: BLE001  each driver has its own
             raise OSError(
                 errno.EIO,
                 f"the store can't be used ({self._reason_of(error)}); "
-                "check its address, the network and the credentials",
+                "check its address, the network and the credentials that its driver finds",
             ) from None
 
     def _reason_of(self, error: Exception) -> str:
@@ -146,17 +140,6 @@ def _kind_of(store: Any, path: str) -> str | None:
     return None
 
 
-def _created(store: Any, path: str, data: bytes) -> bool:
-    """Put an object where nothing is; return False where the store knows no such condition."""
-    try:
-        store.pipe_file(path, data, mode="create")
-    except Exception:  # noqa: BLE001  drivers don't tell the two apart
-        if _kind_of(store, path) is not None:
-            raise FileExistsError from None
-        return False
-    return True
-
-
 Location = Path | StoreFile
 """Where a cassette stands."""
 
@@ -167,27 +150,22 @@ def location(place: FilePath) -> Location:
     A URL of HTTP is none of a store: it is somebody's server.
 
     Raises:
-        UsageError: the URL names a folder, or a file of another machine.
+        UsageError: the URL names a folder.
     """
     if not isinstance(place, str) or "://" not in place:
         return Path(place)
     scheme, _, rest = place.partition("://")
     if scheme.lower() in ("http", "https") or not re.fullmatch("[a-zA-Z][a-zA-Z0-9+.-]*", scheme):
         return Path(place)
+    if scheme.lower() == "file":
+        return Path(unquote(rest.removeprefix("localhost")))
     stored = StoreFile(place)
     if not stored.name:
         raise UsageError(
             f"{stored} names no cassette, and folders of a store are not read",
             hint="end the URL with the name of an object",
         )
-    if scheme.lower() != "file":
-        return stored
-    from urllib.parse import unquote
-
-    host, slash, path = rest.partition("/")
-    if host not in ("", "localhost"):
-        raise UsageError(f"{stored} names no file of this machine", hint="begin it with file:///")
-    return Path(unquote(slash + path))
+    return stored
 
 
 def path_of(place: Location) -> Path:
