@@ -180,7 +180,7 @@ def merge(
     if existing not in ("keep", "replace"):
         raise UsageError(f"existing is {existing!r}, and not one of keep, replace")
     files = [location(each) for each in recordings]
-    return merge_files(files, location(path), replaces=existing == "replace").notes
+    return merge_files(files, location(path), replaces=existing == "replace")[1]
 
 
 def call(

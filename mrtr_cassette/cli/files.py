@@ -256,11 +256,11 @@ def merge(recordings: tuple[str, ...], output: Location, *, force: bool) -> None
     from mrtr_cassette.shell.files.cassettes import merge_files
 
     found = cassettes_in(recordings, (".json", ".journal"))
-    merge = merge_files(found, output, replaces=force)
-    for note in merge.notes:
+    merged, notes = merge_files(found, output, replaces=force)
+    for note in notes:
         say(f"note: {note}")
-    interactions = counted(merge.interactions, "interaction")
-    say(f"wrote {output}: {interactions} of {counted(merge.recorders, 'recorder')}")
+    interactions = counted(len(merged.interactions), "interaction")
+    say(f"wrote {output}: {interactions} of {counted(len(merged.recorders), 'recorder')}")
 
 
 @click.command()

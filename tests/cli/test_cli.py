@@ -146,18 +146,6 @@ async def test_a_missing_cassette_is_3(tmp_path: Path, name: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@looped
-async def test_a_url_is_no_cassette(tmp_path: Path) -> None:
-    """Whoever would replay a server learns that it has to be recorded first."""
-    ended = await run("replay", "http://localhost:8000/mcp", cwd=tmp_path)
-    assert ended == Outcome(
-        3,
-        "",
-        "error: http:/localhost:8000/mcp: a URL, and a cassette is a file; record the server first "
-        "with: mrtr-cassette record --upstream URL --output FILE\n",
-    )
-
-
 # --- check ---
 
 

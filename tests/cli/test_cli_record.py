@@ -365,7 +365,7 @@ async def test_what_was_killed_beside_a_cassette_is_recovered_as_it_was_meant(
     note = f"mrtr-cassette recover {path} (or delete the journal)"
     shown = await run("inspect", path)
     assert (shown.code, shown.err.count(note)) == (0, 1)
-    assert shown.err.startswith(f"note: {path}.journal stands beside it")
+    assert shown.err.startswith(f"note: {path}.journal: an earlier recording ended before it was")
     told = await run("replay", path, "--port", 0, "--log-format", "json", "--", *caller("ping"))
     assert next(json.loads(line)["event"] for line in told.err.splitlines()) == "unpublished"
     kept = journal.read_bytes()

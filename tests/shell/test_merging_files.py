@@ -90,7 +90,7 @@ def test_output_is_replaced_only_when_asked(two: list[Path], tmp_path: Path) -> 
     with pytest.raises(UsageError, match="'append', and not one of keep, replace"):
         mrtr_cassette.merge(two, output, existing="append")
     # Also where it is one of the files itself.
-    assert merge_files([*two, output], output, replaces=True).interactions == 1
+    assert len(merge_files([*two, output], output, replaces=True)[0].interactions) == 1
 
 
 def test_journal_and_its_own_cassette_are_one(tmp_path: Path) -> None:
@@ -103,11 +103,11 @@ def test_journal_and_its_own_cassette_are_one(tmp_path: Path) -> None:
     working = Journal(tmp_path / "working.journal", header(2))
     working.append(encode_line(replace(FIRST, number=1)))
 
-    merge = merge_files([path, kept, kept, working.path], tmp_path / "whole.json")
+    merged, notes = merge_files([path, kept, kept, working.path], tmp_path / "whole.json")
     working.close()
 
-    assert (merge.interactions, merge.recorders) == (2, 2)
-    assert merge.notes == (
+    assert (len(merged.interactions), len(merged.recorders)) == (2, 2)
+    assert notes == (
         f"{kept}: line 4 is not whole (17 bytes); it is left out",
         f"{working.path}: its recorder is still at work; what came so far is merged",
     )

@@ -163,26 +163,27 @@ _SURROGATE = re.compile(
 )
 
 
-def reopened(cassette: Cassette, digest: str) -> dict[str, dict[int, RecordedExchange]]:
+def reopened(cassette: Cassette) -> dict[str, dict[int, RecordedExchange]]:
     """Return the exchanges of a cassette by recorder, and by number there.
 
     A state has the hash that `recording` keeps. What a cassette has no hash of (session ids, ids of
-    events and of questions, secrets) gets one of its own file, which has this digest. A recorder
-    that is not known has an empty id.
+    events and of questions, secrets) gets one of its own path. A recorder that is not known has an
+    empty id.
     """
     own = [exchange for interaction in cassette.interactions for exchange in interaction.own]
     free = count(max((exchange.number or 0 for exchange in own), default=0) + 1)
     numbered = {exchange.number or next(free): exchange for exchange in own}
-    issued = {name: each for each in own if (name := issued_name(each)) is not None}
     states = {
-        name: each.issued_sha256 or _sha256_of_name(name, digest) for name, each in issued.items()
+        name: each.issued_sha256 or _sha256_of_name(name, cassette.path)
+        for each in own
+        if (name := issued_name(each)) is not None
     }
     offsets = {each.id: each.offset_ms for each in cassette.recorders}
     numbers: dict[str, list[tuple[int, int]]] = {}
     announced = Announced()
     before: dict[int, RecordedExchange] = {}
     for number in sorted(numbered):
-        exchange = before[number] = _put_back(numbered[number], states, digest)
+        exchange = before[number] = _put_back(numbered[number], states, cassette.path)
         named = numbered[number].response
         if named is not None and exchange.response is not None:
             digests = announced.add(named, exchange.response)
@@ -218,25 +219,23 @@ def _as_counted(
     return recounted(exchange, exchange.recorded_by, number, after, -offset_ms)
 
 
-def _put_back(
-    exchange: RecordedExchange, states: Mapping[str, str], digest: str
-) -> RecordedExchange:
+def _put_back(exchange: RecordedExchange, states: Mapping[str, str], path: str) -> RecordedExchange:
     """Return an exchange with what stood where it has names; `states` has hashes by name."""
     message, answers = exchange.call.message, exchange.call.answers
     echoed = named_task(message) or (None if answers is None else answers.request_state)
     issued = issued_name(exchange)
     if echoed is not None and echoed not in states:
         # A later recording that was added echoed the name itself.
-        states = {**states, echoed: exchange.echoed_sha256 or _sha256_of_name(echoed, digest)}
+        states = {**states, echoed: exchange.echoed_sha256 or _sha256_of_name(echoed, path)}
 
     def hashed(match: re.Match[bytes]) -> bytes:
         name = match[0].replace(b"%3A", b":").decode()
-        sha256 = states.get(name) or sha256_of(f"{digest} {name}")
+        sha256 = states.get(name) or sha256_of(f"{path} {name}")
         return b"sha256%b%b" % (match[match.lastindex or 0], sha256.encode())
 
     def token(rule: str, number: str) -> str | None:
         is_number = number.isascii() and number.isdigit() and len(number) < _LONGEST_NUMBER
-        return sha256_of(f"{digest} {rule} {number}")[:24] if is_number else None
+        return sha256_of(f"{path} {rule} {number}")[:24] if is_number else None
 
     return replace(
         with_texts(exchange, lambda raw, _: renumber(_SURROGATE.sub(hashed, raw), token)),
@@ -245,6 +244,6 @@ def _put_back(
     )
 
 
-def _sha256_of_name(state: str, digest: str) -> str:
+def _sha256_of_name(state: str, path: str) -> str:
     is_surrogate = STATE_SURROGATE.fullmatch(state)
-    return sha256_of(f"{digest} {state}") if is_surrogate else compared_sha256(state)
+    return sha256_of(f"{path} {state}") if is_surrogate else compared_sha256(state)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import gc
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +37,6 @@ from mrtr_cassette.shell.files.disk import (
     is_locked,
     reason_of,
     remove_leftovers,
-    stands_at,
     write_whole,
 )
 from mrtr_cassette.shell.files.stores import Location
@@ -46,8 +44,6 @@ from mrtr_cassette.shell.files.stores import Location
 _TOOL: Final = f"mrtr-cassette {__version__}"
 OPENED_VARIABLE: Final = "MRTR_CASSETTE_OPENED"
 """Names a file that takes the path of each cassette that a process reads or writes."""
-_URL = re.compile("https?:/", re.IGNORECASE)
-"""What a URL begins with that was taken for a path, which has no two slashes in a row."""
 _MARK = re.compile(rb'"\$schema"\s*:\s*"urn:mrtr-cassette:cassette:')
 _JOURNAL_SUFFIX: Final = ".journal"
 _JOURNAL_MARK: Final = b'{"journal":'
@@ -86,9 +82,6 @@ def read_file(path: Location) -> bytes:
         journal = journal_path(path)
         if stands(journal):
             raise journal_in_the_way(journal, path) from None
-        if _URL.match(str(path)):
-            hint = "record the server first with: <<record>>"
-            raise CassetteError(path, "a URL, and a cassette is a file", hint=hint) from None
         hint = "record one with: <<record>>"
         raise CassetteError(path, "there is no such cassette", hint=hint) from None
     except OSError as error:
@@ -182,7 +175,11 @@ def publish_recording(
     A cassette that is replaced keeps what is the same in the recording. Where that is all of it,
     only its date is written, and that if the recording `renews` it.
     """
-    earlier = _replaced(path) if existing == "replace" else None
+    earlier = None
+    if existing == "replace":
+        # What can't be read as a cassette is replaced whole.
+        with suppress(CassetteError):
+            earlier = load_cassette(path) if exists(path) else None
     whole, kept = recorded, 0
     if earlier is not None:
         # A client that waits for its server doesn't wait for the import.
@@ -194,13 +191,6 @@ def publish_recording(
         whole = replace(whole, recorded_at=recorded.recorded_at)
         publish(path, [dump(whole)], replace=existing != "keep", hint=hint)
     return publication
-
-
-def _replaced(path: Location) -> Cassette | None:
-    """Return the cassette that is replaced; None for what can't be read as one."""
-    with suppress(CassetteError):
-        return load_cassette(path) if exists(path) else None
-    return None
 
 
 # Journals
@@ -228,21 +218,22 @@ class Journal:
         self._is_torn = False
         check_link(path)
         try:
-            self._file = _created(path)
+            if _has_only_errors(path):
+                path.unlink()
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX)
+                self.append(encode_header(header))
+            except OSError:
+                path.unlink()
+                os.close(self._file)
+                raise
         except FileExistsError:
-            if not _has_only_errors(path):
-                raise journal_in_the_way(path, cassette) from None
-            path.unlink()
-            self._file = _created(path)
+            raise journal_in_the_way(path, cassette) from None
         except OSError as error:
             is_local = cassette is None or isinstance(cassette, Path)
             hint = None if is_local else "record in a folder where the journal can be written"
             raise CassetteError(path, reason_of(error), hint=hint) from None
-        try:
-            self.append(encode_header(header))
-        except OSError as error:
-            os.close(self._file)
-            raise CassetteError(path, reason_of(error)) from None
 
     def append(self, line: bytes) -> None:
         """Hand one line to the operating system; it survives the death of this process.
@@ -257,40 +248,16 @@ class Journal:
             rest = rest[os.write(self._file, rest) :]
         self._is_torn = not line.endswith(b"\n")
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep the journal locked until the block ends, so that nobody recovers it."""
-        # The lock is the open file's, however many descriptors there are of it.
-        lock = os.dup(self._file)
-        try:
-            yield
-        finally:
-            os.close(lock)
+    @property
+    def is_in_place(self) -> bool:
+        """Whether no other program has removed the file, or put another one in its place."""
+        with suppress(OSError):
+            return os.path.samestat(self.path.stat(), os.fstat(self._file))
+        return False
 
     def close(self) -> None:
-        """Close the file, which stays.
-
-        Raises:
-            CassetteError: another program has removed it, or put another file in its place.
-        """
-        is_in_place = stands_at(self.path, self._file)
+        """Close the file, which stays; it is locked until then, so that nobody recovers it."""
         os.close(self._file)
-        if not is_in_place:
-            raise CassetteError(
-                self.path, "another program removed or replaced the journal; what it had is lost"
-            )
-
-
-def _created(path: Path) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
-    file = os.open(path, flags, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-    except OSError:
-        path.unlink()
-        os.close(file)
-        raise
-    return file
 
 
 def _has_only_errors(path: Path) -> bool:
@@ -330,13 +297,8 @@ def stands(journal: Path) -> bool:
 def unpublished(cassette: Location) -> str | None:
     """Return a warning if a killed recording left its journal beside a cassette."""
     journal = journal_path(cassette)
-    if not stands(journal) or is_locked(journal):
-        return None
-    place = "beside it" if isinstance(cassette, Path) else "on this machine"
-    return (
-        f"{journal} stands {place}: a later recording ended before it was published; "
-        f"publish it with: mrtr-cassette recover {cassette} (or delete the journal)"
-    )
+    is_left = stands(journal) and not is_locked(journal)
+    return str(journal_in_the_way(journal, cassette)) if is_left else None
 
 
 def read_journal(path: Path) -> JournalContent:
@@ -428,16 +390,12 @@ def _assembled(journal: JournalContent, output: Location) -> Cassette:
     return replace(head, interactions=tuple(assemble(journal.exchanges, earlier)))
 
 
-class Merge(NamedTuple):
-    """The outcome of a merge: the number of interactions and of recorders, and notes."""
-
-    interactions: int
-    recorders: int
-    notes: tuple[str, ...]
-
-
-def merge_files(paths: Sequence[Location], output: Location, *, replaces: bool = False) -> Merge:
+def merge_files(
+    paths: Sequence[Location], output: Location, *, replaces: bool = False
+) -> tuple[Cassette, tuple[str, ...]]:
     """Write one cassette of what several recorders recorded, in journals and cassettes.
+
+    Returns also what to know of it, in words.
 
     Raises:
         CassetteError: a file can't be read, or they contradict each other, or the cassette exists
@@ -459,7 +417,7 @@ def merge_files(paths: Sequence[Location], output: Location, *, replaces: bool =
         head = head_of(whole.header, _TOOL)
         cassette = replace(head, recorders=whole.recorders, interactions=interactions)
         publish(output, [dump(cassette)], replace=replaces)
-        return Merge(len(interactions), len(whole.recorders), (*notes, *whole.notes))
+        return cassette, (*notes, *whole.notes)
 
 
 def _sources(places: Iterable[Location], notes: list[str]) -> Iterator[Source]:
@@ -467,7 +425,7 @@ def _sources(places: Iterable[Location], notes: list[str]) -> Iterator[Source]:
     for place in places:
         data = read_file(place)
         if not data.startswith(_JOURNAL_MARK):
-            yield from _of_cassette(data, str(place))
+            yield from _of_cassette(load(data, str(place)))
             continue
         header, exchanges, lost = decode_journal(data, str(place))
         if header.existing == "append":
@@ -483,17 +441,14 @@ def _sources(places: Iterable[Location], notes: list[str]) -> Iterator[Source]:
         yield Source(str(place), header, exchanges)
 
 
-def _of_cassette(data: bytes, name: str) -> Iterator[Source]:
-    cassette = load(data, name)
-    digest = hashlib.sha256(data).hexdigest()
+def _of_cassette(cassette: Cassette) -> Iterator[Source]:
     clocks = {recorder.id: recorder.wall_ms for recorder in cassette.recorders}
     # Older cassettes name no recorder.
     unnamed = sha256_of(f"{cassette.recorded_at}\n{cassette.upstream}")[:32]
-    try:
+    began_ms = 0.0
+    with suppress(ValueError):
         began_ms = datetime.fromisoformat(cassette.recorded_at).timestamp() * 1000
-    except ValueError:
-        began_ms = 0.0
-    for recorder, exchanges in reopened(cassette, digest).items():
+    for recorder, exchanges in reopened(cassette).items():
         header = JournalHeader(
             upstream=cassette.upstream,
             request_state=cassette.request_state,
@@ -506,4 +461,4 @@ def _of_cassette(data: bytes, name: str) -> Iterator[Source]:
             recorder=recorder or unnamed,
             wall_ms=clocks.get(recorder, began_ms),
         )
-        yield Source(name, header, exchanges, is_published=True)
+        yield Source(cassette.path, header, exchanges, is_published=True)

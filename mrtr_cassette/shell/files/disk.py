@@ -6,7 +6,6 @@ import errno
 import fcntl
 import hashlib
 import os
-import stat
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -109,7 +108,7 @@ def _put_where_nothing_is(temporary: Path, target: Path) -> None:
 
 def _mode_of(target: Path) -> int:
     try:
-        return stat.S_IMODE(target.stat().st_mode) & 0o777
+        return target.stat().st_mode & 0o777
     except FileNotFoundError:
         mask = os.umask(0)
         os.umask(mask)
@@ -135,13 +134,6 @@ def change_config(
     except OSError as error:
         raise CassetteError(path, reason_of(error)) from None
     return backup
-
-
-def stands_at(path: Path, file: int) -> bool:
-    """Tell whether an open file is the one at a path."""
-    with suppress(OSError):
-        return os.path.samestat(path.stat(), os.fstat(file))
-    return False
 
 
 def is_locked(path: Path) -> bool:

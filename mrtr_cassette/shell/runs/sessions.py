@@ -415,12 +415,13 @@ def journaling(
     try:
         yield session
     finally:
-        with journal.held():
-            try:
-                journal.close()
-            except CassetteError as error:
-                session.problem = session.problem or error.in_terms(session.terms)
-                session.publishes = False
-            if session.publishes and session.objection is None:
-                session.published, lost = publish_journal(session.path)
-                session.problem = lost or session.problem
+        try:
+            if not journal.is_in_place:
+                lost = "another program removed or replaced the journal; what it had is lost"
+                session.problem = session.problem or f"{journal.path}: {lost}"
+            elif session.publishes and session.objection is None:
+                session.published, left_out = publish_journal(session.path)
+                session.problem = left_out or session.problem
+        finally:
+            # Until then nobody takes it for one that was left behind.
+            journal.close()

@@ -355,7 +355,7 @@ def test_task_of_one_recording_goes_on_in_the_next(sent: str) -> None:
 def test_cassette_reopens_as_the_journal_was() -> None:
     """Assembled again, it is the same but for the polls that are no step."""
     cassette = loaded(cassette_of(BEGUN, (get(TASK), ASKED), (update(TASK, {ONE: YES}), {})))
-    (exchanges,) = reopened(cassette, "digest").values()
+    (exchanges,) = reopened(cassette).values()
     assert b"mrtr-task" not in b"".join(each.request.body for each in exchanges.values())
     again = Cassette("f", interactions=tuple(assemble(exchanges)))
     assert [one.steps[0].exchange.request for one in again.interactions] == [
