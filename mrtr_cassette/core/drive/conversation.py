@@ -29,6 +29,7 @@ from mrtr_cassette.core.protocol.methods import (
 )
 from mrtr_cassette.core.protocol.tasks import POLL_INTERVAL, TaskState, created_task, polled_state
 from mrtr_cassette.core.record.linking import OpenPush
+from mrtr_cassette.core.record.naming import with_texts
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
@@ -55,9 +56,6 @@ from mrtr_cassette.errors import shorten
 
 _OWN_ID: Final = b"mrtr-cassette-"
 """The ids of verify's requests begin with this; a number follows."""
-_REPEATED = re.compile(
-    rb"""(?P<quote>\\*["'])?(?P<id>%b[0-9]+)(?(quote)(?P=quote))""" % re.escape(_OWN_ID)
-)
 _OF_ALL: Final = frozenset({"authorization", "mcp-protocol-version", SESSION_HEADER})
 """Headers that all requests of a session have alike."""
 _PAUSE_MS: Final = 1000
@@ -147,40 +145,19 @@ class ServerSession:
         self._owners.pop(observation.number, None)
 
 
-def id_of(exchange: RecordedExchange) -> bytes:
-    """Return the id of a request as it is spelled; empty where it has none."""
-    return caller_values(exchange.call.message).id or b""
+def as_recorded(live: RecordedExchange, recorded: RecordedExchange) -> RecordedExchange:
+    """Return a live exchange with the id of the recorded one, in whatever repeats it too."""
+    own, identity = (caller_values(each.call.message).id or b"" for each in (live, recorded))
+    if not own.startswith(b'"' + _OWN_ID):
+        return live
+    # In a text, quotes may be escaped; a server that quotes one writes a number without them.
+    repeated = re.compile(rb"""(\\*["'])?%b(?![0-9])(?(1)\1)""" % own[1:-1])
 
-
-def with_ids(exchange: RecordedExchange, recorded: Mapping[bytes, bytes]) -> RecordedExchange:
-    """Return a live exchange with the recorded ids, by our own, in whatever repeats them too."""
-
-    def as_recorded(found: re.Match[bytes]) -> bytes:
-        identity = recorded.get(b'"%b"' % found["id"])
-        if identity is None:
-            return found[0]
-        # A server that quotes a text writes a number without quotes.
-        quote = found["quote"] or b""
+    def with_recorded(found: re.Match[bytes]) -> bytes:
+        quote = found[1] or b""
         return quote + identity[1:-1] + quote if identity.startswith(b'"') else identity
 
-    def changed(raw: bytes) -> bytes:
-        return _REPEATED.sub(as_recorded, raw)
-
-    request, response = exchange.request, exchange.response
-    if _OWN_ID not in request.body:
-        return exchange
-    if response is not None:
-        pieces = tuple(piece._replace(raw=changed(piece.raw)) for piece in response.pieces)
-        response = replace(response, pieces=pieces)
-    request = replace(request, body=changed(request.body))
-    return replace(exchange, request=request, response=response)
-
-
-def repeats_own_id(live: RecordedExchange, recorded: RecordedExchange) -> bool:
-    """Tell whether a live response has an id of ours that is not its request's."""
-    live = with_ids(live, {id_of(live): id_of(recorded)})
-    body = b"" if live.response is None else live.response.body
-    return any(b'"%b"' % found["id"] != id_of(recorded) for found in _REPEATED.finditer(body))
+    return with_texts(live, lambda raw, _: repeated.sub(with_recorded, raw))
 
 
 class Resumption(NamedTuple):

@@ -29,8 +29,7 @@ from mrtr_cassette.core.drive.conversation import (
     AskedOtherwise,
     LiveAsk,
     NeedsAnswers,
-    id_of,
-    with_ids,
+    as_recorded,
 )
 from mrtr_cassette.core.protocol.dialect import (
     ANSWERS_PATH,
@@ -174,7 +173,6 @@ class RecordedScript:
         self._turns = list(_open_turns(interaction))
         self._turns_until_left = _turns_until_left(interaction)
         self._is_task = False
-        self._ids: dict[bytes, bytes] = {}
         self.states: list[IssuedState] = []
         self.changes: list[TurnChange] = []
         self.left_out: list[Change] = []
@@ -187,13 +185,9 @@ class RecordedScript:
     def _open_at(self, position: int) -> list[_OpenTurn]:
         return [each for each in self._turns if each.questions and each.position <= position]
 
-    def _as_recorded(self, recorded: RecordedExchange, live: RecordedExchange) -> RecordedExchange:
-        self._ids[id_of(live)] = id_of(recorded)
-        return with_ids(live, self._ids)
-
     def _came(self, recorded: RecordedExchange, live: RecordedExchange) -> RecordedExchange:
         """Take a live response in the place of a recorded one; return it with the recorded ids."""
-        live = self._as_recorded(recorded, live)
+        live = as_recorded(live, recorded)
         self.pairs.append(LivePair(recorded, live))
         return live
 
@@ -230,7 +224,7 @@ class RecordedScript:
 
     def _answer_push(self, ask: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
         position = min(len(self.pairs), len(self._exchanges) - 1)
-        response = self._as_recorded(self._exchanges[position], ask.exchange).response
+        response = as_recorded(ask.exchange, self._exchanges[position]).response
         value = pushed_value(b"" if response is None else response.body, self._recorded_by_hash)
         number = self._interaction.asking_turn(position)
         changes = [round_change(ABSENT, {ask.key: value})]

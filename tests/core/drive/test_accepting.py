@@ -33,7 +33,7 @@ from mrtr_cassette.core.drive.accepting import (
     accepted_by_verdict,
     proposals,
 )
-from mrtr_cassette.core.drive.conversation import id_of, with_ids
+from mrtr_cassette.core.drive.conversation import as_recorded
 from mrtr_cassette.core.drive.recorded_script import IssuedState, LivePair, TurnChange
 from mrtr_cassette.core.drive.verification import Planned, VerifiedInteraction, planned
 from mrtr_cassette.core.secrets.sealed import sealed_hash
@@ -84,7 +84,7 @@ def taken(cassette: Cassette, number: int, position: int, exchange: RecordedExch
     """Return what is proposed where one live response differs."""
     plan = planned(cassette)[number - 1]
     recorded = plan.interaction.exchanges[position]
-    exchange = with_ids(exchange, {id_of(exchange): id_of(recorded)})
+    exchange = as_recorded(exchange, recorded)
     turn = 0 if recorded.ask is None else plan.interaction.asking_turn(position)
     state = None if recorded.ask is None else recorded.ask.request_state
     states = () if state is None else (IssuedState(LIVE, state),)
@@ -330,8 +330,9 @@ def verified(
     cassette: Cassette, *changes: TurnChange, verdict: Any = "text-changed"
 ) -> VerifiedInteraction:
     """Return what came of the interaction that asks, with live exchanges for all that changed."""
-    exchanges = live(CALL, question("Now?", LIVE)), live(YES_RETRY, text("b"))
     plan = planned(cassette)[1]
+    lives = live(CALL, question("Now?", LIVE)), live(YES_RETRY, text("b"))
+    exchanges = tuple(map(as_recorded, lives, plan.interaction.exchanges))
     return VerifiedInteraction(plan, verdict, changes, None, paired(plan, exchanges))
 
 
