@@ -17,7 +17,7 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.sessions import opened_session
 from mrtr_cassette.core.compare.responses import changed_keys
 from mrtr_cassette.core.compare.values import Change, Verdict
-from mrtr_cassette.core.drive.conversation import with_body
+from mrtr_cassette.core.drive.conversation import OWN_ID, with_body
 from mrtr_cassette.core.drive.rerecording import KeptNames, pushed_in
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import with_answer_keys
@@ -139,6 +139,9 @@ def _objections(
 ) -> Iterator[str]:
     if bool(opened_session(recorded.response)) != bool(opened_session(live.response)):
         yield "a session came or went: record it again"
+    body = b"" if live.response is None else live.response.body
+    if OWN_ID in body and OWN_ID not in recorded.request.body:
+        yield "it repeats the id that another request of this comparison had"
     if [each.piece for each in pushed_in(recorded)] != [each.piece for each in pushed_in(live)]:
         yield "the server pushed other requests in it, or at other places, than was recorded"
     if recorded.ask is not None and live.ask is None:

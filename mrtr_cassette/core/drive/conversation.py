@@ -54,7 +54,7 @@ from mrtr_cassette.core.wire.pointers import value_at
 from mrtr_cassette.core.wire.sse import event_id, retry_ms
 from mrtr_cassette.errors import shorten
 
-_OWN_ID: Final = b"mrtr-cassette-"
+OWN_ID: Final = b"mrtr-cassette-"
 """The ids of verify's requests begin with this; a number follows."""
 _OF_ALL: Final = frozenset({"authorization", "mcp-protocol-version", SESSION_HEADER})
 """Headers that all requests of a session have alike."""
@@ -104,7 +104,7 @@ class ServerSession:
         self._sent += 1
         call = read_call(request)
         if call.message is not None and call.message.kind is Kind.REQUEST:
-            body, identity = request.body, b'"%b%d"' % (_OWN_ID, self._sent)
+            body, identity = request.body, b'"%b%d"' % (OWN_ID, self._sent)
             spans = find_spans(body, [ID_PATH])[ID_PATH]
             request = with_body(request, splice(body, [(span, identity) for span in spans]))
         request = _readable(in_session(request, self.id))
@@ -148,7 +148,7 @@ class ServerSession:
 def as_recorded(live: RecordedExchange, recorded: RecordedExchange) -> RecordedExchange:
     """Return a live exchange with the id of the recorded one, in whatever repeats it too."""
     own, identity = (caller_values(each.call.message).id or b"" for each in (live, recorded))
-    if not own.startswith(b'"' + _OWN_ID):
+    if not own.startswith(b'"' + OWN_ID):
         return live
     # In a text, quotes may be escaped; a server that quotes one writes a number without them.
     repeated = re.compile(rb"""(\\*["'])?%b(?![0-9])(?(1)\1)""" % own[1:-1])
