@@ -31,7 +31,7 @@ from mrtr_cassette.options import VerifyOptions
 from mrtr_cassette.shell.files.stores import Location
 
 if TYPE_CHECKING:
-    from mrtr_cassette.core.drive.accepting import Proposal
+    from mrtr_cassette.core.drive.updating import Proposal
     from mrtr_cassette.core.report.comparison import Fold, Verification
     from mrtr_cassette.shell.runs.verifying import Choose, Update
 
@@ -146,7 +146,7 @@ async def _verify(
 
 
 def _ways_out(verifications: Sequence[Verification], *, learns: bool) -> list[str]:
-    from mrtr_cassette.core.drive.accepting import ACCEPTABLE
+    from mrtr_cassette.core.drive.updating import ACCEPTABLE
     from mrtr_cassette.core.report.comparison import folded
 
     failing = [each for verification in verifications for each in verification.failures]
@@ -182,7 +182,7 @@ _ALL: Final = "all"
 
 def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
     """Return what says which proposals are accepted; None where the cassettes are only read."""
-    from mrtr_cassette.core.drive.accepting import ACCEPTABLE, accepted_by_verdict
+    from mrtr_cassette.core.drive.updating import ACCEPTABLE, accepted_by_verdict
 
     if not (verdicts or reviews):
         return None
@@ -242,7 +242,7 @@ class Review:
         return chosen
 
     def _asked(self, proposal: Proposal, fold: Fold, place: str) -> bool:
-        from mrtr_cassette.core.drive.accepting import ACCEPTABLE
+        from mrtr_cassette.core.drive.updating import ACCEPTABLE
         from mrtr_cassette.core.report.comparison import fold_lines, plain
 
         verdict = fold.first.verdict

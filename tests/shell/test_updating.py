@@ -14,7 +14,7 @@ from harness import looped, post, read, taping
 from messages import result, tool_call
 from standin import Script, Visit, json_response, upstream
 
-from mrtr_cassette.core.drive.accepting import ACCEPTABLE, Proposal, accepted_by_verdict
+from mrtr_cassette.core.drive.updating import ACCEPTABLE, Proposal, accepted_by_verdict
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.options import VerifyOptions
 from mrtr_cassette.shell.runs.verifying import Update, update_cassette, verify_cassette

@@ -14,7 +14,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import rejoined
 from mrtr_cassette.core.cassette.transports import over_http, over_pipes
 from mrtr_cassette.core.compare.conversations import held_to
-from mrtr_cassette.core.drive.accepting import Proposal, accepted, proposals
+from mrtr_cassette.core.drive.updating import Proposal, accepted, proposals
 from mrtr_cassette.core.drive.verification import (
     IgnoredPlaces,
     Learned,

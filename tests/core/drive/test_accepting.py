@@ -26,15 +26,15 @@ from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.compare.values import Change
-from mrtr_cassette.core.drive.accepting import (
+from mrtr_cassette.core.drive.conversation import as_recorded
+from mrtr_cassette.core.drive.recorded_script import IssuedState, LivePair, TurnChange
+from mrtr_cassette.core.drive.updating import (
     ACCEPTABLE,
     Proposal,
     accepted,
     accepted_by_verdict,
     proposals,
 )
-from mrtr_cassette.core.drive.conversation import as_recorded
-from mrtr_cassette.core.drive.recorded_script import IssuedState, LivePair, TurnChange
 from mrtr_cassette.core.drive.verification import Planned, VerifiedInteraction, planned
 from mrtr_cassette.core.secrets.sealed import sealed_hash
 

@@ -37,7 +37,7 @@ from tasking import created, get, state, update
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.drive.rerecording import recorded_over
+from mrtr_cassette.core.drive.updating import recorded_over
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.sse import event_id

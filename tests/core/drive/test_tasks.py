@@ -13,7 +13,6 @@ from tasking import CALL, cancel, created, get, state, task_steps, update
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.compare.conversations import compared
-from mrtr_cassette.core.drive.accepting import accepted, proposals
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     Conversation,
@@ -21,6 +20,7 @@ from mrtr_cassette.core.drive.conversation import (
     NeedsAnswers,
     ServerSession,
 )
+from mrtr_cassette.core.drive.updating import accepted, proposals
 from mrtr_cassette.core.drive.verification import (
     Learned,
     VerifiedInteraction,

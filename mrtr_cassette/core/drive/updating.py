@@ -1,0 +1,576 @@
+"""New responses in a cassette: accepted from a live server, or recorded over it."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from mrtr_cassette.core.cassette.digests import new_digests, with_digests
+from mrtr_cassette.core.cassette.load import in_time_of, with_responses
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    PushedRequest,
+    RecordedExchange,
+    RecordedInteraction,
+    TaskStep,
+    TurnPlace,
+    task_turns,
+)
+from mrtr_cassette.core.cassette.sessions import opened_session
+from mrtr_cassette.core.compare.conversations import compared
+from mrtr_cassette.core.compare.responses import changed_keys
+from mrtr_cassette.core.compare.values import Change, Verdict
+from mrtr_cassette.core.drive.conversation import ISSUED, OWN_ID, LiveValues, with_body
+from mrtr_cassette.core.drive.verification import VerifiedInteraction
+from mrtr_cassette.core.protocol.dialect import with_answer_keys
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
+from mrtr_cassette.core.protocol.messages import Located, messages_in, splice_pieces
+from mrtr_cassette.core.protocol.methods import TASK_VALUES, method_of
+from mrtr_cassette.core.protocol.tasks import created_id, polled_state
+from mrtr_cassette.core.record.naming import is_journal_token, with_texts
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.secrets.sealed import (
+    NAME_BYTES,
+    PLACEHOLDER,
+    placeholder,
+    renumber,
+    reveal_in_json,
+    reveal_text,
+    sealed_hash,
+    sha256_of,
+)
+from mrtr_cassette.core.wire.http import Response
+from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
+from mrtr_cassette.core.wire.pointers import value_at
+
+ACCEPTABLE: Final[tuple[Verdict, ...]] = (
+    "text-changed",
+    "shape-changed",
+    "surface-changed",
+    "key-changed",
+    "question-changed",
+)
+"""The verdicts that can be accepted wherever they are found."""
+
+_NOT_COMPARED: Final = frozenset({"skipped", "not-reached", "unstable"})
+_SETTINGS: Final = attrgetter("transport", "request_state", "redaction", "seals_answers")
+"""What a recording leaves out or hides: another one can't share its interactions."""
+_NUMBER = re.compile("[0-9]{1,9}")
+_COUNTED = re.compile(r"(.*:)([0-9]{1,9})(>?)")
+"""A name that ends with a count: of a state without its turn, an id, or a secret."""
+_QUESTION_IDS = re.compile(rb'"elicitationId"\s*:\s*"([^"\\]{16,})"')
+"""Ids that a server makes up for questions; one that is shorter may be a word."""
+
+
+# Accepting what a live server says
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proposal:
+    """One response of a live server that could stand in the cassette.
+
+    `turn` is the one that it asks, from 1, or 0 for the final response; `states` has the recorded
+    request state or session id by the SHA-256 of the live one.
+    """
+
+    number: int
+    call: str
+    turn: int
+    changes: tuple[Change, ...]
+    problem: str | None = None
+    recorded: RecordedExchange | None = None
+    live: RecordedExchange | None = None
+    states: Mapping[str, str] | None = None
+    is_last: bool = True
+
+    @property
+    def counting(self) -> tuple[Change, ...]:
+        """The changes that are more than information."""
+        return tuple(change for change in self.changes if not change.is_information)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the conversation goes on when it is taken, and has not been followed so far."""
+        is_other = any(change.verdict == "question-changed" for change in self.changes)
+        return is_other and not self.is_last and self.live is not None and self.live.ask is not None
+
+
+def proposals(cassette: Cassette, verified: Iterable[VerifiedInteraction]) -> list[Proposal]:
+    """Return what could be taken into a cassette, in its order, as its file has it."""
+    proposed: list[Proposal] = []
+    for each in sorted(verified, key=lambda each: each.number):
+        if each.verdict not in _NOT_COMPARED:
+            proposed += _proposals_of(cassette, each)
+    return proposed
+
+
+def _proposals_of(cassette: Cassette, verified: VerifiedInteraction) -> Iterator[Proposal]:
+    interaction = cassette.interactions[verified.number - 1]
+    states = {sha256_of(live): recorded for live, recorded in verified.states}
+    # The conversation was repeated over the transport of the live server.
+    sent, recorded_ones = _responses(verified.planned.interaction), _responses(interaction)
+    places = {each: place for place, each in zip(recorded_ones, sent, strict=False)}
+    lives = {places[pair.recorded]: pair.live for pair in verified.pairs}
+    asking = _asking(interaction)
+    for turn in dict.fromkeys(change.turn for change in verified.changes):
+        changes = tuple(change for at, change in verified.changes if at == turn)
+        recorded = asking.get(turn)
+        live = None if recorded is None else lives.get(recorded)
+        if recorded is None:
+            problem: str | None = "the server pushed it, as part of another response"
+        elif live is None or live.response is None:
+            problem = "the live server gave no response"
+        else:
+            names, is_last = changed_keys(changes), recorded is asking[0]
+            objections = (
+                *_objections(recorded, live, cassette),
+                *_objections_to_ask(recorded, live, names, is_last=is_last),
+                *_objections_to_task(recorded, live, names, interaction),
+            )
+            problem = next(iter(objections), None)
+        is_last = recorded is asking[0]
+        yield Proposal(
+            verified.number, verified.call, turn, changes, problem, recorded, live, states, is_last
+        )
+
+
+def _responses(interaction: RecordedInteraction) -> list[RecordedExchange]:
+    return [*interaction.exchanges, *(step.exchange for step in interaction.steps)]
+
+
+def _asking(interaction: RecordedInteraction) -> dict[int, RecordedExchange]:
+    """Return the exchanges by the turn that their response asks; the last one has 0."""
+    asking = {interaction.asking_turn(at): each for at, each in enumerate(interaction.exchanges)}
+    first = max(asking)
+    for number, turn in enumerate(task_turns(interaction.steps), start=first):
+        asking[number] = interaction.steps[turn.asked].exchange
+    return asking | {0: interaction.ending}
+
+
+def accepted_by_verdict(proposed: Iterable[Proposal], verdicts: Collection[str]) -> list[Proposal]:
+    """Return the proposals that are taken because of the verdicts of their changes."""
+    return [
+        each
+        for each in proposed
+        if each.problem is None
+        and any(change.verdict in verdicts for change in each.changes)
+        and all(change.verdict in verdicts for change in each.counting)
+    ]
+
+
+def _objections(
+    recorded: RecordedExchange, live: RecordedExchange, cassette: Cassette
+) -> Iterator[str]:
+    if bool(opened_session(recorded.response)) != bool(opened_session(live.response)):
+        yield "a session came or went: record it again"
+    body = b"" if live.response is None else live.response.body
+    if OWN_ID in body and OWN_ID not in recorded.request.body:
+        yield "it repeats the id that another request of this comparison had"
+    if [each.piece for each in _pushed_in(recorded)] != [each.piece for each in _pushed_in(live)]:
+        yield "the server pushed other requests in it, or at other places, than was recorded"
+    if recorded.ask is not None and live.ask is None:
+        if sum(recorded in each.exchanges for each in cassette.interactions) > 1:
+            yield "other branches answer the question that is gone"
+    elif recorded.rpc_response is None and live.rpc_response is not None:
+        yield "its response stands in what resumed its stream: record it again"
+
+
+def _objections_to_ask(
+    recorded: RecordedExchange, live: RecordedExchange, names: Mapping[str, str], *, is_last: bool
+) -> Iterator[str]:
+    old, new = recorded.ask, live.ask
+    if new is None:
+        return
+    if old is None:
+        yield "the server asks once more, and no answer is recorded"
+        return
+    if (old.request_state is None) != (new.request_state is None):
+        yield "a request state came or went, which the recorded answer has to repeat"
+    if old.dialect != new.dialect:
+        yield f"the server asks in the dialect {new.dialect}, and the answer is in {old.dialect}"
+    unanswered = {*new.input_requests} - {*old.input_requests, *names.values()}
+    if unanswered and not is_last:
+        yield f"no answer is recorded for {', '.join(sorted(unanswered))}"
+
+
+def _objections_to_task(
+    recorded: RecordedExchange,
+    live: RecordedExchange,
+    names: Mapping[str, str],
+    interaction: RecordedInteraction,
+) -> Iterator[str]:
+    if not interaction.task_id:
+        if live.created_task is not None:
+            yield "the server makes a task of the call now: record it again"
+        return
+    old, new = polled_state(recorded.rpc_response), polled_state(live.rpc_response)
+    if old is None or new is None or len(old.input_requests) != len(new.input_requests):
+        yield "the task asks or ends where it did not: record it again"
+        return
+    others = (step.state for step in interaction.steps if step.exchange is not recorded)
+    if any(each.input_requests.keys() & old.input_requests for each in others if each is not None):
+        yield "other states of the task show the same question: record it again"
+    if names:
+        yield "the recorded answer is under another key: record it again"
+
+
+def accepted(data: bytes, cassette: Cassette, taken: Collection[Proposal]) -> bytes:
+    """Return the file of a cassette with responses of a live server in it.
+
+    Where the new response ends a conversation in which the recorded one asks, the turns from that
+    ask on go. The recorded answers get the keys that equal questions have now.
+    """
+    kept = KeptNames(data)
+    responses = {
+        each.recorded: _as_recorded(each.recorded, each.live, each.states or {}, kept)
+        for each in taken
+        if each.recorded is not None and each.live is not None
+    }
+    names = {each.recorded: changed_keys(each.changes) for each in taken}
+    retries = {
+        retry: with_body(retry.request, with_answer_keys(retry.request.body, names[asking]))
+        for interaction in cassette.interactions
+        for asking, retry in pairwise(interaction.exchanges)
+        if names.get(asking)
+    }
+    return with_responses(cassette, responses, retries)
+
+
+def _as_recorded(
+    recorded: RecordedExchange,
+    live: RecordedExchange,
+    states: Mapping[str, str],
+    kept: KeptNames,
+) -> Response:
+    """Return a live response with the recorded names, ids and keys."""
+    before, now = (polled_state(each.rpc_response) for each in (recorded, live))
+    keys: list[tuple[bytes, bytes]] = []
+    if before is not None and now is not None:
+        for key, name in zip(now.input_requests, before.input_requests, strict=False):
+            live_key = reveal_text(key, states.get)
+            keys.append((canonical(live_key).encode(), canonical(name).encode()))
+
+    def revealed(raw: bytes, _header: str) -> bytes:
+        raw = reveal_in_json(raw, states)
+        for key, name in keys:
+            raw = raw.replace(key, name)
+        return raw
+
+    response = live.response
+    if response is not None:
+        pieces = splice_pieces(response.pieces, _push_ids(recorded, live))
+        live = replace(live, response=replace(response, pieces=pieces))
+    live = with_texts(live, revealed)
+    kept.keep(recorded, live)
+    response = kept.in_kept(live, recorded).response
+    if response is None:
+        raise AssertionError("unreachable because what has no response is not taken")
+    return response
+
+
+def _push_ids(recorded: RecordedExchange, live: RecordedExchange) -> Iterator[tuple[Span, bytes]]:
+    for before, now in zip(_pushed_in(recorded), _pushed_in(live), strict=True):
+        identity = before.message.spelled(ID_PATH)
+        span = now.in_body(find_spans(now.message.raw, [ID_PATH])[ID_PATH][-1])
+        if identity is not None and span is not None:
+            yield span, identity
+
+
+# Recording over a cassette
+
+
+class Rerecording(NamedTuple):
+    """A recording in the place of an earlier one, and how many interactions stand as they did."""
+
+    cassette: Cassette
+    kept: int
+
+
+def recorded_over(earlier: Cassette, recorded: Cassette) -> Rerecording:
+    """Return a recording in which each interaction that is the same stands as it did earlier.
+
+    Where all are the same, that is the earlier cassette itself. Branches, and calls of which one
+    stream tells, are kept together or not at all.
+    """
+    settings = [_SETTINGS(earlier), _SETTINGS(recorded)]
+    if settings[0] != settings[1]:
+        return Rerecording(recorded, 0)
+    partners: dict[int, RecordedInteraction] = {}
+    same: dict[int, int] = {}
+    for each in compared(earlier, recorded).interactions:
+        if each.recorded is not None and each.received is not None:
+            old = partners[each.received] = earlier.interactions[each.recorded - 1]
+            # What diff calls the same may say more: a list with a further tool is not kept.
+            says_more = any(stage.changes for stage in each.stages if stage.kind != "request")
+            new_headers = _new_headers(old, recorded.interactions[each.received - 1])
+            if each.mark == "=" and not (says_more or new_headers):
+                same[each.received] = each.recorded
+    if len(same) == len(earlier.interactions) == len(recorded.interactions):
+        return Rerecording(earlier, len(same))
+    kept = {
+        new: old
+        for new, old in same.items()
+        if _places(partners[new]) == _places(recorded.interactions[new - 1])
+    }
+    before, after = _connected(earlier), _connected(recorded)
+    while apart := [
+        new for new, old in kept.items() if {kept.get(each) for each in after[new]} != before[old]
+    ]:
+        for number in apart:
+            del kept[number]
+    exchanges = _exchanges_over(recorded, partners, kept)
+    return Rerecording(_merged(earlier, recorded, exchanges, kept, partners), len(kept))
+
+
+def _new_headers(old: RecordedInteraction, new: RecordedInteraction) -> set[str]:
+    """Return the headers that requests have and the earlier ones lack, as the user may want."""
+    before, after = (
+        [{name.lower() for name, _ in each.request.headers} for each in one.exchanges]
+        for one in (old, new)
+    )
+    return set().union(*(now - then for then, now in zip(before, after, strict=False)))
+
+
+def _places(interaction: RecordedInteraction) -> list[TurnPlace]:
+    """Return the places of its exchanges, but for what a client saw of a task."""
+    return [place for _, place in interaction.placed if place.step is None]
+
+
+def _connected(cassette: Cassette) -> dict[int, set[int]]:
+    """Return, for each interaction, those without which it can't be kept, and itself."""
+    connected = {each.number: {each.number} for each in cassette.interactions}
+    branches = [(each.number, each.branch.of) for each in cassette.interactions if each.branch]
+    for one, other in [*branches, *Player(cassette).connected]:
+        connected[one].add(other)
+        connected[other].add(one)
+    return connected
+
+
+def _exchanges_over(
+    recorded: Cassette, partners: Mapping[int, RecordedInteraction], kept: Collection[int]
+) -> dict[RecordedExchange, RecordedExchange]:
+    """Return what becomes of the earlier exchanges that are kept, and of the new ones."""
+    stands_for: dict[RecordedExchange, RecordedExchange] = {}
+    changed: dict[RecordedExchange, RecordedExchange | None] = {}
+    for new in recorded.interactions:
+        old = partners.get(new.number)
+        if old is not None and new.number in kept:
+            stands_for |= _in_pairs(old, new)
+            continue
+        changed |= dict.fromkeys(new.own)
+        for one, other in zip(() if old is None else old.exchanges, new.exchanges, strict=False):
+            # The id of a task stands in more places than are changed.
+            if created_id(other.call.message, other.rpc_response) is None:
+                changed[other] = one
+    names = KeptNames()
+    exchanges = {}
+    for one, other in stands_for.items():
+        names.keep(one, other)
+        response = None if one.response is None else in_time_of(other, one.response)
+        stands = replace(other, request=one.request, response=response)
+        hashes = {"issued_sha256": one.issued_sha256, "echoed_sha256": one.echoed_sha256}
+        exchanges[one] = replace(stands, **hashes)
+    for each, partner in changed.items():
+        if partner is not None:
+            names.issued(partner, each)
+    for each, partner in changed.items():
+        exchanges[each] = names.in_kept(each, partner)
+    # Announced digests become those of the texts as they stand now.
+    digests = new_digests({}, [(stands_for.get(it, it), now) for it, now in exchanges.items()])
+    for each in changed if digests else ():
+        exchanges[each] = with_texts(exchanges[each], lambda raw, _: with_digests(raw, digests))
+    return exchanges
+
+
+def _in_pairs(
+    old: RecordedInteraction, new: RecordedInteraction
+) -> Iterator[tuple[RecordedExchange, RecordedExchange]]:
+    """Yield the own exchanges of two interactions that have the same places, in pairs.
+
+    A step that the new task lacks stands for itself, without a number: how many states a client
+    sees depends on when it polls.
+    """
+    before, after = ([it for it, at in one.placed if at.step is None] for one in (old, new))
+    yield from zip(before, after, strict=True)
+    steps: dict[tuple[str, str], list[RecordedExchange]] = {}
+    for step in new.steps:
+        steps.setdefault(_kind(step), []).append(step.exchange)
+    for step in old.steps:
+        same = steps.get(_kind(step))
+        yield step.exchange, same.pop(0) if same else replace(step.exchange, number=None)
+
+
+def _kind(step: TaskStep) -> tuple[str, str]:
+    return step.exchange.call.method, "" if step.state is None else step.state.status
+
+
+def _merged(
+    earlier: Cassette,
+    recorded: Cassette,
+    exchanges: Mapping[RecordedExchange, RecordedExchange],
+    kept: Mapping[int, int],
+    partners: Mapping[int, RecordedInteraction],
+) -> Cassette:
+    """Return both in one: in the earlier order, and what is new after what came before it."""
+    before = earlier.with_exchanges(exchanges).interactions
+    after = recorded.with_exchanges(exchanges).interactions
+    places: dict[int, int] = {}
+    place = 0
+    for each in after:
+        place = partners[each.number].number if each.number in partners else place
+        if each.branch is not None and each.number not in kept:
+            place = places[each.branch.of]
+        places[each.number] = place
+    order = sorted(places, key=lambda new: (places[new], new))
+    new_numbers = {new: number for number, new in enumerate(order, start=1)}
+    old_numbers = {old: new_numbers[new] for new, old in kept.items()}
+    interactions = tuple(
+        _numbered(before[kept[new] - 1], old_numbers)
+        if new in kept
+        else _numbered(after[new - 1], new_numbers)
+        for new in order
+    )
+    return replace(recorded, interactions=interactions)
+
+
+def _numbered(interaction: RecordedInteraction, numbers: Mapping[int, int]) -> RecordedInteraction:
+    """Return an interaction with the new numbers of itself and of those that it refers to."""
+
+    def asked(each: PushedRequest) -> PushedRequest:
+        return replace(each, interaction=each.interaction and numbers[each.interaction])
+
+    branch = interaction.branch
+    return replace(
+        interaction,
+        number=numbers[interaction.number],
+        branch=branch and branch._replace(of=numbers[branch.of]),
+        pushed_turns=tuple(
+            replace(turn, asked=tuple(map(asked, turn.asked))) for turn in interaction.pushed_turns
+        ),
+    )
+
+
+# Names and values that are kept
+
+
+class KeptNames:
+    """Names and values of a cassette, by those that stand for the same in a later recording.
+
+    All names that its file has stand for themselves.
+    """
+
+    def __init__(self, file: bytes = b"") -> None:
+        self._taken = set(_names_in(file))
+        self._kept = {name: name for name in self._taken}
+        self._values = LiveValues()
+        self._question_ids: dict[bytes, bytes] = {}
+
+    def keep(self, old: RecordedExchange, new: RecordedExchange) -> None:
+        """Take an exchange that stays, and the new one that says the same, if it has a number."""
+        before, after = _texts_of(old), {} if new.number is None else _texts_of(new)
+        for part, raw in before.items():
+            names, new_names = _names_in(raw), _names_in(after.get(part, b""))
+            self._taken.update(names)
+            if len(names) == len(new_names):
+                self._kept = dict(zip(new_names, names, strict=True)) | self._kept
+        if new.number is not None:
+            self.issued(old, new)
+
+    def issued(self, old: RecordedExchange, new: RecordedExchange) -> None:
+        """Take two responses, of which one stands where the other issued cursors and ids."""
+        if old.rpc_response is not None and new.rpc_response is not None:
+            self._values.issued(new.rpc_response, old.rpc_response)
+        mine, others = (_QUESTION_IDS.findall(_texts_of(each)[""]) for each in (old, new))
+        self._question_ids |= zip(others, mine, strict=False)
+
+    def in_kept(
+        self, exchange: RecordedExchange, partner: RecordedExchange | None
+    ) -> RecordedExchange:
+        """Return a new exchange that repeats the kept names and values, and shares no other one."""
+        response = exchange.response
+        if partner is not None and response is not None:
+            pieces = splice_pieces(response.pieces, _issued_values(partner, exchange))
+            exchange = replace(exchange, response=replace(response, pieces=pieces))
+        exchange = with_texts(exchange, self._changed)
+        call = exchange.call
+        if call.message is None or call.message.kind is not Kind.REQUEST:
+            return exchange
+        body = self._values.in_live(exchange.request.body)
+        return replace(exchange, request=replace(exchange.request, body=body))
+
+    def _changed(self, raw: bytes, _header: str) -> bytes:
+        for identity, kept in self._question_ids.items():
+            raw = raw.replace(identity, kept)
+
+        def named(match: re.Match[bytes]) -> bytes:
+            name = match[0].replace(b"%3A", b":").decode()
+            name = self._name(name, name)
+            return name.encode().replace(b":", b"%3A" if b"%3A" in match[0] else b":")
+
+        def number(rule: str, token: str) -> str | None:
+            if not _is_counted(token):
+                return None
+            first = placeholder(rule, "1" if is_journal_token(token) else token)
+            name = self._name(placeholder(rule, token), first)
+            return name.removesuffix(">").rpartition(":")[2]
+
+        return renumber(NAME_BYTES.sub(named, raw), number)
+
+    def _name(self, name: str, first: str) -> str:
+        """Return the kept name for one, or one that no other has, from the first one on."""
+        if name not in self._kept:
+            while first in self._taken:
+                match = _COUNTED.fullmatch(first)
+                first = f"{match[1]}{int(match[2]) + 1}{match[3]}" if match else sealed_hash(first)
+            self._kept[name] = first
+            self._taken.add(first)
+        return self._kept[name]
+
+
+def _is_counted(token: str) -> bool:
+    return is_journal_token(token) or _NUMBER.fullmatch(token) is not None
+
+
+def _texts_of(exchange: RecordedExchange) -> dict[str, bytes]:
+    """Return the values of headers by their names; without a name, the target and the bodies."""
+    texts: dict[str, bytes] = defaultdict(bytes)
+
+    def read(raw: bytes, name: str) -> bytes:
+        texts[name] += raw
+        return raw
+
+    with_texts(exchange, read)
+    return texts
+
+
+def _names_in(raw: bytes) -> list[str]:
+    names = [match[0].replace(b"%3A", b":").decode() for match in NAME_BYTES.finditer(raw)]
+    found = PLACEHOLDER.finditer(raw.decode("latin-1"))
+    secrets = [(match["rule"], match["token"]) for match in found]
+    return [*names, *(placeholder(*each) for each in secrets if _is_counted(each[1]))]
+
+
+def _pushed_in(exchange: RecordedExchange) -> list[Located]:
+    """Return the requests that a response has."""
+    located = () if exchange.response is None else messages_in(exchange.response)
+    return [each for each in located if each.message.kind is Kind.REQUEST]
+
+
+def _issued_values(
+    recorded: RecordedExchange, live: RecordedExchange
+) -> Iterator[tuple[Span, bytes]]:
+    """Yield where a later response issues a cursor, or an id and times of a task; and those."""
+    before, now = recorded.located_response, live.located_response
+    if before is None or now is None:
+        return
+    volatile = method_of(recorded.call.method).volatile
+    times = [("result", *path) for path in volatile if path[0] in TASK_VALUES]
+    for path, spans in find_spans(now.message.raw, [*ISSUED, *times]).items():
+        value, span = value_at(before.message.tree, path), now.in_body(spans[-1])
+        if isinstance(value, str) and span is not None:
+            yield span, canonical(value).encode()
