@@ -373,8 +373,8 @@ def _exchanges_over(
         names.keep(one, other)
         response = None if one.response is None else in_time_of(other, one.response)
         stands = replace(other, request=one.request, response=response)
-        hashes = {"issued_sha256": one.issued_sha256, "echoed_sha256": one.echoed_sha256}
-        exchanges[one] = replace(stands, **hashes)
+        issued, echoed = one.issued_sha256, one.echoed_sha256
+        exchanges[one] = replace(stands, issued_sha256=issued, echoed_sha256=echoed)
     for each, partner in changed.items():
         if partner is not None:
             names.issued(partner, each)
