@@ -318,14 +318,13 @@ def _with_port(
 
 def _run_on_http(options: ProxyOptions, main: Coroutine[Any, Any, int]) -> NoReturn:
     from mrtr_cassette.shell.http.access import is_loopback
-    from mrtr_cassette.shell.runs.running import allow_many_files, run
+    from mrtr_cassette.shell.runs.running import run
 
     if not is_loopback(options.host):
         say(
             f"warning: listening on {options.host}: whoever reaches this machine can read what is "
             "played, or call the upstream through this proxy"
         )
-    allow_many_files()
     sys.exit(run(main))
 
 

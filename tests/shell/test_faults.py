@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import resource
 import zlib
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-from harness import Process, command, connected, looped, post, read, request
-from messages import compact, message, result
+from harness import Process, command, looped, post, read
+from messages import message, result
 from standin import (
     EVENTS,
     JSON,
@@ -27,19 +26,6 @@ from standin import (
     stream_head,
     upstream,
 )
-
-
-@contextmanager
-def many_files(count: int) -> Iterator[None]:
-    """Let this process, and those that it starts, have so many files open."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < count:
-        pytest.fail(f"this test needs {count} open files, and the hard limit is {hard}")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @asynccontextmanager
@@ -58,35 +44,6 @@ async def echoing(visit: Visit) -> None:
     asked = visit.request.json
     await visit.send(json_response(result({"of": asked["method"]}, id=asked["id"])))
 
-
-# --- Many connections ---
-
-FEW_FILES = 64
-
-
-@looped
-async def test_a_process_may_open_more_files_than_a_shell_allows(tmp_path: Path) -> None:
-    """The command line asks for as many open files as the system lets it have."""
-    path = tmp_path / "c.json"
-
-    def soft_limit() -> None:
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_FILES, hard))
-
-    with many_files(1000):
-        async with recorder(path, echoing, preexec_fn=soft_limit) as (process, url, _):
-            async with AsyncExitStack() as stack:
-                for n in range(2 * FEW_FILES):
-                    link = await stack.enter_async_context(connected(url))
-                    body = compact(message("m", id=n))
-                    await link.write(request("POST", "/mcp", JSON, body=body))
-                    head, content = await link.answer()
-                    assert head.line.split()[1] == "200"
-                    await content.rest()
-            assert (await process.stopped()).code == 0
-
-
-# --- Size ---
 
 MIB = 1024 * 1024
 

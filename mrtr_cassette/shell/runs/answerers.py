@@ -21,7 +21,6 @@ from mrtr_cassette.core.answers.fulfilment import (
     AskPerson,
     Pause,
     Rounds,
-    Sources,
 )
 from mrtr_cassette.core.answers.written import AnswersFile, RestModel, read_answers
 from mrtr_cassette.core.drive.conversation import Answered, LiveAsk
@@ -82,39 +81,25 @@ class Answerers:
                 reply = await self.ask_endpoint(step.body)
 
 
-@asynccontextmanager
-async def answerers(
-    sources: Sources,
-    announcer: Announcer,
-    ca_file: Path | None = None,
-    *,
-    verifies: bool = True,
-    ask_person: AskThePerson | None = None,
-) -> AsyncIterator[Answerers]:
-    """Open the answerers for the sources, until the block ends.
-
-    Raises:
-        UsageError: the endpoint's URL is none.
-    """
-    if sources.file.rest is None:
-        yield Answerers(announcer, None, ask_person)
-        return
-    async with answers_endpoint(sources.file.rest, ca_file, verifies=verifies) as endpoint:
-        yield Answerers(announcer, endpoint, ask_person)
-
-
 # An endpoint
 
 
 @asynccontextmanager
 async def answers_endpoint(
-    rest: RestModel, ca_file: Path | None, *, verifies: bool = True, largest: int = LARGEST_REPLY
-) -> AsyncIterator[AskTheEndpoint]:
-    """Open a function that posts to an endpoint once and follows no redirect.
+    rest: RestModel | None,
+    ca_file: Path | None = None,
+    *,
+    verifies: bool = True,
+    largest: int = LARGEST_REPLY,
+) -> AsyncIterator[AskTheEndpoint | None]:
+    """Open a function that posts to an endpoint, if there is one, and follows no redirect.
 
     Raises:
         UsageError: its URL is none, or a header can't be sent.
     """
+    if rest is None:
+        yield None
+        return
     # Most runs have no endpoint, and an HTTP client takes long to import.
     import aiohttp
 

@@ -47,7 +47,7 @@ from mrtr_cassette.options import CallOptions, RecordOptions
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.http.client import connecting
-from mrtr_cassette.shell.runs.answerers import Answerers, AskThePerson, answerers
+from mrtr_cassette.shell.runs.answerers import Answerers, AskThePerson, answers_endpoint
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.sessions import RecordSession
@@ -106,14 +106,10 @@ async def call(
         CassetteError: the cassette can't be written, or exists.
     """
     async with AsyncExitStack() as stack:
-        opening = answerers(
-            sources,
-            announcer,
-            options.ca_path,
-            verifies=not options.insecure,
-            ask_person=ask_person,
+        endpoint = await stack.enter_async_context(
+            answers_endpoint(sources.file.rest, options.ca_path, verifies=not options.insecure)
         )
-        those = await stack.enter_async_context(opening)
+        those = Answerers(announcer, endpoint, ask_person)
         # What is said of the call has no credentials either.
         known = Credentials(Redactor(BUILT_IN, lambda _rule, _secret: "1"), seals_sessions=False)
         recorder = Recorder(seals=False, credentials=known)

@@ -65,7 +65,7 @@ from mrtr_cassette.shell.http.transport import (
     sent_headers,
 )
 from mrtr_cassette.shell.runs.admin import Admin
-from mrtr_cassette.shell.runs.answerers import Answerers, answerers, load_answers
+from mrtr_cassette.shell.runs.answerers import Answerers, answers_endpoint, load_answers
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.replaying import ReplayServer, player_of
 from mrtr_cassette.shell.runs.sessions import (
@@ -147,7 +147,8 @@ async def _handling(relay: Relay, options: RecordOptions) -> AsyncIterator[Handl
         yield Appender(relay, session.base, session.player).handle
     elif options.answers is not None:
         sources = Sources(file=load_answers(Path(options.answers)))
-        async with answerers(sources, session.announcer) as those:
+        async with answers_endpoint(sources.file.rest) as endpoint:
+            those = Answerers(session.announcer, endpoint)
             yield AutoAnswerHandler(relay, sources, those).handle
     else:
         yield relay.handle

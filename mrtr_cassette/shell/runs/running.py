@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -19,8 +18,7 @@ from mrtr_cassette.errors import StoppedError, UsageError
 from mrtr_cassette.shell.files.disk import reason_of
 
 URL_VARIABLE = "MRTR_CASSETTE_URL"
-_MOST_FILES = 65_536
-"""The limit that is requested; a shell's usual 1,024 are enough for 500 clients, with two each."""
+_NO_PROXY = ("no_proxy", "NO_PROXY")
 
 T = TypeVar("T")
 
@@ -33,15 +31,6 @@ class CommandEnd(NamedTuple):
     has_run: bool = True
     was_stopped: bool = False
     """A signal to this process ended it."""
-
-
-def allow_many_files() -> None:
-    """Raise the limit of open files as far as the system allows, within reason."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
-    # Some systems refuse the limit that they announce; then it stays as it is.
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
@@ -80,34 +69,30 @@ def run_until_signal(main: Coroutine[Any, Any, T]) -> T:
 async def stop_signals() -> AsyncIterator[asyncio.Queue[signal.Signals]]:
     """Queue SIGINT, SIGTERM and SIGHUP instead of letting them end the process."""
     signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
-    with _taking(signals.put_nowait):
+    loop, numbers = asyncio.get_running_loop(), [signal.SIGINT, signal.SIGTERM]
+    # Under `nohup` the end of the terminal is none for the run.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
+        loop.add_signal_handler(number, signals.put_nowait, number)
+    try:
         yield signals
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
 
 
 @asynccontextmanager
 async def told_to_end() -> AsyncIterator[asyncio.Event]:
     """Set an event at SIGINT, SIGTERM and SIGHUP, and ignore them after the block."""
     told = asyncio.Event()
-    with _taking(lambda _: told.set()):
+    async with stop_signals() as signals:
+        coming = asyncio.ensure_future(signals.get())
+        coming.add_done_callback(lambda _: told.set())
         yield told
+        coming.cancel()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-
-
-@contextmanager
-def _taking(take: Callable[[signal.Signals], None]) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    # Under `nohup` the end of the terminal is none for the run.
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
-    for number in numbers:
-        loop.add_signal_handler(number, take, number)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
 
 
 async def run_command(
@@ -123,19 +108,28 @@ async def run_command(
         say: takes a line about what goes wrong.
         grace_s: seconds that the command has to end after a signal before it is killed.
     """
+    # No proxy of the command's stands before our URL.
+    given = [os.environ[name] for name in _NO_PROXY if os.environ.get(name)]
+    hosts = "*" if "*" in given else ",".join([*dict.fromkeys(given), urlsplit(url).hostname or ""])
+    variables = {**os.environ, **dict.fromkeys(_NO_PROXY, hosts), URL_VARIABLE: url}
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command, env={**os.environ, **_no_proxy(url), URL_VARIABLE: url}
-        )
+        process = await asyncio.create_subprocess_exec(*command, env=variables)
     except OSError as error:
         say(f"error: can't run {command[0]!r}: {reason_of(error)}")
         code = 127 if isinstance(error, FileNotFoundError) else 126
         return CommandEnd(code, has_run=False)
     ended = asyncio.ensure_future(process.wait())
-    number = await signal_before(ended, signals, None)
+    number = None
     # A terminal has sent its Ctrl-C to the command too, which ends in its own way then.
-    if number is signal.SIGINT:
-        await signal_before(ended, signals, grace_s)
+    for seconds in (None, grace_s):
+        coming = asyncio.ensure_future(signals.get())
+        either: set[asyncio.Future[Any]] = {ended, coming}
+        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if coming.done():
+            number = coming.result()
+        coming.cancel()
+        if number is not signal.SIGINT:
+            break
     for end in (process.terminate, process.kill):
         if not ended.done():
             with contextlib.suppress(ProcessLookupError):
@@ -143,27 +137,6 @@ async def run_command(
             await asyncio.wait({ended}, timeout=grace_s)
     code = await ended
     return CommandEnd(128 - code if code < 0 else code, was_stopped=number is not None)
-
-
-def _no_proxy(url: str) -> dict[str, str]:
-    """Return variables that keep a command's proxy away from our URL."""
-    names = ("no_proxy", "NO_PROXY")
-    given = [os.environ[name] for name in names if os.environ.get(name)]
-    hosts = "*" if "*" in given else ",".join([*dict.fromkeys(given), urlsplit(url).hostname or ""])
-    return dict.fromkeys(names, hosts)
-
-
-async def signal_before(
-    ended: asyncio.Future[Any], signals: asyncio.Queue[signal.Signals], seconds: float | None
-) -> signal.Signals | None:
-    """Wait for a signal, an end or the timeout; return the signal, if any."""
-    coming = asyncio.ensure_future(signals.get())
-    either: set[asyncio.Future[Any]] = {ended, coming}
-    await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    if coming.done():
-        return coming.result()
-    coming.cancel()
-    return None
 
 
 # In a thread

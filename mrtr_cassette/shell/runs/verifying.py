@@ -38,17 +38,7 @@ from mrtr_cassette.shell.files.cassettes import load_cassette, publish, read_fil
 from mrtr_cassette.shell.files.disk import reason_of, write_whole
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.runs.live_server import LiveServer
-from mrtr_cassette.shell.runs.upstreams import PORT, Target, running_command, target_of
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Held:
-    """One cassette, and the verdicts on a live server."""
-
-    data: bytes
-    cassette: Cassette
-    verification: Verification
-    is_of_transport: bool
+from mrtr_cassette.shell.runs.upstreams import PORT, Target, is_on_pipes, running_command, target_of
 
 
 async def verify_cassette(
@@ -57,46 +47,49 @@ async def verify_cassette(
     options: VerifyOptions,
     command: Sequence[str] = (),
 ) -> Verification:
-    """Verify a live server against one cassette; arguments and errors are those of `hold`."""
-    return (await hold(path, upstream, options, command)).verification
-
-
-async def hold(
-    path: Location,
-    upstream: str | Sequence[str],
-    options: VerifyOptions,
-    command: Sequence[str] = (),
-) -> Held:
-    """Verify a live server against one cassette, and return all results.
+    """Verify a live server against one cassette; `command` has started it at its URL.
 
     Raises:
         UsageError: the upstream is no URL and no command, or what is ignored can't be read.
         CassetteError: the cassette can't be read, or not be sent over the server's transport.
         UpstreamError: the command can't be run, or does not listen.
     """
-    data = read_file(path)
-    cassette = load(data, str(path))
+    return await _held(load(read_file(path), str(path)), upstream, options, command)
+
+
+async def _held(
+    cassette: Cassette,
+    upstream: str | Sequence[str],
+    options: VerifyOptions,
+    command: Sequence[str] = (),
+) -> Verification:
     rules = read_rules(options)
     async with AsyncExitStack() as stack:
         if not isinstance(upstream, str) and any(PORT in part for part in upstream):
             command, running = upstream, running_command(upstream, Path.cwd())
             upstream = (await stack.enter_async_context(running)).url
         target = target_of(upstream, options, cassette.redaction or BUILT_IN, command)
-        run = _Run(cassette, target, options, rules, stack)
+        of_transport = over_pipes(cassette) if target.is_on_pipes else over_http(cassette)
+        verifier = Verifier(
+            rejoined(of_transport),
+            target.path,
+            partial(ignored_in, rules),
+            token_of=keyed_hash(os.urandom(16)),
+            allows_destructive=options.allow_destructive,
+            largest_body=options.max_body,
+        )
+        run = _Run(verifier, target, options, rules, stack)
         verified = await run.all()
         if options.learn is not None:
             _keep_learned(Path(options.learn), run.places)
-        name = target.origin if target.is_on_pipes else target.name
-        verification = Verification(
-            str(path),
-            name,
+        return Verification(
+            cassette.path,
+            target.origin if target.is_on_pipes else target.name,
             tuple(sorted(verified, key=lambda each: each.number)),
             frozenset(options.fail_on),
             tuple(run.places),
             untried=tuple(run.untried),
         )
-        is_of_transport = target.is_on_pipes is (cassette.transport == "stdio")
-        return Held(data, cassette, verification, is_of_transport)
 
 
 def _keep_learned(path: Path, places: Sequence[tuple[str, Learned]]) -> None:
@@ -144,29 +137,15 @@ def read_rules(options: VerifyOptions) -> list[IgnoredPlaces]:
 class _Run:
     """One cassette and one live server, while they are compared."""
 
-    recorded: Cassette
+    verifier: Verifier
     target: Target
     options: VerifyOptions
     rules: list[IgnoredPlaces]
     stack: AsyncExitStack
-    verifier: Verifier = field(init=False)
     places: list[tuple[str, Learned]] = field(default_factory=list, init=False)
     untried: dict[str, None] = field(default_factory=dict, init=False)
     _servers: dict[str, LiveServer] = field(default_factory=dict, init=False)
     _listening: list[Repeated] = field(default_factory=list, init=False)
-
-    def __post_init__(self) -> None:
-        """Convert the cassette to the server's transport."""
-        is_on_pipes = self.target.is_on_pipes
-        cassette = over_pipes(self.recorded) if is_on_pipes else over_http(self.recorded)
-        self.verifier = Verifier(
-            rejoined(cassette),
-            self.target.path,
-            partial(ignored_in, self.rules),
-            token_of=keyed_hash(os.urandom(16)),
-            allows_destructive=self.options.allow_destructive,
-            largest_body=self.options.max_body,
-        )
 
     async def all(self) -> list[VerifiedInteraction]:
         """Repeat all conversations, in recorded order."""
@@ -276,36 +255,41 @@ async def update_cassette(
 
     Raises:
         UsageError: the cassette was recorded over another transport than the live server's.
-        CassetteError: as for `hold`; or the file was changed meanwhile, or can't be written.
-        UpstreamError: as for `hold`.
+        CassetteError: as to verify; or the file was changed meanwhile, or can't be written.
+        UpstreamError: as to verify.
     """
-    held = await hold(path, upstream, options)
-    if not held.is_of_transport:
+    data = read_file(path)
+    cassette = load(data, str(path))
+    if is_on_pipes(upstream) is not (cassette.transport == "stdio"):
         raise UsageError(
             f"{path} was recorded over another transport than that of the live server",
             hint="verify it over that one, or record it again",
         )
-    verification = held.verification
+    verification = held = await _held(cassette, upstream, options)
     verified = {each.number: each for each in verification.interactions}
     left: dict[int, list[Proposal]] = {}
     taken: list[Proposal] = []
     # Each time a conversation gets at least one turn further.
-    turns = (len([*each.turns]) for each in held.cassette.interactions)
+    turns = (len([*each.turns]) for each in cassette.interactions)
     for _ in range(max(turns, default=0) + 1):
-        proposed = proposals(held.cassette, held.verification.interactions)
+        proposed = proposals(cassette, held.interactions)
         chosen = list(choose(proposed)) if proposed else []
-        for each in held.verification.interactions:
+        for each in held.interactions:
             if each.verdict != "skipped":
                 own = [proposal for proposal in proposed if proposal.number == each.number]
                 verified[each.number] = each
                 left[each.number] = [proposal for proposal in own if proposal not in chosen]
         if chosen:
-            _write(held, path, chosen)
+            if read_file(path) != data:
+                raise CassetteError(path, "it was changed meanwhile", hint="verify it once more")
+            publish(path, [accepted(data, cassette, chosen)], replace=True)
             taken += chosen
         unfollowed = {str(each.number) for each in chosen if each.goes_on}
         if not unfollowed:
             break
-        held = await hold(path, upstream, replace(options, only=sorted(unfollowed)))
+        data = read_file(path)
+        cassette = load(data, str(path))
+        held = await _held(cassette, upstream, replace(options, only=sorted(unfollowed)))
     remaining = tuple(proposal for number in sorted(left) for proposal in left[number])
     refused = {proposal.number for proposal in remaining if proposal.counting}
     verification = replace(
@@ -314,9 +298,3 @@ async def update_cassette(
         accepted=frozenset(proposal.number for proposal in taken) - refused,
     )
     return Update(verification, tuple(taken), remaining, path if taken else None)
-
-
-def _write(held: Held, path: Location, chosen: Sequence[Proposal]) -> None:
-    if read_file(path) != held.data:
-        raise CassetteError(path, "it was changed meanwhile", hint="verify it once more")
-    publish(path, [accepted(held.data, held.cassette, chosen)], replace=True)
