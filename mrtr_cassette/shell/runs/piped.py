@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -145,19 +145,18 @@ async def _predecessor_ended(output: Location, client: str, named: Location) -> 
         CassetteError: it goes on, or was killed, and what it left can't be published.
     """
     journal = journal_path(output)
-    looks = round(_PREDECESSOR_S / _LOOK_S)
+    deadline = time.monotonic() + _PREDECESSOR_S
     while cassettes.client_of(journal) == client:
         if not is_locked(journal):
             # Whoever ended it did not wait for its cassette.
             recover_journal(output)
-        elif not looks:
+        elif time.monotonic() > deadline:
             raise CassetteError(
                 named,
                 "a server that the client has started before is still running",
                 hint="end it first: what two servers say at the same time is no one recording",
             )
         else:
-            looks -= 1
             await asyncio.sleep(_LOOK_S)
 
 
@@ -206,7 +205,7 @@ class _PipedRecorder:
             for line in lines:
                 # Nothing that the server says in response is read before the line is shown.
                 writer.write(line.raw)
-                self._show(line, self._client_said)
+                self._show(line, is_by_client=True)
             await writer.room()
         await self._server.close_stdin()
 
@@ -214,7 +213,7 @@ class _PipedRecorder:
         client = self._client
         async for lines in self._server.lines(self._longest):
             for line in lines:
-                self._show(line, self._server_said)
+                self._show(line, is_by_client=False)
                 client.write(line.raw)
             await client.room()
         await client.finish()
@@ -226,27 +225,22 @@ class _PipedRecorder:
             exchange.response_started(NO_STATUS, ())
         return exchange
 
-    def _show(self, line: Line, said: Callable[[bytes], None]) -> None:
+    def _show(self, line: Line, *, is_by_client: bool) -> None:
         if not line.is_whole:
             self._session.failed(BodyTooLargeError("a line", self._longest))
             return
         try:
-            said(line.raw)
+            if is_by_client:
+                exchange, is_over = self._channel.client_line(line.raw)
+                if not is_over:
+                    exchange.response_started(NO_STATUS, ())
+            else:
+                exchange, is_over = self._channel.server_line(line.raw)
+                exchange.response_bytes(line.raw)
+            if is_over:
+                exchange.response_ended(End.COMPLETE)
         except Exception as error:  # noqa: BLE001  the recorder is a spectator
             self._session.failed(error)
-
-    def _client_said(self, line: bytes) -> None:
-        exchange, is_over = self._channel.client_line(line)
-        if is_over:
-            exchange.response_ended(End.COMPLETE)
-        else:
-            exchange.response_started(NO_STATUS, ())
-
-    def _server_said(self, line: bytes) -> None:
-        exchange, is_over = self._channel.server_line(line)
-        exchange.response_bytes(line)
-        if is_over:
-            exchange.response_ended(End.COMPLETE)
 
 
 async def _answer(
@@ -314,8 +308,6 @@ class ClientStarts:
         self.base = base
         self.is_recording = work.func is record_pipe
         self.command = [sys.executable, "-c", _PROGRAM, str(folder)]
-        self.is_left_open = False
-        """A start was still running at the end."""
         self._outcomes = folder / _OUTCOMES
         self._last: list[RunOutcome] | None = None
         self._whole: Cassette | None = None
@@ -347,16 +339,13 @@ class ClientStarts:
         for start in starts:
             if start.unplayed is not None:
                 numbers &= set(start.unplayed)
-        problems = [start.problem for start in starts]
-        if self.is_left_open:
-            problems.append(_LEFT_OPEN)
         return RunOutcome(
             misses=[miss for start in starts for miss in start.misses],
             played=sum(start.played for start in starts),
             unplayed=sorted(numbers),
             unreachable=sum(start.unreachable for start in starts),
             unrecorded=[text for start in starts for text in start.unrecorded],
-            problem=next(filter(None, problems), None),
+            problem=next(filter(None, (start.problem for start in starts)), None),
             objection=next(filter(None, (start.objection for start in starts)), None),
         )
 
@@ -378,10 +367,9 @@ class ClientStarts:
     def finish(self) -> None:
         """Wait for all starts, and publish the journal of one that was killed."""
         deadline = time.monotonic() + _PUBLISHING_S
-        while not self.is_left_open and is_locked(self._outcomes):
-            self.is_left_open = time.monotonic() > deadline
+        while (is_left_open := is_locked(self._outcomes)) and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
-        last = self._starts()
+        last = [*self._starts(), *[RunOutcome(problem=_LEFT_OPEN)] * is_left_open]
         if self.is_recording:
             journal = journal_path(self.path)
             is_good = all(start.objection is None for start in last)
@@ -390,15 +378,14 @@ class ClientStarts:
         self._whole, self._last = self.recorded(), last
 
 
-@asynccontextmanager
-async def recorded_by_client(
+def recorded_by_client(
     server: Sequence[str],
     output: Location,
     options: RecordOptions,
     cwd: Path | None = None,
     *,
     named: Path | None = None,
-) -> AsyncIterator[ClientStarts]:
+) -> AbstractAsyncContextManager[ClientStarts]:
     """Prepare the recording of a server on pipes; a client starts its `command`.
 
     Each start publishes what it recorded when it ends, and is added to those before it. Messages
@@ -412,13 +399,14 @@ async def recorded_by_client(
     if earlier is not None:
         _check_transport(replace(earlier, path=str(named or output)))
     begin = partial(record_pipe, tuple(server), output.absolute(), replace(options, log=None))
-    work = partial(begin, cwd=cwd, named=named or output)
-    async with _started(output, work, earlier) as starts:
-        yield starts
+    # Whoever has the command is the same client, by however many processes it starts it.
+    work = partial(begin, cwd=cwd, named=named or output, client=secrets.token_hex(32))
+    return _started(output, work, earlier)
 
 
-@asynccontextmanager
-async def replayed_by_client(path: Location, options: ReplayOptions) -> AsyncIterator[ClientStarts]:
+def replayed_by_client(
+    path: Location, options: ReplayOptions
+) -> AbstractAsyncContextManager[ClientStarts]:
     """Prepare a replay on pipes; a client starts its `command`.
 
     Raises:
@@ -426,8 +414,7 @@ async def replayed_by_client(path: Location, options: ReplayOptions) -> AsyncIte
     """
     cassette = cassettes.load_cassette(path)
     work = partial(replay_pipe, path.absolute(), replace(options, log=None))
-    async with _started(path, work, cassette) as starts:
-        yield starts
+    return _started(path, work, cassette)
 
 
 @asynccontextmanager
@@ -469,14 +456,8 @@ async def _started_by_client(folder: Path) -> int:
         if event["event"] == "missed":
             tell(sessions[0].outcome)
 
-    # Whoever has the command is the same client, by however many processes it starts it.
-    client = {"client": sha256_of(str(folder))}
     try:
-        session, code = await work(
-            on_event=on_event,
-            began=sessions.append,
-            **(client if work.func is record_pipe else {}),
-        )
+        session, code = await work(on_event=on_event, began=sessions.append)
     except MrtrCassetteError as error:
         problem = error.in_terms(work.args[-1].terms)
         tell(RunOutcome(problem=problem))
