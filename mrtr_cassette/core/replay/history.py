@@ -214,7 +214,8 @@ class _Timeline:
         self.of_no_call: Arrivals = []
         self.changes: Arrivals = []
         self.endings: Arrivals = []
-        self._requests: Arrivals = []
+        # The requests by their ids (True) and their progress tokens.
+        self._named: dict[tuple[bool, str | None], Arrivals] = {}
 
     def add(self, entry: ReplayEntry) -> None:
         is_message = entry.kind in _ACKNOWLEDGED
@@ -224,9 +225,11 @@ class _Timeline:
             if entry.answered_call is None:
                 self.of_no_call.append(entry)
         elif entry.kind is Kind.REQUEST:
-            self._requests.append(entry)
             if not is_read_only(entry.key.method):
                 self.changes.append(entry)
+            if entry.asker is not None:
+                for name in ((True, entry.asker.id), (False, entry.asker.progress_token)):
+                    self._named.setdefault(name, []).append(entry)
         elif ends_session(entry.request, entry.exchange.response):
             self.changes.append(entry)
             self.endings.append(entry)
@@ -235,22 +238,9 @@ class _Timeline:
         """Return the latest request that a message of the server is about, or None."""
         is_response = message.kind is Kind.RESPONSE
         name = message.id if is_response else repeated_token(message)
-        arrivals = self._requests_by_name.get((is_response, name), [])
+        arrivals = [] if name is None else self._named.get((is_response, name), [])
         place = _arrived(arrivals, after)
         return arrivals[place - 1] if place else None
-
-    @cached_property
-    def _requests_by_name(self) -> dict[tuple[bool, str | None], Arrivals]:
-        """The requests by their ids (True) and their progress tokens."""
-        grouped: dict[tuple[bool, str | None], Arrivals] = {}
-        for entry in self._requests:
-            message = entry.asker
-            if message is None:
-                continue
-            for key in ((True, message.id), (False, message.progress_token)):
-                if key[1] is not None:
-                    grouped.setdefault(key, []).append(entry)
-        return grouped
 
 
 def _end_of(entry: ReplayEntry) -> int | None:
@@ -495,21 +485,14 @@ class Worlds:
         until = max((progress.until for progress in living.values()), default=())
         kept = []
         for each in entries:
-            lifetime, world, key = self._facts[each]
+            lifetime, world = self._timelines.lifetime_of(each), self._world_of(each)
             if _is_free(each):
                 kept.append(each)
             elif lifetime.start > until:
                 break
-            elif world in living and living[world].is_at(each, lifetime, key):
+            elif world in living and living[world].is_at(each, lifetime, self.write_key(each)):
                 kept.append(each)
         return kept
-
-    @cached_property
-    def _facts(self) -> dict[ReplayEntry, tuple[Lifetime, WorldKey, WriteKey]]:
-        return {
-            each: (self._timelines.lifetime_of(each), self._world_of(each), self.write_key(each))
-            for each in self._by_arrival
-        }
 
     def _are_held(self, entries: list[ReplayEntry]) -> bool:
         first, last = entries[0], entries[-1]
