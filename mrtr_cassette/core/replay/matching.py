@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import LookupKey, digest_of, lookup_key
@@ -43,7 +43,7 @@ from mrtr_cassette.core.secrets.sealed import (
     without_numbers,
     without_rules,
 )
-from mrtr_cassette.core.wire.http import Headers, Request, named_by_user
+from mrtr_cassette.core.wire.http import Request, named_by_user
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 
 _RECEIVED: Final = "received."
@@ -148,7 +148,7 @@ class MatchedForm:
         request = self._sealed(request, new_state, self._is_issued_answer)
         if not self.has_placeholders:
             return request
-        if not _may_have_placeholders(request):
+        if not _has_placeholders(request):
             return self._redacted(request)
         # What was not issued looks like a placeholder until secrets have been found: it is none.
         marked = _changed(request, self._marked)
@@ -216,8 +216,7 @@ class MatchedForm:
 
 
 def _has_placeholders(request: Request) -> bool:
-    """Tell whether a request has placeholders of secrets."""
-    return _may_have_placeholders(request) and _all_alike(request) != request
+    return _all_alike(request) != request
 
 
 def _all_alike(request: Request) -> Request:
@@ -241,21 +240,6 @@ def _disowned(text: str) -> str:
 def _raw(state: str) -> str:
     """Return a state that is no hash, whatever it looks like."""
     return sealed_hash(state) if SEALED_HASH.fullmatch(state) else state
-
-
-def _may_have_placeholders(request: Request) -> bool:
-    # As they are, escaped in JSON, or percent-encoded.
-    marks = (b"<", b"003", b"%3")
-    return (
-        any(mark in request.body for mark in marks)
-        or "%3" in request.target
-        or _has_angle(request.headers)
-    )
-
-
-@lru_cache(maxsize=1024)
-def _has_angle(headers: Headers) -> bool:
-    return any("<" in value for _, value in headers)
 
 
 # Recorded exchanges

@@ -18,14 +18,14 @@ from mrtr_cassette.core.cassette.lookup import CallerValues, LookupKey
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE
-from mrtr_cassette.core.record.naming import TextChange, headers_with, request_with
+from mrtr_cassette.core.record.naming import TextChange, request_with
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.equivalence import EqualRequests
 from mrtr_cassette.core.replay.history import PlayedWrites, Worlds
 from mrtr_cassette.core.replay.matching import ReplayEntry, Secret
 from mrtr_cassette.core.replay.tasks import LiveTask
 from mrtr_cassette.core.secrets.sealed import SESSION_SURROGATE, session_surrogate
-from mrtr_cassette.core.wire.http import Headers, Request
+from mrtr_cassette.core.wire.http import Request
 
 _SAFE_HTTP = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
 _NO_VALUES = CallerValues(None, None)
@@ -118,9 +118,10 @@ class LiveSession:
 
     def begin(self, task: LiveTask) -> None:
         """Begin a task, anew if its call has been made before."""
-        self.tasks[task.id] = task
-        for each in task.causes:
-            self._arrived.pop(each.lookup_number, None)
+        recorded = task.recorded
+        self.tasks[recorded.created.id] = task
+        for at in recorded.causes:
+            self._arrived.pop(recorded.steps[at].lookup_number, None)
 
     def waive(self, entry: ReplayEntry) -> None:
         """Let nothing wait any more for a request like a recorded one."""
@@ -139,25 +140,19 @@ class LiveSession:
         """Return the values of the live request that stands for a recorded one."""
         return self._values.get((entry.lookup_number, entry.occurrence), _NO_VALUES)
 
-    def spelled(self, raw: bytes, recorded: str) -> bytes:
-        """Return recorded bytes with the client's own session id in the place of a recorded one."""
-        is_own = recorded in (NO_SESSION, self.id)
-        return raw if is_own else _renamed(recorded, self.id)(raw, "")
-
-    def spelled_headers(self, headers: Headers, recorded: str) -> Headers:
-        """Return recorded headers with the client's own session id."""
-        is_own = recorded in (NO_SESSION, self.id)
-        return headers if is_own else headers_with(headers, _renamed(recorded, self.id))
-
     def in_recorded(self, request: Request) -> Request:
         """Return a request of the session as it would have been recorded."""
         if self.id in (NO_SESSION, self.recorded):
             return request
-        return request_with(request, _renamed(self.id, self.recorded))
+        return request_with(request, renamed(self.id, self.recorded))
 
 
-def _renamed(old: str, new: str) -> TextChange:
-    def change(raw: bytes, _name: str) -> bytes:
+def renamed(old: str, new: str) -> TextChange:
+    """Return what puts one id of a session in the place of another."""
+
+    def change(raw: bytes, _name: str = "") -> bytes:
+        if old in (NO_SESSION, new):
+            return raw
         for colon in (b":", b"%3A"):
             before, after = (each.encode().replace(b":", colon) for each in (old, new))
             # The id of session 1 begins that of session 12.
@@ -199,11 +194,9 @@ class SecretMapping:
             earlier.update(parent.secrets)
             parent = parent.parent
         return any(
-            self._is(other, secret)
+            self._is(other, secret) and not self._is(recorded, secret)
             for recorded, secret in zip(entry.secrets, received, strict=False)
-            if not self._is(recorded, secret)
             for other in earlier
-            if other.rule == recorded.rule and other != recorded
         )
 
     def played(self, entry: ReplayEntry, received: tuple[Secret, ...]) -> None:
@@ -240,10 +233,8 @@ class PlayOrder:
         self._recorded: dict[str, set[int]] = {}
         for each in by_arrival:
             self._add(each)
-        numbers = [
-            int(match[1]) for match in map(SESSION_SURROGATE.fullmatch, self._recorded) if match
-        ]
-        self._last = max(numbers, default=0)
+        numbered = filter(None, map(SESSION_SURROGATE.fullmatch, self._recorded))
+        self._last = max((int(match[1]) for match in numbered), default=0)
         # Each keeps some of the recordings; where one keeps none, that is why there is a miss.
         self._rules: tuple[tuple[Reason, _Rule], ...] = (
             (Reason.ARGUMENTS_DIFFER, self._of_session),
@@ -261,15 +252,11 @@ class PlayOrder:
             self._recorded.setdefault(session, set()).add(entry.lookup_number)
         if entry.same is not None or entry.created_by is not None:
             return
-        self._add_under(lookup, entry)
         # A state that the client didn't get from the cassette, such as a literal in a test, has the
         # hash of the state that was sent while recording.
-        raw_state = entry.exchange.echoed_sha256
-        if raw_state is not None and raw_state != lookup.state:
-            self._add_under(self._known_as(lookup._replace(state=raw_state)), entry)
-
-    def _add_under(self, lookup: LookupKey, entry: ReplayEntry) -> None:
-        self._by_lookup.setdefault(lookup, {}).setdefault(entry.traits, []).append(entry)
+        raw_state = entry.exchange.echoed_sha256 or lookup.state
+        for each in {lookup, self._known_as(lookup._replace(state=raw_state))}:
+            self._by_lookup.setdefault(each, {}).setdefault(entry.traits, []).append(entry)
 
     def _known_as(self, lookup: LookupKey) -> LookupKey:
         if self._equal is None or lookup.state is None:
@@ -278,19 +265,13 @@ class PlayOrder:
 
     def session_of(self, request: Request) -> LiveSession:
         """Return the session in which a client sent a request; a new one without memory."""
-        if not self._recorded:
-            return self._shared if self._equal is None else LiveSession()
-        session_id = session_of(request)
-        session = self._by_id.get(session_id)
-        if session is not None:
-            return session
+        session_id = session_of(request) if self._recorded else NO_SESSION
         if self._equal is not None:
             return LiveSession(self._equal.root(session_id), session_id)
-        if session_id not in self._recorded:
-            return self._shared
-        # A client may know the id of a recorded session from an earlier run, and not open it again.
-        session = self._by_id[session_id] = LiveSession(session_id, session_id)
-        return session
+        if session_id in self._recorded and session_id not in self._by_id:
+            # A client may know it from an earlier run, and not open it again.
+            self._by_id[session_id] = LiveSession(session_id, session_id)
+        return self._by_id.get(session_id, self._shared)
 
     def choose(self, key: MatchKey, session: LiveSession) -> Chosen:
         """Return the recording that a request gets in a session, or why there is none."""
@@ -314,9 +295,8 @@ class PlayOrder:
         Clients that begin alike are told apart by what they do later: where the session that was
         taken for this one has no such exchange, one that has what came so far is taken for it.
         """
-        if session.recorded == NO_SESSION:
-            return entries
-        if any(each.session == session.recorded for each in entries):
+        here = session.recorded
+        if here == NO_SESSION or any(each.session == here for each in entries):
             return entries
         for each in entries:
             contents = self._recorded.get(each.session)
@@ -359,9 +339,8 @@ class PlayOrder:
         The first one is played again, when all like it have been played, where that is allowed.
         """
         last, times = entries[-1], [session.played.get(each, 0) for each in entries]
-        begins_again = self._repeat is Repeat.ALWAYS
-        if self._repeat is Repeat.AUTO:
-            begins_again = last.opens_session or last.key.method == INITIALIZE
+        opens = last.opens_session or last.key.method == INITIALIZE
+        begins_again = self._repeat is Repeat.ALWAYS or (opens and self._repeat is Repeat.AUTO)
         most = min(times) if begins_again else 0
         left = [each for each, count in zip(entries, times, strict=True) if count <= most]
         return left or ([last] if self._may_repeat(last) else [])

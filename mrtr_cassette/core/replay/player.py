@@ -20,9 +20,11 @@ from mrtr_cassette.core.protocol.calls import (
     traits_of_headers,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
+from mrtr_cassette.core.protocol.methods import TASK_STEPS
 from mrtr_cassette.core.replay.diagnosis import (
     Harmless,
     Miss,
+    NoStep,
     Reason,
     answer_of_any_server,
     no_match,
@@ -34,7 +36,7 @@ from mrtr_cassette.core.replay.history import NO_WAITS, History, Timelines, Worl
 from mrtr_cassette.core.replay.matching import MatchedForm, ReplayEntry, entries_of, number_lookups
 from mrtr_cassette.core.replay.order import Chosen, LiveSession, MatchKey, PlayOrder, Repeat
 from mrtr_cassette.core.replay.reply import Delivery, Reply, build_reply
-from mrtr_cassette.core.replay.tasks import LiveTask, RecordedTask, RecordedTasks, Step
+from mrtr_cassette.core.replay.tasks import LiveTask, RecordedTask, Step, recorded_tasks
 from mrtr_cassette.core.secrets.credentials import Given
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Request, readable
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
@@ -100,13 +102,14 @@ class Player:
         by_arrival = self._by_arrival = sorted(self.entries, key=lambda each: each.arrival)
         number_lookups(by_arrival)
         self._timelines = Timelines(by_arrival)
-        self._tasks = RecordedTasks(self.interactions)
+        self._tasks = recorded_tasks(self.interactions)
+        self._created_by = {each.creating: each for each in self._tasks.values()}
         self._listening: dict[LiveSession, list[Delivery]] = {}
         self._replies: dict[ReplayEntry, Reply] = {}
         self._answered = _answered_by_proxy(by_arrival)
         equal = None
         if stateless:
-            facts = self._matched, self._timelines, self._answered, self._tasks
+            facts = self._matched, self._timelines, self._answered, self._tasks.values()
             equal = EqualRequests(cassette, by_arrival, *facts)
         if history is History.AUTO and (stateless or repeat is Repeat.ALWAYS):
             history = History.ORDER
@@ -130,8 +133,8 @@ class Player:
         session = self._order.session_of(request)
         recorded = readable(session.in_recorded(request))
         key = self._recognised(recorded) or self._read(recorded)
-        task = self._tasks.named_by(key.lookup) if self._tasks.by_id else None
-        if task is not None:
+        task = self._tasks.get(key.lookup.call.name) if self._tasks else None
+        if task is not None and task.steps and key.lookup.call.method in TASK_STEPS:
             return self._play_step(request, recorded, task, session, key, now)
         taken_for = session.recorded
         choice = self._order.choose(key, session)
@@ -153,9 +156,8 @@ class Player:
         self.plays += 1
         if chosen in self._answered:
             return self._play(request, self._answered[chosen], session, key, now)
-        task = self._tasks.by_call.get(chosen)
-        if task is not None:
-            self._begin(task, session, now)
+        if chosen in self._created_by:
+            self._begin(self._created_by[chosen], session, now)
         session.arrive(chosen, key.values)
         delivery = self._delivery(chosen, session, key.values)
         times = session.played.get(chosen, 0)
@@ -169,11 +171,9 @@ class Player:
             self._listening.setdefault(session, []).append(delivery)
         return Play(request, chosen, delivery)
 
-    def _begin(self, task: RecordedTask, session: LiveSession, now: float | None) -> LiveTask:
+    def _begin(self, task: RecordedTask, session: LiveSession, now: float | None) -> None:
         interval, is_over = self.poll_interval, self._stateless
-        live = LiveTask(task, now, poll_interval=interval, is_over=is_over)
-        session.begin(live)
-        return live
+        session.begin(LiveTask(task, now, poll_interval=interval, is_over=is_over))
 
     def _play_step(
         self,
@@ -185,10 +185,15 @@ class Player:
         now: float | None,
     ) -> Play | Miss:
         """Return what a request about a task gets that a recorded call created."""
-        live = self._begin(task, session, now) if self._stateless else session.tasks.get(task.id)
-        found = None
-        if task.has(key.lookup):
-            found = task.not_begun if live is None else live.request_received(key.lookup)
+        if self._stateless:
+            self._begin(task, session, now)
+        live = session.tasks.get(task.created.id)
+        found: Step | NoStep | None = None
+        if task.has(key.lookup) and live is not None:
+            found = live.request_received(key.lookup)
+        elif task.has(key.lookup):
+            detail = "the call that creates this task has not been played"
+            found = NoStep(Reason.OUT_OF_ORDER, detail, task.steps[0])
         if not isinstance(found, Step):
             call = read_call(self._matched.told(recorded))
             miss = no_match(call, self.entries, self._ignored)
@@ -352,7 +357,7 @@ class Player:
             entry.stream.asker,
             response,
             waits,
-            tasks=self._tasks.by_id,
+            tasks=self._tasks,
             started_ms=started_ms,
             # A stream may be resumed at any event that has an id.
             piecewise=self._paced or entry.session != "" or any(event_ids(response)),

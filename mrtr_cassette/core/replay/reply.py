@@ -12,10 +12,11 @@ from mrtr_cassette.core.cassette.lookup import CallerValues
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes
 from mrtr_cassette.core.protocol.messages import messages_in
 from mrtr_cassette.core.protocol.tasks import TaskState, clock_spans, notified_state, polled_state
+from mrtr_cassette.core.record.naming import headers_with
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.history import NO_WAITS, OPEN, Gate, Lifetime, Waits
 from mrtr_cassette.core.replay.matching import ReplayEntry
-from mrtr_cassette.core.replay.order import LiveSession
+from mrtr_cassette.core.replay.order import LiveSession, renamed
 from mrtr_cassette.core.wire.http import HOP_BY_HOP, End, Headers, Response
 from mrtr_cassette.core.wire.jsonbytes import Span
 
@@ -224,7 +225,8 @@ class Delivery:
     @property
     def headers(self) -> Headers:
         """The headers of the response, as its client gets them."""
-        return self.session.spelled_headers(self.reply.headers, self.entry.session)
+        headers, recorded = self.reply.headers, self.entry.session
+        return headers_with(headers, renamed(recorded, self.session.id)) if recorded else headers
 
     def next(self) -> Sending | Refusal | End | None:
         """Return what is sent next, or the end; None while it waits for what clients send."""
@@ -239,8 +241,10 @@ class Delivery:
         if part is None:
             is_over = self._is_refused or self._sent == len(self.reply.parts)
             return self._ending() if is_over else None
+        raw = part.fill(self._value_of)
         if entry.session:
             session.sent[entry] = self._sent
+            raw = renamed(entry.session, session.id)(raw, "")
         is_last = (
             self._sent == len(self.reply.parts)
             and self.reply.end is End.COMPLETE
@@ -254,7 +258,6 @@ class Delivery:
             state = self.reply.notified.get(at)
             if state is not None and state.id in session.tasks:
                 session.tasks[state.id].saw(state)
-        raw = session.spelled(part.fill(self._value_of), entry.session)
         return Sending(raw, part.at_ms, is_last, part.pieces, part.gate.responds)
 
     def _ending(self) -> End | None:

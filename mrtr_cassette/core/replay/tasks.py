@@ -9,11 +9,11 @@ portions: the next stretch begins as soon as all answers of the recorded update 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import LookupKey, answers_by_key
-from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, TASK_STEPS, UPDATE_TASK
+from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, UPDATE_TASK
 from mrtr_cassette.core.protocol.tasks import (
     CREATED_AT,
     POLL_INTERVAL,
@@ -44,7 +44,6 @@ class RecordedTask:
     """A task that a recorded call created, and the steps that were recorded of it.
 
     Attributes:
-        polls: the steps that are polls.
         causes: the steps after which the server went on: updates and cancellations.
         updates: the answers of those causes that are updates.
         answers: the answers to each key, which may have been answered again in another way.
@@ -68,11 +67,6 @@ class RecordedTask:
             self._needed[at] = {key: len(self.answers[key]) for key in self.updates[at]}
 
     @property
-    def id(self) -> str:
-        """Its id, as the cassette has it."""
-        return self.created.id
-
-    @property
     def asks(self) -> bool:
         """Whether a state asks for input."""
         return bool(self.notified_keys) or any(each.asked for each in self.steps)
@@ -81,46 +75,25 @@ class RecordedTask:
         """Tell whether the answers of an update have come; `given` counts those to each key."""
         return all(given[key] >= count for key, count in self._needed[update].items())
 
-    @property
-    def not_begun(self) -> NoStep:
-        """Why nobody gets anything of it yet."""
-        detail = "the call that creates this task has not been played"
-        return NoStep(Reason.OUT_OF_ORDER, detail, self.steps[0])
-
     def has(self, lookup: LookupKey) -> bool:
         """Tell whether a request is like a recorded one, but for its answers."""
-        same = (each.lookup for each in self.steps if each.key.method == lookup.call.method)
-        recorded = [(each.call, each.state) for each in same]
-        return not recorded or lookup[:2] in recorded
+        same = [each.lookup for each in self.steps if each.key.method == lookup.call.method]
+        return not same or lookup[:2] in [each[:2] for each in same]
 
 
-class RecordedTasks:
-    """The tasks of a cassette, by their ids and by the calls that created them."""
-
-    def __init__(self, interactions: Iterable[Sequence[ReplayEntry]]) -> None:
-        self.by_id: dict[str, RecordedTask] = {}
-        self.by_call: dict[ReplayEntry, RecordedTask] = {}
-        for own in interactions:
-            calls = [each for each in own if each.answers is None and each.created_by is None]
-            created = calls[-1].exchange.created_task
-            if created is not None:
-                task = RecordedTask(calls[-1], created)
-                self.by_id[created.id] = self.by_call[task.creating] = task
-        for each in (each for own in interactions if self.by_id for each in own):
-            for state in notified_states(each.exchange.response) if each.is_listening else ():
-                if state.id in self.by_id:
-                    self.by_id[state.id].notified_keys.update(state.input_requests)
-
-    def __iter__(self) -> Iterator[RecordedTask]:
-        """Yield the tasks."""
-        return iter(self.by_id.values())
-
-    def named_by(self, lookup: LookupKey) -> RecordedTask | None:
-        """Return the task that a request polls, updates or cancels, or None."""
-        if lookup.call.method not in TASK_STEPS:
-            return None
-        task = self.by_id.get(lookup.call.name)
-        return task if task is not None and task.steps else None
+def recorded_tasks(interactions: Iterable[Sequence[ReplayEntry]]) -> dict[str, RecordedTask]:
+    """Return the tasks that recorded calls created, by their ids in the cassette."""
+    tasks: dict[str, RecordedTask] = {}
+    for own in interactions:
+        calls = [each for each in own if each.answers is None and each.created_by is None]
+        created = calls[-1].exchange.created_task
+        if created is not None:
+            tasks[created.id] = RecordedTask(calls[-1], created)
+    for each in (each for own in interactions for each in own if tasks and each.is_listening):
+        for state in notified_states(each.exchange.response):
+            if state.id in tasks:
+                tasks[state.id].notified_keys.update(state.input_requests)
+    return tasks
 
 
 class LiveTask:
@@ -140,7 +113,7 @@ class LiveTask:
         poll_interval: int | None = None,
         is_over: bool = False,
     ) -> None:
-        self._recorded = recorded
+        self.recorded = recorded
         self._poll_interval = poll_interval
         self._at = recorded.polls[-1] - 1 if is_over and recorded.polls else -1
         self._asked: set[str] = set()
@@ -161,26 +134,26 @@ class LiveTask:
     def _stretch(self) -> tuple[int, int]:
         """The latest cause that has come, after all before it, and the first that has not."""
         before = -1
-        for cause in self._recorded.causes:
+        for cause in self.recorded.causes:
             if not self._has_come(cause):
                 return before, cause
             before = cause
-        return before, len(self._recorded.steps)
+        return before, len(self.recorded.steps)
 
     def _has_come(self, cause: int) -> bool:
-        if cause in self._recorded.updates:
-            return self._recorded.is_answered(cause, self._given)
+        if cause in self.recorded.updates:
+            return self.recorded.is_answered(cause, self._given)
         return cause in self._cancelled
 
     @property
     def _present(self) -> list[int]:
         """The polls of the present stretch, or the latest one before it."""
         before, following = self._stretch
-        until = [at for at in self._recorded.polls if at < following]
+        until = [at for at in self.recorded.polls if at < following]
         return [at for at in until if at > before] or until[-1:]
 
     def _poll(self) -> Step | NoStep:
-        steps, came = self._recorded.steps, list[ReplayEntry]()
+        steps, came = self.recorded.steps, list[ReplayEntry]()
         while True:
             present, (_, following) = self._present, self._stretch
             if not present:
@@ -193,19 +166,19 @@ class LiveTask:
             if not entry.asked or update is None or not update.request.header(ANSWERED_BY_HEADER):
                 return Step(entry, [*came, entry])
             came += [entry, update]
-            for key in self._recorded.updates.get(following, ()):
+            for key in self.recorded.updates.get(following, ()):
                 self._given[key] += 1
 
     def saw(self, state: TaskState) -> None:
         """Take note that the client was notified of a state."""
         self._asked.update(state.input_requests)
         for at in self._present:
-            known = self._recorded.steps[at].state
+            known = self.recorded.steps[at].state
             if at > self._at and known is not None and known.digest == state.digest:
                 self._at = at
 
     def _update(self, lookup: LookupKey) -> Step | NoStep:
-        task, steps = self._recorded, self._recorded.steps
+        task, steps = self.recorded, self.recorded.steps
         answers = answers_by_key(lookup) or _NO_KEY
         refused = self._refused(answers)
         if refused is not None:
@@ -220,7 +193,7 @@ class LiveTask:
 
     def _refused(self, answers: Mapping[str, str]) -> NoStep | None:
         """Return why answers are none of the recorded ones, or None."""
-        task = self._recorded
+        task = self.recorded
         asking = {key: each for each in task.steps for key in each.asked}
         unasked = [
             key
@@ -248,8 +221,8 @@ class LiveTask:
         return NoStep(Reason.ANSWERS_DIFFER, detail, nearest, differing)
 
     def _cancel(self) -> Step | NoStep:
-        steps, (_, following) = self._recorded.steps, self._stretch
-        recorded = [at for at in self._recorded.causes if at not in self._recorded.updates]
+        steps, (_, following) = self.recorded.steps, self._stretch
+        recorded = [at for at in self.recorded.causes if at not in self.recorded.updates]
         if following in recorded:
             self._cancelled.add(following)
             return Step(steps[following], [steps[following]])
@@ -260,16 +233,6 @@ class LiveTask:
             return NoStep(Reason.UNKNOWN_METHOD, detail, steps[-1])
         detail = "this task was cancelled later while it was recorded, after an answer"
         return NoStep(Reason.OUT_OF_ORDER, detail, steps[recorded[0]])
-
-    @property
-    def id(self) -> str:
-        """Its id."""
-        return self._recorded.id
-
-    @property
-    def causes(self) -> list[ReplayEntry]:
-        """The recorded updates and cancellations."""
-        return [self._recorded.steps[at] for at in self._recorded.causes]
 
     def value(self, name: str, recorded: bytes) -> bytes:
         """Return a member of a state as the client gets it."""
