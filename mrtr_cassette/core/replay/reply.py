@@ -193,7 +193,6 @@ class Delivery:
     lifetime_of: Callable[[ReplayEntry], Lifetime]
     resumes: int = 0
     _sent: int = 0
-    _is_refused: bool = False
     _set_aside: list[Part] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -231,29 +230,23 @@ class Delivery:
     def next(self) -> Sending | Refusal | End | None:
         """Return what is sent next, or the end; None while it waits for what clients send."""
         session, entry = self.session, self.entry
-        miss = session.refused.pop(entry.stream, None) if session.refused else None
-        if miss is not None:
-            self._is_refused = True
-            return Refusal(miss, self.values.id, is_last=True)
+        if entry.stream in session.refused:
+            self._sent, self._set_aside = 0, []
+            self.reply = self.reply._replace(parts=(), end=End.COMPLETE, waits=NO_WAITS)
+            return Refusal(session.refused.pop(entry.stream), self.values.id, is_last=True)
         if session.unrecorded and entry.is_listening:
             return Sending(session.unrecorded.popleft(), 0, is_last=False, pieces=range(0))
-        part = None if self._is_refused else self._due_part()
+        part = self._due_part()
         if part is None:
-            is_over = self._is_refused or self._sent == len(self.reply.parts)
-            return self._ending() if is_over else None
+            return self._ending() if self._sent == len(self.reply.parts) else None
         raw = part.fill(self._value_of)
         if entry.session:
             session.sent[entry] = self._sent
             raw = renamed(entry.session, session.id)(raw, "")
-        is_last = (
-            self._sent == len(self.reply.parts)
-            and self.reply.end is End.COMPLETE
-            and self._missing(self.reply.waits.end) is None
-        )
-        request = part.gate.request if part.gate.responds else None
-        refused = None if request is None else session.refused.pop(request, None)
-        if refused is not None and request is not None:
-            return Refusal(refused, session.values_of(request).id, is_last)
+        is_last = self._sent == len(self.reply.parts) and self._ending() is End.COMPLETE
+        request = part.gate.request
+        if part.gate.responds and request is not None and request in session.refused:
+            return Refusal(session.refused.pop(request), session.values_of(request).id, is_last)
         for at in part.pieces if self.reply.notified else ():
             state = self.reply.notified.get(at)
             if state is not None and state.id in session.tasks:
@@ -262,8 +255,6 @@ class Delivery:
 
     def _ending(self) -> End | None:
         end = self.reply.end
-        if self._is_refused:
-            return End.COMPLETE
         if end is End.COMPLETE:
             return end if self._missing(self.reply.waits.end) is None else None
         # On a stream that has all responses, what was not recorded may still come.
