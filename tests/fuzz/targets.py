@@ -49,7 +49,7 @@ from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.replay.reply import Reply
 from mrtr_cassette.core.report.details import details_of
-from mrtr_cassette.core.report.events import harmless_event, missed_event, played_event
+from mrtr_cassette.core.report.events import harmless_event, missed_event, played_events
 from mrtr_cassette.core.report.misses import error_body, report_of_miss
 from mrtr_cassette.core.report.runs import report_of_replay, summary_text
 from mrtr_cassette.core.report.text import inspection_data, inspection_text
@@ -247,7 +247,7 @@ def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
         if message is not None and message.kind is Kind.REQUEST:
             assert b'"id":%b,' % (message.spelled(ID_PATH) or b"") in body
         return
-    orjson.dumps(played_event(decision))
+    orjson.dumps([*played_events(decision)])
     theirs = decision.entry.call.request
     assert (request.method, request.target) == (theirs.method, theirs.target)
     asked, known = read_call(request).message, decision.entry.call.message

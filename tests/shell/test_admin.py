@@ -156,8 +156,7 @@ async def test_a_drain_is_not_ready_and_alive() -> None:
     log: list[str] = []
     with listening(ReplayOptions()) as listener:
         served = Admin(ReplayOptions(admin_port=0)).serving(
-            *(slow, listener, Announcer(log.append), ()),
-            drain_s=60,
+            slow, listener, Announcer(log.append), drain_s=60
         )
         async with until_stopped(served) as (url, stop):
             client = asyncio.create_task(http("GET", listener.url("/")))

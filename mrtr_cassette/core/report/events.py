@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from mrtr_cassette.core.answers.fulfilment import CallTurn
 from mrtr_cassette.core.cassette.recorded import PushedAsk, RecordedExchange
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.protocol.messages import Via, ask_in
+from mrtr_cassette.core.protocol.messages import ask_in
 from mrtr_cassette.core.protocol.tasks import TASK, TaskState, named_task
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Unread
@@ -24,7 +24,13 @@ from mrtr_cassette.core.report.runs import (
     recording_text,
     summary_text,
 )
-from mrtr_cassette.core.report.text import answer_words, final_words, question_words, task_words
+from mrtr_cassette.core.report.text import (
+    answer_words,
+    as_data,
+    final_words,
+    question_words,
+    task_words,
+)
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, counted, in_terms, printable, shorten
@@ -33,11 +39,6 @@ Event = dict[str, Any]
 """What happened, for a log that programs read: ready for JSON."""
 Said = tuple[Event, str]
 """The same with the line for people."""
-
-
-def admin_said(url: str) -> Said:
-    """Return where the admin port is."""
-    return {"event": "admin", "url": url}, f"admin port on {url}"
 
 
 # Recording
@@ -62,10 +63,11 @@ def request_event(observation: Observation) -> Event:
         task = named_task(observation.call.message)
         facts = {"via": "result" if task is None else "task"}
         given = sorted(answers.input_responses or {})
-        keys, state = [_without_id(key, task) for key in given], _hash(answers.request_state)
+        keys, state = [_without_id(key, task) for key in given], answers.request_state
     else:
         return _event("started", observation)
-    facts |= {"keys": [recorder.shown(key) for key in keys], "request_state_sha256": state}
+    digest = None if state is None else sha256_of(state)
+    facts |= {"keys": [recorder.shown(key) for key in keys], "request_state_sha256": digest}
     return _event("answered", observation) | facts
 
 
@@ -165,10 +167,6 @@ def _kinds(input_requests: Mapping[str, InputRequest]) -> dict[str, str]:
     return {printable(key): printable(request.kind) for key, request in input_requests.items()}
 
 
-def _hash(state: str | None) -> str | None:
-    return None if state is None else sha256_of(state)
-
-
 def unread_said(observation: Observation, unread: Unread, terms: Terms = LIBRARY_TERMS) -> Said:
     """Return which body can't be read."""
     event = _event("unread", observation, body=unread.side, reason=printable(unread.reason))
@@ -199,42 +197,31 @@ def caught_up_said(asker: ReplayEntry) -> Said:
     """Return that the server was brought to the ask of a recorded exchange."""
     ask = f"#{asker.interaction} ({asker.key}, ask of turn {asker.asking_turn})"
     line = f"      repeated the conversation up to {ask}, for an answer that is not recorded"
-    return {"event": "caught-up", **_place(asker, asker.asking_turn)}, line
+    place = {"call": str(asker.key), "interaction": asker.interaction, "turn": asker.asking_turn}
+    return {"event": "caught-up", **place}, line
 
 
 # Replaying
 
 
-def _place(entry: ReplayEntry, turn: int) -> Event:
-    call = str((entry.created_by or entry).key)
-    return {"call": call, "interaction": entry.interaction, "turn": turn}
-
-
-def played_event(play: Play) -> Event:
-    """Return that a request got its recorded reply."""
+def played_events(play: Play) -> Iterator[Event]:
+    """Yield that a request got its recorded reply, what it answered, and what the reply asks."""
     entry = play.entry
-    return {"event": "played", **_place(entry, entry.turn), "times": entry.played}
-
-
-def answered_event(entry: ReplayEntry) -> Event:
-    """Return that a request answered what had been asked."""
-    question, answers = entry.answers, entry.call.answers
-    facts = _place(entry, entry.turn)
-    if question is not None:
-        facts["call"], via, keys = str(question.pending.key), "push", [question.request.key]
-    else:
-        via, keys = _via(entry), sorted(answers.input_responses or {}) if answers else []
-    return {"event": "answered", **facts, "via": via, "keys": [printable(key) for key in keys]}
-
-
-def asked_event(asker: ReplayEntry) -> Event:
-    """Return that the client was asked something by the response to its call, or by its task."""
-    facts = _place(asker, asker.asking_turn)
-    return {"event": "asked", **facts, "via": _via(asker), "keys": _kinds(asker.asked)}
-
-
-def _via(entry: ReplayEntry) -> Via:
-    return "result" if entry.created_by is None else "task"
+    place = {"call": str((entry.created_by or entry).key), "interaction": entry.interaction}
+    via = "result" if entry.created_by is None else "task"
+    called = {"method": printable(entry.key.method), "name": printable(entry.key.name)}
+    yield {"event": "played", **place, "turn": entry.turn, "times": entry.played, **called}
+    if entry.turn:
+        answered = {"event": "answered", **place, "turn": entry.turn, "via": via}
+        question, answers = entry.answers, entry.call.answers
+        keys = sorted(answers.input_responses or {}) if answers else []
+        if question is not None:
+            answered |= {"call": str(question.pending.key), "via": "push"}
+            keys = [question.request.key]
+        yield {**answered, "keys": [printable(key) for key in keys]}
+    if entry.ask is not None or (entry.asking_turn and entry.state and entry.played == 1):
+        asked = {"event": "asked", **place, "turn": entry.asking_turn, "via": via}
+        yield {**asked, "keys": _kinds(entry.asked)}
 
 
 def asked_by_push_event(ask: PushedAsk) -> Event:
@@ -278,16 +265,13 @@ def replay_said(report: ReplayReport) -> Said:
 
 def recording_said(report: RecordingReport) -> Said:
     """Return what a recording came to."""
-    facts: Event = {"interactions": report.interactions or 0, "exchanges": report.exchanges}
-    if report.played is not None:
-        facts |= {"played": report.played, "unrecorded": report.unrecorded}
-    if report.kept:
-        facts |= {"kept": report.kept, "same": report.is_same}
-    if report.objection is not None:
-        facts["unpublished"] = report.objection
-    if report.digests:
-        facts["digests"] = report.digests
+    facts = as_data(report, {RecordingReport: _CONCLUDED})
     return {"event": "concluded", **facts}, recording_text(report)
+
+
+_CONCLUDED: Final = (
+    "interactions exchanges played unrecorded kept same=is_same unpublished=objection digests"
+)
 
 
 def turn_said(turn: CallTurn) -> Said:

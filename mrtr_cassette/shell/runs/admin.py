@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter as Tally
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.methods import method_of
 from mrtr_cassette.core.replay.diagnosis import Reason
-from mrtr_cassette.core.replay.matching import ReplayEntry
-from mrtr_cassette.core.report.events import admin_said
 from mrtr_cassette.core.wire.http import Headers, Request
-from mrtr_cassette.errors import UsageError, printable
+from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ProxyOptions
-from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent, heard_by
+from mrtr_cassette.shell.files.log import Announcer, OnEvent, heard_by
 from mrtr_cassette.shell.http.access import Listener, listening
 from mrtr_cassette.shell.http.server import HttpDownstream, HttpHandler, serving
 from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream
 
-if TYPE_CHECKING:
-    from prometheus_client import Metric
-
 _PREFIX: Final = "mrtr_cassette"
 _COUNTED_EVENTS: Final = {
     "missed": ("misses", "Requests without a recorded reply", ["reason"]),
-    "harmless": (
-        *("harmless", "Requests that were not recorded and got what any server answers"),
-        (),
-    ),
+    "harmless": ("harmless", "Requests that were not recorded and got any server's answer", ()),
     "asked": ("asks", "Times that a client was asked for input", ["via"]),
     "answered": ("answers", "Times that a client answered what it was asked", ["via"]),
     "unreachable": ("unreachable", "Requests that the upstream did not answer", ()),
@@ -41,31 +32,26 @@ _COUNTED_EVENTS: Final = {
 Labels have values that are known when a run begins: methods that MCP names, tools and prompts of
 the cassette, reasons of misses. Nothing that a client sends makes a new one.
 """
-_WITHIN: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Seconds that are the bounds of a histogram's buckets."""
+_BOUNDS_S: Final = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
+"""Bounds of the histogram's buckets."""
 
 
 class Metrics:
-    """The numbers of one run, counted from its events and its requests.
+    """The numbers of one run, counted from its events and its requests."""
 
-    Attributes:
-        entries: what can be played.
-    """
-
-    def __init__(self, clock: Clock = CLOCK) -> None:
+    def __init__(self) -> None:
         # An optional dependency, which costs nothing where nobody asks for the port.
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-        self.entries: Sequence[ReplayEntry] = ()
-        self._clock = clock
         self._registry = CollectorRegistry()
-        self._registry.register(self)
         common: dict[str, Any] = {"namespace": _PREFIX, "registry": self._registry}
         self._counters = {
             event: Counter(*words, **common) for event, words in _COUNTED_EVENTS.items()
         }
         for reason in Reason:
             self._counters["missed"].labels(reason.value)
+        words = "Requests that got a recorded reply"
+        self._plays = Counter("plays", words, ["method", "name"], **common)
         self._exchanges = Counter("exchanges", "Exchanges that were recorded", **common)
         self._failed = Gauge("recording_failed", "1 where a recording is not whole", **common)
         in_flight = "Requests whose response is not whole"
@@ -74,7 +60,7 @@ class Metrics:
             "request_duration_seconds",
             "Time from a request to the end of its response",
             ["method"],
-            buckets=(0.00025, 0.0005, *_WITHIN, 30.0, 60.0),
+            buckets=_BOUNDS_S,
             **common,
         )
         self._received = Counter("received_bytes", "Bytes of requests' bodies", **common)
@@ -88,6 +74,11 @@ class Metrics:
             (counter.labels(*labels) if labels else counter).inc()
         elif event["event"] == "failed":
             self._failed.set(1)
+        elif event["event"] == "played":
+            method = method_of(event["method"])
+            # Names of tools and prompts are few; addresses and ids may be many, or secret.
+            name = event["name"] if method.named_by == "name" else ""
+            self._plays.labels(method.name, name).inc()
         # Of all events, those of a recorded response have its status.
         if "status" in event:
             self._exchanges.inc()
@@ -96,34 +87,15 @@ class Metrics:
         """Return a handler that does the same, and whose requests are counted."""
 
         async def handle(request: Request, client: HttpDownstream) -> None:
-            self._in_flight.inc()
             self._received.inc(len(request.body))
-            began = self._clock.now()
-            try:
-                await handler(request, client)
-            finally:
-                self._in_flight.dec()
-                self._sent.inc(client.sent)
-                duration = self._clock.now() - began
-                self._duration.labels(method_of(read_call(request).method).name).observe(duration)
+            duration = self._duration.labels(method_of(read_call(request).method).name)
+            with self._in_flight.track_inprogress(), duration.time():
+                try:
+                    await handler(request, client)
+                finally:
+                    self._sent.inc(client.sent)
 
         return handle
-
-    def collect(self) -> Iterator[Metric]:
-        """Return what was played, as the registry asks for it."""
-        from prometheus_client.core import CounterMetricFamily
-
-        played = Tally[tuple[str, str]]()
-        for each in self.entries:
-            method = method_of(each.key.method)
-            # Names of tools and prompts are few; addresses and ids may be many, or secret.
-            name = printable(each.key.name) if method.named_by == "name" else ""
-            played[method.name, name] += each.played
-        words = "Requests that got a recorded reply"
-        family = CounterMetricFamily(f"{_PREFIX}_plays", words, labels=["method", "name"])
-        for labels, times in sorted(played.items()):
-            family.add_metric(labels, times)
-        yield family
 
     def exposition(self, accept: str) -> tuple[str, bytes]:
         """Return content type and text of the numbers; without `accept` in the older format."""
@@ -163,7 +135,6 @@ class Admin:
         handler: HttpHandler,
         listener: Listener,
         announcer: Announcer,
-        entries: Sequence[ReplayEntry],
         *,
         drain_s: float = 0.0,
     ) -> AsyncIterator[str | None]:
@@ -179,13 +150,12 @@ class Admin:
             return
         counted = metrics.counted(handler)
         served = serving(counted, listener, self._options, log, drain_s=drain_s)
-        metrics.entries = entries
         # It has the clients' host and names.
         options = replace(self._options, port=self._options.admin_port)
         with listening(options) as own:
             async with serving(self._handle, own, options, log), served:
                 url = own.url("")
-                announcer.say(admin_said, url)
+                announcer.say(lambda: ({"event": "admin", "url": url}, f"admin port on {url}"))
                 self._is_ready = True
                 try:
                     yield url

@@ -129,12 +129,11 @@ async def recording(
             session.publishes = kept_for is None
             async with target.connecting(session.recorder) as server:
                 relay = Relay(server, target.origin, target.headers, session)
-                entries = () if player is None else player.entries
                 async with _handling(relay, options) as handler, session.finishing():
                     served = OwnOrigin(handler, ServerOrigin(target.name), listener.url(""))
                     session.authorities_elsewhere = served.elsewhere
                     async with admin.serving(
-                        served.handle, listener, announcer, entries
+                        served.handle, listener, announcer
                     ) as session.admin_url:
                         yield session
 

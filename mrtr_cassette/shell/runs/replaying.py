@@ -23,12 +23,10 @@ from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.replay.reply import Delivery, Refusal
 from mrtr_cassette.core.report.events import (
-    answered_event,
     asked_by_push_event,
-    asked_event,
     harmless_event,
     missed_event,
-    played_event,
+    played_events,
 )
 from mrtr_cassette.core.report.misses import MissReport, error_body, report_of_miss
 from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Request
@@ -82,9 +80,7 @@ async def replaying(
             if entry.exchange.response is not None:
                 origin.learn(entry.request, entry.exchange.response)
         own = OwnOrigin(server.handle, origin, listener.url(""))
-        async with admin.serving(
-            own.handle, listener, announcer, player.entries, drain_s=drain_s
-        ) as admin_url:
+        async with admin.serving(own.handle, listener, announcer, drain_s=drain_s) as admin_url:
             shown = player.redacted(url)
             session = ReplaySession(url, shown, path, cassette, player, options.terms, admin_url)
             session.authorities_elsewhere = own.elsewhere
@@ -162,7 +158,8 @@ class ReplayServer:
     async def play(self, play: Play, downstream: Downstream) -> None:
         """Answer a request with what was recorded for it."""
         if self.announcer.listeners:
-            self._say_played(play)
+            for event in played_events(play):
+                self.announcer.tell(dict, event)
         self._wake()
         if play.delivery is None:
             # Over pipes nothing says that there is no response.
@@ -172,14 +169,6 @@ class ReplayServer:
             await self._send_whole(play.delivery, downstream)
         else:
             await self._send(play.delivery, downstream)
-
-    def _say_played(self, play: Play) -> None:
-        entry, tell = play.entry, self.announcer.tell
-        tell(played_event, play)
-        if entry.turn:
-            tell(answered_event, entry)
-        if entry.ask is not None or (entry.asking_turn and entry.state and entry.played == 1):
-            tell(asked_event, entry)
 
     async def _miss(self, request: Request, miss: Miss, downstream: Downstream) -> None:
         report = self._report(miss)

@@ -7,27 +7,38 @@ from typing import Any
 
 import orjson
 import pytest
-from builders import Answer, Step, conversation, get, missed, player_of, post, retry, rpc, tool
+from builders import (
+    Answer,
+    Step,
+    conversation,
+    get,
+    hit,
+    missed,
+    player_of,
+    post,
+    retry,
+    rpc,
+    sent_now,
+    state_in,
+    tool,
+)
 from goldens import DATA, read_case
 from messages import NO, YES, asks, text
-from pushing import PushingSession, asked_once, elicit, posted
+from pushing import SESSION, PushingSession, asked_once, elicit, in_sealed_session, posted
 
 from mrtr_cassette.core.cassette.recorded import pushed_asks
 from mrtr_cassette.core.record.recorder import Recorder, Unread
 from mrtr_cassette.core.replay.diagnosis import Harmless
-from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.events import (
     Event,
     Said,
-    admin_said,
-    answered_event,
     asked_by_push_event,
-    asked_event,
     caught_up_said,
     failed_said,
     harmless_event,
     missed_event,
-    played_event,
+    played_events,
     pushed_said,
     request_event,
     response_said,
@@ -91,13 +102,12 @@ def pushes_of_a_recording() -> Told:
 def replay() -> Told:
     """Tell the place of a hit, and reason and pointers of a miss."""
     player = player_of(*BRANCHED)
-    played, harmless = (player.request_received(post(body)) for body in (CALL, rpc("ping")))
-    assert isinstance(played, Play)
+    harmless = player.request_received(post(rpc("ping")))
     assert isinstance(harmless, Harmless)
-    asker, answering = player.interactions[0]
-    yield played_event(played)
-    yield asked_event(asker)
-    yield answered_event(answering)
+    asking = hit(player, CALL)
+    yield from played_events(asking)
+    answer = retry(CALL, {"a": NO}, state=state_in(sent_now(asking)))
+    yield from played_events(hit(player, answer))
     yield missed_event(missed(player, tool("deploy", env="secret")))
     yield missed_event(missed(player, tool("x")))
     yield harmless_event(harmless)
@@ -108,7 +118,9 @@ def pushes_of_a_replay() -> Told:
     cassette = asked_once(elicit(), YES, CALL, text("done"))
     ((ask,),) = pushed_asks(cassette.interactions).values()
     yield asked_by_push_event(ask)
-    yield answered_event(Player(cassette).interactions[0][1])
+    player = Player(cassette)
+    hit(player, in_sealed_session(post(CALL, SESSION)))
+    yield from played_events(hit(player, in_sealed_session(posted(elicit(), YES))))
 
 
 def unread_bodies() -> Told:
@@ -124,7 +136,6 @@ def unread_bodies() -> Told:
 def run() -> Told:
     """Tell what goes on in a run."""
     asker, _ = player_of(*BRANCHED).interactions[0]
-    yield admin_said("http://h:1")
     yield unreachable_said("POST /mcp", "refused")
     yield failed_said("disk full")
     yield caught_up_said(asker)
@@ -157,14 +168,13 @@ def test_lines_for_programs_are_json_whatever_was_asked(name: bytes) -> None:
     request = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s"}}' % name
     observation = observed(request, text("x"))
     player = player_of((request, text("x")))
-    decision = player.request_received(post(request))
-    assert isinstance(decision, Play)
+    decision = hit(player, request)
     miss = missed(player, request)
 
     for event in (
         request_event(observation),
         ended(observation, 1.0)[0],
-        played_event(decision),
+        *played_events(decision),
         missed_event(miss),
     ):
         assert orjson.loads(orjson.dumps(event)) == event
