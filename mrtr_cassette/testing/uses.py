@@ -17,7 +17,7 @@ from _pytest._code.code import ExceptionChainRepr, ReprEntryNative
 
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.page import View
-from mrtr_cassette.core.report.runs import InteractionOutcome, Outcome, ReplayReport, unused_text
+from mrtr_cassette.core.report.runs import InteractionOutcome, ReplayReport, unused_text
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.shell.files.cassettes import OPENED_VARIABLE, is_cassette
 from mrtr_cassette.shell.files.reports import write_page
@@ -336,7 +336,7 @@ def _replay_of(use: CassetteUse) -> ReplayReport | None:
         InteractionOutcome(
             each.number,
             each.call,
-            Outcome.UNPLAYED if each.number in unplayed else Outcome.PLAYED,
+            "never played" if each.number in unplayed else "played",
             int(each.number not in unplayed),
         )
         for each in shown.interactions

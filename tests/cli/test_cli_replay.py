@@ -97,7 +97,7 @@ def test_a_command_is_served_and_its_code_passed_on(
     is_silent = {"event": "no_client", "command": sys.executable} in events
     assert is_silent == (not methods)
     tree = json.loads(report.read_bytes())
-    assert tree["interactions"][0]["outcome"] == ("played" if "ping" in methods else "unplayed")
+    assert tree["interactions"][0]["outcome"] == ("played" if "ping" in methods else "never played")
     missed = [one["reason"] for one in tree["misses"]]
     assert missed == [
         *["unknown-method"] * (len(set(methods) - {"ping"})),

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 from xml.etree import ElementTree as ET
 
 from mrtr_cassette.core.report.comparison import Verification, folded, interaction_lines
 from mrtr_cassette.core.report.misses import MissReport
-from mrtr_cassette.core.report.runs import Outcome, ReplayReport, harmless_text
+from mrtr_cassette.core.report.runs import ReplayReport, harmless_text
 from mrtr_cassette.errors import printable, printable_json, shorten
 
 
 def junit(report: ReplayReport) -> bytes:
     """Return the outcome of a replay as XML."""
-    cassette = printable_json(report.cassette)
-    cases = [
-        _case(cassette, f"#{each.number} {each.call}", each.outcome) for each in report.interactions
-    ]
+    suite = ET.Element("testsuite", name=printable_json(report.cassette))
+    for each in report.interactions:
+        case = _case(suite, f"#{each.number} {each.call}")
+        if each.outcome != "played":
+            ET.SubElement(case, "skipped", message=each.outcome)
     for number, miss in enumerate(report.misses, start=1):
-        case = _case(cassette, f"miss {number}: {miss.request}")
-        failure = ET.SubElement(
-            case,
-            "failure",
-            type=printable_json(miss.reason),
-            message=printable_json(f"{miss.reason}: {miss.detail}"),
-        )
-        failure.text = printable_json(miss.text)
-        cases.append(case)
-    suite = _suite(cassette, cases, len(report.misses), len(report.incomplete))
+        case = _case(suite, f"miss {number}: {miss.request}")
+        _failure(case, miss.reason, f"{miss.reason}: {miss.detail}", miss.text)
     if report.harmless:
         ET.SubElement(suite, "system-out").text = printable_json(harmless_text(report.harmless))
     return _xml("mrtr-cassette replay", [suite])
@@ -37,49 +31,46 @@ def verification_junit(verifications: Sequence[Verification]) -> bytes:
     """Return the outcome of verifying as XML, a suite for each cassette."""
     suites = []
     for verification in verifications:
-        cassette = printable_json(verification.cassette)
-        cases = []
+        suite = ET.Element("testsuite", name=printable_json(verification.cassette))
         for each in verification.interactions:
-            case = _case(cassette, f"#{each.number} {each.call}")
+            case = _case(suite, f"#{each.number} {each.call}")
             if verification.fails(each):
                 text = "\n".join(interaction_lines(each))
-                message = printable_json(each.reason or each.verdict)
-                failure = ET.SubElement(case, "failure", type=each.verdict, message=message)
-                failure.text = printable_json(text)
+                _failure(case, each.verdict, each.reason or each.verdict, text)
             elif each.verdict == "skipped":
                 ET.SubElement(case, "skipped", message=printable_json(each.reason or ""))
-            cases.append(case)
-        skipped = verification.counts.get("skipped", 0)
-        suites.append(_suite(cassette, cases, len(verification.failures), skipped))
+        suites.append(suite)
     return _xml("mrtr-cassette verify", suites)
 
 
-def _suite(name: str, cases: Sequence[ET.Element], failures: int, skipped: int) -> ET.Element:
-    counts = {"tests": len(cases), "failures": failures, "errors": 0, "skipped": skipped}
-    texts = {key: str(count) for key, count in counts.items()}
-    suite = ET.Element("testsuite", {"name": name, **texts})
-    suite.extend(cases)
-    return suite
+def _case(suite: ET.Element, name: str) -> ET.Element:
+    facts = {"classname": suite.get("name", ""), "name": printable_json(name)}
+    return ET.SubElement(suite, "testcase", facts)
+
+
+def _failure(case: ET.Element, kind: str, message: str, text: str) -> None:
+    failure = ET.SubElement(case, "failure", type=kind, message=printable_json(message))
+    failure.text = printable_json(text)
 
 
 # No character that `printable_json` leaves is one that XML can't hold (XML 1.0, section 2.2).
 def _xml(name: str, suites: Sequence[ET.Element]) -> bytes:
-    counts = {
-        key: str(sum(int(suite.get(key, "0")) for suite in suites))
-        for key in ("tests", "failures", "errors", "skipped")
-    }
-    root = ET.Element("testsuites", {"name": name, **counts})
+    root = ET.Element("testsuites", name=name)
     root.extend(suites)
+    for each in (root, *suites):
+        for count, tag in _COUNTED.items():
+            each.set(count, str(len(list(each.iter(tag)))))
     ET.indent(root)
     xml: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return xml + b"\n"
 
 
-def _case(cassette: str, name: str, outcome: Outcome = Outcome.PLAYED) -> ET.Element:
-    case = ET.Element("testcase", classname=cassette, name=printable_json(name))
-    if outcome is not Outcome.PLAYED:
-        ET.SubElement(case, "skipped", message=outcome.value)
-    return case
+_COUNTED: Final = {
+    "tests": "testcase",
+    "failures": "failure",
+    "errors": "error",
+    "skipped": "skipped",
+}
 
 
 # Annotations

@@ -340,12 +340,7 @@ class Verification:
     @property
     def is_good(self) -> bool:
         """Whether something was compared, and nothing fails."""
-        return self.exit_code == 0
-
-    @property
-    def exit_code(self) -> int:
-        """What the command line returns."""
-        return exit_code_of([self])
+        return exit_code_of([self]) == 0
 
 
 def exit_code_of(verifications: Sequence[Verification]) -> int:

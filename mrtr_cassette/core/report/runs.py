@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import cache
 from shlex import quote
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from mrtr_cassette.core.answers.fulfilment import CallTurn, Unanswered
 from mrtr_cassette.core.protocol.dialect import InputRequest
@@ -32,12 +31,8 @@ _MOST_LISTED: Final = 10
 # Replays
 
 
-class Outcome(Enum):
-    """What became of an interaction in a replay."""
-
-    PLAYED = "played"
-    PLAYED_IN_PART = "played in part"
-    UNPLAYED = "unplayed"
+Outcome = Literal["played", "played in part", "never played"]
+"""What became of an interaction in a replay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +43,6 @@ class InteractionOutcome:
     call: str
     outcome: Outcome
     plays: int
-
-    @property
-    def words(self) -> str:
-        """The outcome as people read it."""
-        return "never played" if self.outcome is Outcome.UNPLAYED else self.outcome.value
 
 
 class HarmlessRequest(NamedTuple):
@@ -76,7 +66,7 @@ class ReplayReport:
     @property
     def incomplete(self) -> list[InteractionOutcome]:
         """The interactions of which something was never played."""
-        return [each for each in self.interactions if each.outcome is not Outcome.PLAYED]
+        return [each for each in self.interactions if each.outcome != "played"]
 
 
 class UnplayedError(MrtrCassetteError):
@@ -97,9 +87,9 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
     for number, exchanges in enumerate(player.interactions, start=1):
         # How often a task is polled is the client's affair.
         plays = sum(each.played for each in exchanges if each.created_by is None)
-        outcome = Outcome.PLAYED
+        outcome: Outcome = "played"
         if number in unplayed:
-            outcome = Outcome.PLAYED_IN_PART if plays else Outcome.UNPLAYED
+            outcome = "played in part" if plays else "never played"
         call = redacted(str(exchanges[0].key))
         interactions.append(InteractionOutcome(number, call, outcome, plays))
     # Another thread may replay meanwhile.
@@ -124,7 +114,7 @@ def summary_text(report: ReplayReport) -> str:
     total, incomplete = len(report.interactions), report.incomplete
     played = f"played {total - len(incomplete)} of {total} interactions"
     lines = [f"{played}, {_misses_text(report.misses)}"]
-    lines += _first_ten([f"  {each.words}: #{each.number} {each.call}" for each in incomplete])
+    lines += _first_ten([f"  {it.outcome}: #{it.number} {it.call}" for it in incomplete])
     if report.harmless:
         lines.append(harmless_text(report.harmless))
     lines += map(_elsewhere_text, report.authorities_elsewhere)
@@ -171,10 +161,7 @@ def saved_report(raw: bytes) -> ReplayReport:
     """
     tree = parse(raw)
     try:
-        interactions = [
-            InteractionOutcome(**{**each, "outcome": Outcome(each["outcome"])})
-            for each in tree["interactions"]
-        ]
+        interactions = [InteractionOutcome(**each) for each in tree["interactions"]]
         misses = [
             replace(
                 MissReport(**{**each, "fixes": tuple(each["fixes"])}),

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from enum import Enum
 from operator import attrgetter
 from typing import Any, Final
 
@@ -292,8 +291,6 @@ def as_data(value: Any, rows: Mapping[type, str | Callable[[Any], Any]]) -> Any:
         value = value._asdict()
     elif is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, Enum):
-        return value.value
     if isinstance(value, Mapping):
         return {name: as_data(member, rows) for name, member in value.items()}
     if isinstance(value, frozenset):

@@ -47,12 +47,7 @@ class MrtrCassette:
         path: Path | None = None,
         answers: Answers = None,
     ) -> None:
-        """Show a session.
-
-        Args:
-            path: what will be its cassette, where the session has another place.
-            answers: who answers calls without a client, unless a call says so itself.
-        """
+        """Show a session whose cassette will be at `path`, if it is at another place so far."""
         self._session = session
         self._path = path
         self._answers = answers
