@@ -297,11 +297,7 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
     from mrtr_cassette.shell.files import cassettes
 
     if fixes:
-        accepted = cassettes.fix(cassette)
-        say(
-            f"{cassette}: {counted(accepted.edited, 'exchange')} edited, {accepted.moved} moved, "
-            f"{accepted.removed} removed; accepted"
-        )
+        say(f"{cassette}: {counted(cassettes.fix(cassette), 'exchange')} changed; accepted")
     checked = cassettes.load_cassette(cassette)
     secrets = list(exposed_secrets(checked))
     tell(f"{cassette}: {counted(len(checked.interactions), 'interaction')}, all as recorded")

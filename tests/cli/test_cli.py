@@ -164,7 +164,7 @@ async def test_an_edit_is_refused_until_it_is_accepted(tmp_path: Path) -> None:
     assert path.read_bytes() == data
     accepted = await run("check", path, "--fix")
     assert accepted.code == 0
-    assert accepted.err == f"{path}: 1 exchange edited, 0 moved, 0 removed; accepted\n"
+    assert accepted.err == f"{path}: 1 exchange changed; accepted\n"
     assert accepted.out == f"{path}: 2 interactions, all as recorded\n"
     assert (await run("inspect", path)).code == 0
 

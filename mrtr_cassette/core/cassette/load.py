@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
 from sys import intern
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 from pydantic import ValidationError
@@ -448,73 +448,42 @@ def _headers_of(headers: HeaderMap) -> Headers:
 # Edited cassettes
 
 
-class AcceptedEdit(NamedTuple):
-    """The file of an edited cassette, and how many exchanges were edited, moved and removed."""
+def accept_edit(data: bytes, path: str) -> tuple[bytes, int]:
+    """Return a cassette with the digests of what stands in it, and how many exchanges changed.
 
-    data: bytes
-    edited: int
-    moved: int
-    removed: int
-
-
-def accept_edit(data: bytes, path: str) -> AcceptedEdit:
-    """Return a cassette with the digests of what stands in it.
+    The facts of an exchange are found by its digest, or else by the place that it had.
 
     Raises:
         CassetteError: it can't be loaded for another reason than its digests.
     """
     file = decode_cassette(data, path)
-    facts = file.recording.exchanges
-    digests: dict[_Place, str | None] = {
+    digests: dict[_Place, str] = {
         (each.number, *place): exchange_sha256(exchange.request, exchange.response)
         for each in _loaded(file, path, []).interactions
         for exchange, place in each.placed
     }
-    kept = [(facts[index], place) for index, place in sorted(_new_places(facts, digests).items())]
+    recorded = {_place_of(each): each for each in file.recording.exchanges}
+    same = {at for at, each in recorded.items() if digests.get(at, "") == each.sha256}
+    kept = {at: recorded.pop(at) for at in same}
+    by_digest = {each.sha256: at for at, each in recorded.items()}
+    for at, digest in digests.items():
+        if at not in kept and digest in by_digest:
+            kept[at] = recorded.pop(by_digest.pop(digest))
+    moved = {at[0]: each.interaction for at, each in kept.items()}
+    for at in digests:
+        was_at = (moved.get(at[0], at[0]), *at[1:])
+        if at not in kept and was_at in recorded:
+            kept[at] = recorded.pop(was_at)
     members = ("interaction", "turn", "answer", "step")
     accepted = [
-        each.model_copy(update=dict(zip(members, place, strict=True), sha256=digests[place]))
-        for each, place in kept
+        each.model_copy(update=dict(zip(members, at, strict=True), sha256=digests[at]))
+        for at, each in kept.items()
     ]
-    return AcceptedEdit(
-        dump(_loaded(file, path, accepted)),
-        edited=sum(each.sha256 != digests[place] for each, place in kept),
-        moved=sum(_place_of(each) != place for each, place in kept),
-        removed=len(facts) - len(kept),
-    )
+    return dump(_loaded(file, path, accepted)), len(file.recording.exchanges) - len(same)
 
 
 def _place_of(facts: ExchangeFactsModel) -> _Place:
     return facts.interaction, facts.turn, facts.answer, facts.step
-
-
-def _new_places(
-    facts: Sequence[ExchangeFactsModel], digests: Mapping[_Place, str | None]
-) -> dict[int, _Place]:
-    """Return the present place of each exchange, by its index; removed ones have none.
-
-    An exchange with its digest in its old place has not moved. Otherwise its place is that of an
-    exchange with its digest, or else that of an edited one that moved with those before it.
-    """
-    free, places = dict(digests), {}
-    for index, each in enumerate(facts):
-        if free.get(_place_of(each), "") == each.sha256:
-            places[index] = _place_of(each)
-            del free[_place_of(each)]
-    for index, each in enumerate(facts):
-        moved_to = (place for place, digest in free.items() if digest == each.sha256)
-        if index not in places and (place := next(moved_to, None)) is not None:
-            places[index] = place
-            del free[place]
-    moved = {facts[index].interaction: place[0] for index, place in places.items()}
-    shift = 0
-    for index, each in sorted(enumerate(facts), key=lambda item: item[1].interaction):
-        shift = moved.get(each.interaction, each.interaction + shift) - each.interaction
-        place = (each.interaction + shift, each.turn, each.answer, each.step)
-        if index not in places and place in free:
-            places[index] = place
-            del free[place]
-    return places
 
 
 def with_responses(

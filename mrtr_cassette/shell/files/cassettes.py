@@ -22,7 +22,7 @@ from mrtr_cassette.core.cassette.journal import (
     decode_journal,
     encode_header,
 )
-from mrtr_cassette.core.cassette.load import AcceptedEdit, accept_edit, load
+from mrtr_cassette.core.cassette.load import accept_edit, load
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.record.assembly import assemble, head_of
 from mrtr_cassette.core.record.merge import Source, merged
@@ -142,13 +142,13 @@ def is_cassette(path: Path) -> bool:
         return False
 
 
-def fix(path: Location) -> AcceptedEdit:
-    """Accept what was edited in a cassette; it is written only where that changes it."""
+def fix(path: Location) -> int:
+    """Accept what was edited in a cassette; return how many exchanges that changes."""
     data = read_file(path)
-    accepted = accept_edit(data, str(path))
-    if accepted.data != data:
-        publish(path, [accepted.data], replace=True)
-    return accepted
+    accepted, changed = accept_edit(data, str(path))
+    if accepted != data:
+        publish(path, [accepted], replace=True)
+    return changed
 
 
 class Publication(NamedTuple):
