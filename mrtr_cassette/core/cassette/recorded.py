@@ -111,18 +111,15 @@ class RecordedExchange:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PushedRequest:
-    """A request that the server pushed, in the response to the call or in a listening stream.
-
-    Attributes:
-        exchange: the exchange whose response contains it.
-        piece: the index of the piece that completes it.
-        interaction: the interaction that this exchange ends; None for the pending call's own.
-    """
+    """A request that the server pushed, in the response to the call or in a listening stream."""
 
     key: str
     exchange: RecordedExchange
+    """The exchange whose response contains it."""
     piece: int
+    """The index of the piece that completes it."""
     interaction: int | None = None
+    """The interaction that the exchange ends; None for the pending call's own."""
 
     @property
     def message(self) -> Message:
@@ -215,12 +212,9 @@ class ResultTurn(NamedTuple):
         return None if answers is None else answers.input_responses or {}
 
 
-class TaskStep(NamedTuple):
-    """What a client saw of a task, or did to it.
-
-    That is the first poll that got a distinct state, an update, or a cancellation; `polls` says how
-    many polls got the state.
-    """
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskStep:
+    """The first of the `polls` that got a state of a task, an update, or a cancellation."""
 
     exchange: RecordedExchange
     polls: int = 1
@@ -354,41 +348,25 @@ class Cassette:
         own = (exchange.number or 0 for each in self.interactions for exchange in each.own)
         return max(own, default=0)
 
-    def with_exchanges(
-        self,
-        changed: Mapping[RecordedExchange, RecordedExchange],
-        pieces: Mapping[RecordedExchange, Sequence[int]] | None = None,
-    ) -> Cassette:
-        """Return the same with other exchanges in the place of some, wherever they stand.
-
-        Where pieces of a response moved, `pieces` has the new index of each.
-        """
+    def with_exchanges(self, changed: Mapping[RecordedExchange, RecordedExchange]) -> Cassette:
+        """Return the same with other exchanges in the place of some, wherever they stand."""
         if not changed:
             return self
 
-        def asked(each: PushedRequest) -> PushedRequest:
-            piece = pieces[each.exchange][each.piece] if pieces else each.piece
-            return replace(each, exchange=changed.get(each.exchange, each.exchange), piece=piece)
-
-        def answer(each: PostedAnswer) -> PostedAnswer:
-            return replace(each, exchange=changed.get(each.exchange, each.exchange))
+        def renewed(owners: Iterable[Any]) -> tuple[Any, ...]:
+            return tuple(
+                [replace(it, exchange=changed.get(it.exchange, it.exchange)) for it in owners]
+            )
 
         def turn(each: PushedTurn) -> PushedTurn:
-            return PushedTurn(
-                each.position, tuple(map(asked, each.asked)), tuple(map(answer, each.answers))
-            )
+            return PushedTurn(each.position, renewed(each.asked), renewed(each.answers))
 
         interactions = [
             replace(
                 one,
                 exchanges=tuple([changed.get(each, each) for each in one.exchanges]),
                 pushed_turns=tuple(map(turn, one.pushed_turns)),
-                steps=tuple(
-                    [
-                        each._replace(exchange=changed.get(each.exchange, each.exchange))
-                        for each in one.steps
-                    ]
-                ),
+                steps=renewed(one.steps),
             )
             for one in self.interactions
         ]

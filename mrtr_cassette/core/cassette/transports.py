@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import accumulate, combinations, compress
+from itertools import combinations
 from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
+from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
     EVENT_STREAM,
@@ -72,34 +72,22 @@ def _check_headers_decide_nothing(cassette: Cassette) -> None:
     Equal requests with equal headers may have had several responses, so a header decides only where
     they share none.
     """
-    found: dict[str, dict[Headers, tuple[int, set[str]]]] = {}
-    for interaction in cassette.interactions:
-        for each in interaction.own:
-            message, response = each.call.message, each.rpc_members
-            if message is None or message.kind is not Kind.REQUEST or not response:
-                continue
-            headers = tuple(
-                (name, value)
-                for name, value in each.request.headers
-                if name.lower() not in _ABOUT_BODIES
-            )
-            by_headers = found.setdefault(_asked(message), {})
-            _, responses = by_headers.setdefault(headers, (interaction.number, set()))
-            responses.add(_answered(response))
+    found: dict[str, dict[Headers, set[str]]] = {}
+    for each in (each for interaction in cassette.interactions for each in interaction.own):
+        message, response = each.call.message, each.rpc_members
+        if message is None or message.kind is not Kind.REQUEST or not response:
+            continue
+        headers = each.request.headers
+        headers = tuple([pair for pair in headers if pair[0].lower() not in _ABOUT_BODIES])
+        # As any client may ask it.
+        meta = {name: value for name, value in message.meta.items() if name.startswith(_OF_MCP)}
+        asked = canonical([message.method, {**message.params, "_meta": meta}])
+        found.setdefault(asked, {}).setdefault(headers, set()).add(_answered(response))
     for by_headers in found.values():
-        for (one, (first, said)), (other, (second, said_too)) in combinations(
-            by_headers.items(), 2
-        ):
+        for (one, said), (other, said_too) in combinations(by_headers.items(), 2):
             if said.isdisjoint(said_too):
                 names = ", ".join(sorted({name for name, _ in {*one} ^ {*other}}))
-                reason = f"the header {names} decides between interactions {first} and {second}"
-                raise _unsayable(cassette, reason)
-
-
-def _asked(message: Message) -> str:
-    """Return what a request asks for, as any client may ask it."""
-    meta = {name: value for name, value in message.meta.items() if name.startswith(_OF_MCP)}
-    return canonical([message.method, {**message.params, "_meta": meta}])
+                raise _unsayable(cassette, f"the header {names} decides a response")
 
 
 def _answered(response: Mapping[str, Any]) -> str:
@@ -132,19 +120,14 @@ def _unsayable(cassette: Cassette, reason: str) -> CassetteError:
 
 def _changed(cassette: Cassette, change: Callable[[RecordedExchange], _Changed]) -> Cassette:
     made: dict[RecordedExchange, RecordedExchange] = {}
-    places: dict[RecordedExchange, list[int]] = {}
     for interaction in cassette.interactions:
         for each in interaction.own:
             try:
                 request, response = change(each)
             except _UnsayableError as error:
                 raise _unsayable(cassette, f"interaction {interaction.number}: {error}") from None
-            if response is not None:
-                says = [bool(piece.raw) for piece in response.pieces]
-                places[each] = list(accumulate(says, initial=0))
-                response = replace(response, pieces=tuple(compress(response.pieces, says)))
             made[each] = replace(each, request=request, response=response)
-    return cassette.with_exchanges(made, places)
+    return cassette.with_exchanges(made)
 
 
 def _with_session(exchange: RecordedExchange) -> _Changed:
@@ -165,10 +148,9 @@ def _as_lines(exchange: RecordedExchange) -> _Changed:
         return line, None
     said = list(_said_over_http(response))
     messages = [classify(piece.raw) for piece in said if piece.raw]
-    if _is_about_headers(messages):
-        named = exchange.call.contradiction.partition(":")[0]
-        which = f"the header {named}" if named else "its headers"
-        raise _UnsayableError(f"{which} decided the response, and pipes have none")
+    errors = [each.tree.get("error") for each in messages if each is not None]
+    if any(isinstance(each, dict) and each.get("code") == _HEADER_MISMATCH for each in errors):
+        raise _UnsayableError("its headers decided the response, and pipes have none")
     if response.status >= 300 and not any(messages):
         raise _UnsayableError(f"its response is HTTP {response.status}, which is no message")
     message = exchange.call.message
@@ -188,11 +170,6 @@ def _said_over_http(response: Response) -> Iterator[Piece]:
             if said and classify(said) is None:
                 raise _UnsayableError("an event is no message")
         yield piece._replace(raw=said)
-
-
-def _is_about_headers(messages: list[Message | None]) -> bool:
-    errors = [message.tree.get("error") for message in messages if message is not None]
-    return any(isinstance(each, dict) and each.get("code") == _HEADER_MISMATCH for each in errors)
 
 
 def on_one_line(raw: bytes) -> bytes:

@@ -407,11 +407,12 @@ def _steps_of(
             asking[turn.asked] = number
             answering |= dict.fromkeys(turn.answered, (number, turn.asked))
     steps: list[ReplayEntry] = []
-    for at, (exchange, _) in enumerate(interaction.steps):
+    for at, step in enumerate(interaction.steps):
         answered, asked = answering.get(at, (0, -1))
         place = (interaction.number, answered, asking.get(at, 0))
-        steps.append(ReplayEntry(exchange, place, matched, steps[asked] if answered else None))
-        steps[-1].created_by, steps[-1].state = creating, interaction.steps[at].state
+        parent = steps[asked] if answered else None
+        steps.append(ReplayEntry(step.exchange, place, matched, parent))
+        steps[-1].created_by, steps[-1].state = creating, step.state
     return steps
 
 
