@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from mrtr_cassette.core.wire.jsonbytes import Span, find_spans, item_spans, splice
 from mrtr_cassette.errors import CassetteError, printable
@@ -20,16 +20,6 @@ _LAST_COMMAS = re.compile(rb'"(?:\\.|[^"\\])*"|,(?=[ \t\r\n]*[}\]])', re.DOTALL)
 _ADDED: Final = b', "args":'
 """Stands before arguments where there were none; hardly anybody writes it like this."""
 _BOM = b"\xef\xbb\xbf"
-
-
-class _Entry(NamedTuple):
-    """The places of `command` and `args`, and of the arguments."""
-
-    command: Span
-    array: Span | None
-    items: list[Span]
-    ours: int | None
-    """Index of the server's own command in the arguments; None if it is not wrapped."""
 
 
 def wrapped(data: bytes, path: str, server: str, ours: Sequence[str]) -> bytes:
@@ -76,9 +66,15 @@ def unwrapped(data: bytes, path: str, server: str) -> bytes:
     return splice(data, [(command, data[own.start : own.end]), (removed, b"")])
 
 
-def _entry(data: bytes, path: str, server: str) -> _Entry:
+def _entry(data: bytes, path: str, server: str) -> tuple[Span, Span | None, list[Span], int | None]:
+    """Return the places of `command`, of `args` and of its items, and which is the own command."""
     plain = _without_comments(data)
-    at, entry = _member(plain, path, server)
+    named = _servers(plain, path)
+    at = next((name for name, servers in named.items() if server in servers), None)
+    if at is None:
+        known = ", ".join(repr(name) for servers in named.values() for name in servers) or "none"
+        raise CassetteError(path, printable(f"it has no server {server!r}; it has {known}"))
+    entry = named[at][server]
     program = entry.get("command") if isinstance(entry, dict) else None
     if not isinstance(program, str):
         raise CassetteError(
@@ -99,10 +95,16 @@ def _entry(data: bytes, path: str, server: str) -> _Entry:
     if command is None:
         raise CassetteError(path, printable(f"the server {server!r} is spelled in an odd way"))
     items = [] if array is None else item_spans(plain, array)
-    return _Entry(command, array, items, _ours(program, args))
+    return command, array, items, _own_command(entry)
 
 
-def _ours(program: str, args: list[str]) -> int | None:
+def _own_command(entry: Any) -> int | None:
+    """Return the index of a wrapped server's own command in its arguments; None without one."""
+    program, args = (
+        (entry.get("command"), entry.get("args")) if isinstance(entry, dict) else ("", [])
+    )
+    if not isinstance(program, str) or not isinstance(args, list):
+        return None
     start = len(_MODULE) if args[: len(_MODULE)] == _MODULE else 0
     is_ours = (start or _OURS.search(program)) and args[start + 1 : start + 2] == ["--stdio"]
     return args.index(_DASHES) + 1 if is_ours and _DASHES in args[:-1] else None
@@ -110,16 +112,8 @@ def _ours(program: str, args: list[str]) -> int | None:
 
 def has_wrapped(data: bytes, path: str) -> bool:
     """Tell whether a configuration has a server that is wrapped."""
-    entries = (
-        (each.get("command"), each.get("args", []))
-        for servers in _servers(_without_comments(data), path).values()
-        for each in servers.values()
-        if isinstance(each, dict)
-    )
-    return any(
-        isinstance(program, str) and isinstance(args, list) and _ours(program, args) is not None
-        for program, args in entries
-    )
+    named = _servers(_without_comments(data), path).values()
+    return any(_own_command(each) is not None for servers in named for each in servers.values())
 
 
 def _servers(plain: bytes, path: str) -> dict[str, dict[str, Any]]:
@@ -132,16 +126,6 @@ def _servers(plain: bytes, path: str) -> dict[str, dict[str, Any]]:
     if not named:
         raise CassetteError(path, "it has no `mcpServers`", hint="name a client's configuration")
     return named
-
-
-def _member(plain: bytes, path: str, server: str) -> tuple[str, Any]:
-    """Return the member in which a server stands, and what a configuration says of it."""
-    named = _servers(plain, path)
-    for name, each in named.items():
-        if server in each:
-            return name, each[server]
-    known = ", ".join(repr(name) for each in named.values() for name in each) or "none"
-    raise CassetteError(path, printable(f"it has no server {server!r}; it has {known}"))
 
 
 def _without_comments(data: bytes) -> bytes:

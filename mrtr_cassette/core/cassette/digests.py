@@ -78,25 +78,15 @@ def new_digests(
     pairs = [(before.response, named.response) for before, named in exchanges]
     responses = [(before, named) for before, named in pairs if before and named]
     announced = {digest for _, named in responses for digest in announced_in(named.body)}
-    texts: dict[str, bytes] = {}
+    found: dict[str, str] = {}
     for before, named in responses if announced else ():
         for old, new in zip(_values_of(before), _values_of(named), strict=False):
             if isinstance(old, str) and isinstance(new, str):
                 sealed = sha256_of(old)
                 digest = sent.get(sealed, sealed)
-                if digest in announced:
-                    texts[digest] = _raw(new)
-    found: dict[str, str] = {}
-    # A text may announce another one; a digest that changes in it changes its own.
-    for _ in texts:
-        before_that = found
-        found = {
-            digest: sha256_of(with_digests(text, found).decode("utf-8", "surrogatepass"))
-            for digest, text in texts.items()
-        }
-        if found == before_that:
-            break
-    return {digest: new for digest, new in found.items() if digest != new}
+                if digest in announced and digest != sha256_of(new):
+                    found[digest] = sha256_of(new)
+    return found
 
 
 def with_digests(raw: bytes, new: Mapping[str, str]) -> bytes:
@@ -109,27 +99,15 @@ def with_digests(raw: bytes, new: Mapping[str, str]) -> bytes:
 def digests_of_redacted(responses: Iterable[Response]) -> set[str]:
     """Return the digests of texts in a cassette that are not the texts of the server."""
     texts = {each for response in responses for each in _values_of(response) if type(each) is str}
-    found: set[str] = set()
-    changed = [text for text in texts if PLACEHOLDER.search(text) or "mrtr-" in text]
-    while changed:
-        new = {sha256_of(text) for text in changed}
-        found |= new
-        # A text that announces one of these is another text, too.
-        changed = [each for each in texts if new & announced_in(_raw(each))]
-        changed = [each for each in changed if sha256_of(each) not in found]
-    return found
+    return {sha256_of(each) for each in texts if PLACEHOLDER.search(each) or "mrtr-" in each}
 
 
 def differ_in_digests(recorded: str, received: str, redacted: Collection[str]) -> bool:
     """Tell whether two texts differ only in digests, of which the recorded ones are `redacted`."""
-    pairs = zip(_DIGEST.findall(_raw(recorded)), _DIGEST.findall(_raw(received)), strict=False)
+    raws = [each.encode("utf-8", "surrogatepass") for each in (recorded, received)]
+    pairs = zip(*map(_DIGEST.findall, raws), strict=False)
     is_each_redacted = all(old == new or old.decode() in redacted for old, new in pairs)
-    without = (_DIGEST.sub(b"#", _raw(each)) for each in (recorded, received))
-    return is_each_redacted and len(set(without)) == 1
-
-
-def _raw(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+    return is_each_redacted and len({_DIGEST.sub(b"#", raw) for raw in raws}) == 1
 
 
 def _values_of(response: Response) -> Iterator[Any]:

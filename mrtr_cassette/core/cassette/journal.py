@@ -26,6 +26,15 @@ from mrtr_cassette.errors import CassetteError
 JOURNAL_VERSION: Final = 3
 
 CHECKSUM_LENGTH: Final = len(b" 00000000\n")
+_FACTS: Final = (
+    "number",
+    "started_ms",
+    "ended_ms",
+    "ended_after",
+    "issued_sha256",
+    "echoed_sha256",
+)
+"""The members of a line that are those of an exchange."""
 
 Existing = Literal["keep", "replace", "append"]
 """Whether publishing keeps, replaces or extends a cassette that exists."""
@@ -105,17 +114,10 @@ def encode_line(exchange: RecordedExchange, *, continues: bool = False) -> bytes
         }
     else:
         body = encode_opaque(request.body)
-        tree = {
-            "number": exchange.number,
-            "started_ms": exchange.started_ms,
-            "ended_ms": exchange.ended_ms,
-            "ended_after": exchange.ended_after,
-            "issued_sha256": exchange.issued_sha256,
-            "echoed_sha256": exchange.echoed_sha256,
-            "follows": exchange.follows,
-            "request": [request.method, request.target, request.headers, body],
-            "response": None,
-        }
+        tree = {name: getattr(exchange, name) for name in _FACTS}
+        tree["follows"] = exchange.follows
+        tree["request"] = [request.method, request.target, request.headers, body]
+        tree["response"] = None
         if exchange.digests:
             tree["digests"] = dict(exchange.digests)
         if response is not None:
@@ -136,19 +138,19 @@ def decode_line(line: bytes, recorder: str | None = None) -> RecordedExchange | 
     try:
         tree = orjson.loads(body)
         if "continues" in tree:
-            pieces, end = _pieces(tree["pieces"]), End(tree["end"])
-            number, ended_after = tree["continues"], tree["ended_after"]
-            return Continuation(number, pieces, end, tree["ended_ms"], ended_after)
+            facts = tree["ended_ms"], tree["ended_after"]
+            return Continuation(
+                tree["continues"], _pieces(tree["pieces"]), End(tree["end"]), *facts
+            )
         method, target, headers, raw = tree["request"]
+        response = None
+        if tree["response"] is not None:
+            status, its_headers, end, pieces = tree["response"]
+            response = Response(status, _headers(its_headers), _pieces(pieces), End(end))
         return RecordedExchange(
-            number=tree["number"],
+            **{name: tree[name] for name in _FACTS},
             request=Request(method, target, _headers(headers), _raw(raw)),
-            response=None if tree["response"] is None else _response(*tree["response"]),
-            started_ms=tree["started_ms"],
-            ended_ms=tree["ended_ms"],
-            issued_sha256=tree["issued_sha256"],
-            echoed_sha256=tree["echoed_sha256"],
-            ended_after=tree["ended_after"],
+            response=response,
             recorded_by=None if recorder is None else RecordedBy(recorder, tree["number"]),
             follows=tuple(tree.get("follows", ())),
             digests=tuple(tree.get("digests", {}).items()),
@@ -216,10 +218,6 @@ def with_checksum(body: bytes) -> bytes:
 def _parts(line: bytes) -> tuple[bytes, bytes]:
     line = line if line.endswith(b"\n") else line + b"\n"
     return line, line[:-CHECKSUM_LENGTH]
-
-
-def _response(status: int, headers: Any, end: str, pieces: Any) -> Response:
-    return Response(status, _headers(headers), _pieces(pieces), End(end))
 
 
 def _headers(pairs: Any) -> Headers:

@@ -31,8 +31,6 @@ from mrtr_cassette.core.wire.sse import event_id, read_event
 E = TypeVar("E")
 
 _STARTS: Final = (b"event: endpoint", b"event:endpoint")
-_LONGEST: Final = 8 * 1024
-"""Bytes up to which the end of the event is waited for."""
 _URL = re.compile(rb"(?<=[\r\n])data: ?(https?://)([^/\r\n]*)(?=[/\r\n])")
 _END = re.compile(rb"\n\r?\n|\r\r")
 
@@ -120,7 +118,7 @@ class Streams(Generic[E]):
 class EndpointPassing:
     """Takes the server's host out of the URL in the first event of an HTTP+SSE stream.
 
-    It holds back the beginning of that event only; once `is_over`, all bytes pass.
+    It holds back that event only, until it is whole; once `is_over`, all bytes pass.
     """
 
     def __init__(self, authority: str) -> None:
@@ -135,16 +133,14 @@ class EndpointPassing:
             return chunk
         self._held = held = self._held + chunk
         may_begin = any(held.startswith(start) or start.startswith(held) for start in _STARTS)
-        waits = may_begin and not _END.search(held) and len(held) < _LONGEST
-        return b"" if waits else self.finish()
+        return b"" if may_begin and not _END.search(held) else self.finish()
 
     def finish(self) -> bytes:
         """Return the bytes held back; from now on there are none."""
         held, self._held, self.is_over = self._held, b"", True
         end = _END.search(held)
         url = _URL.search(held, 0, len(held) if end is None else end.end())
-        if not held.startswith(_STARTS) or url is None:
-            return held
-        if not self._origin.is_named(f"http://{url[2].decode('latin-1')}"):
+        is_ours = url and self._origin.is_named(f"http://{url[2].decode('latin-1')}")
+        if url is None or not is_ours or not held.startswith(_STARTS):
             return held
         return held[: url.start(1)] + held[url.end() :]

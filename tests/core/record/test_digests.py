@@ -29,18 +29,15 @@ def sha256(text: str) -> str:
 
 
 def recorded(texts: Sequence[str], order: Sequence[int]) -> list[RecordedExchange]:
-    """Record reads of texts in some order; each names the digest of the one before it."""
+    """Record reads of texts and of the list of their digests, in some order."""
     talk = Conversation(redacts=True)
-    bodies: list[str] = []
-    for text in texts:
-        bodies.append(f"{text}\nbefore: {sha256(bodies[-1])}" if bodies else text)
-    listed = [f"{number}.md {sha256(text)}" for number, text in enumerate(bodies)]
+    listed = [f"{number}.md {sha256(text)}" for number, text in enumerate(texts)]
     for number in order:
         if number == len(texts):
             talk.response(talk.request(rpc("skills/list")), {"files": listed})
         else:
             request = rpc("resources/read", {"uri": f"{number}.md"})
-            talk.response(talk.request(request), {"contents": [{"text": bodies[number]}]})
+            talk.response(talk.request(request), {"contents": [{"text": texts[number]}]})
     # As they come back from the journal.
     found = [decode_line(encode_line(exchange), "one") for exchange in talk.exchanges]
     return [each for each in found if isinstance(each, RecordedExchange)]
@@ -74,15 +71,13 @@ def assert_agree(cassette: Cassette) -> None:
     assert "hunter22" not in str(texts)
     for uri, text in texts.items():
         assert listed[uri] == sha256(text)
-        before = texts.get(f"{int(uri.removesuffix('.md')) - 1}.md")
-        assert before is None or text.endswith(sha256(before))
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4), st.lists(TEXTS, max_size=2), st.data())
 def test_each_announced_digest_is_that_of_the_text(
     texts: list[str], more: list[str], data: st.DataObject
 ) -> None:
-    """Whatever is redacted, in any order, where a text announces another, and if merged.
+    """Whatever is redacted, in any order, and if merged.
 
     It holds where the same server, with texts more and less, is recorded over the cassette, too.
     """
