@@ -22,17 +22,16 @@ from mrtr_cassette.core.cassette.model import (
     BodyModel,
     CassetteModel,
     ExchangeFactsModel,
+    ExchangeModel,
     HeaderMap,
     HttpModel,
     InteractionModel,
     PieceModel,
-    PostedAnswerModel,
     PushedEventModel,
     PushedTurnModel,
     RequestModel,
     ResponseModel,
     ResultTurnModel,
-    TaskStepModel,
     TaskTurnModel,
 )
 from mrtr_cassette.core.cassette.recorded import (
@@ -309,9 +308,7 @@ class _Loader:
             raise self._damaged(pointer, "no request of the server's stands there")
         return PushedRequest(event.key, holders[0], event.event, number)
 
-    def _whole(
-        self, place: _Place, model: PostedAnswerModel | TaskStepModel, pointer: str
-    ) -> RecordedExchange:
+    def _whole(self, place: _Place, model: ExchangeModel, pointer: str) -> RecordedExchange:
         request = self._request(model.request, model.request.http, f"{pointer}/request")
         return self._exchange(place, request, model.response, f"{pointer}/response")
 

@@ -19,6 +19,9 @@ HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
 _SESSION: Final = "over stdio: which further start of the server; absent for the first one"
 HeaderMap = dict[HeaderName, HeaderValue | list[HeaderValue]]
+Number = Annotated[int, Field(ge=1)]
+Index = Annotated[int, Field(ge=0)]
+Status = Annotated[int, Field(ge=100, le=999)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -76,15 +79,20 @@ class AnswerModel(BodyModel):
 class ResponseModel(BodyModel):
     """A response: an ask, or the one that ended the interaction."""
 
-    status: int | None = Field(
-        None, ge=100, le=999, description="HTTP status; absent where the transport is stdio"
-    )
+    status: Status | None = Field(None, description="absent where the transport is stdio")
     headers: HeaderMap | None = Field(None, description="absent where the transport is stdio")
     end: Literal["open", "broken"] | None = Field(
         None,
         description="`open`: no end was seen, replay holds it open until the client leaves; "
         "`broken`: the upstream was lost, replay breaks off; absent: it ended",
     )
+
+
+class ExchangeModel(_Model):
+    """A request and what it got: of a task, a poll with a new state, an update, a cancellation."""
+
+    request: RequestModel
+    response: ResponseModel | None = Field(None, description="absent where none was received")
 
 
 class ResultTurnModel(_Model):
@@ -99,30 +107,26 @@ class PushedEventModel(_Model):
     """A request that the server pushed, and where it stands."""
 
     key: str = Field(description="our name for it, such as `elicitation-1`")
-    interaction: int | None = Field(
-        None, ge=1, description="in whose last response it stands; absent: the one pending here"
-    )
-    event: int = Field(ge=0, description="index of the event with it in that response, from 0")
+    interaction: Number | None = Field(None, description="with it in its last response, if another")
+    event: Index = Field(description="index of the event with it in that response, from 0")
 
 
 class PushedAskModel(_Model):
     """What the server asked meanwhile; the requests were open at the same time."""
 
-    events: Annotated[list[PushedEventModel], Field(min_length=1)]
+    events: list[PushedEventModel] = Field(min_length=1)
 
 
-class PostedAnswerModel(_Model):
+class PostedAnswerModel(ExchangeModel):
     """The response that the client posted to a pushed request, and what it got for it."""
 
     key: str
-    request: RequestModel
-    response: ResponseModel | None = Field(None, description="absent where none was received")
 
 
 class PostedAnswersModel(_Model):
     """The answers to pushed requests, in the order in which they came."""
 
-    responses: Annotated[list[PostedAnswerModel], Field(min_length=1)]
+    responses: list[PostedAnswerModel] = Field(min_length=1)
 
 
 class PushedTurnModel(_Model):
@@ -136,16 +140,14 @@ class PushedTurnModel(_Model):
 class TaskAskModel(_Model):
     """The state of the task that shows requests for input for the first time."""
 
-    step: int = Field(ge=0, description="index of the step whose response has that state, from 0")
-    keys: Annotated[list[str], Field(min_length=1)] = Field(
-        description="which of its `inputRequests` no earlier state had"
-    )
+    step: Index = Field(description="index of the step whose response has that state, from 0")
+    keys: list[str] = Field(min_length=1, description="its `inputRequests` that are new in it")
 
 
 class TaskAnswerModel(_Model):
     """The updates that answer them."""
 
-    steps: Annotated[list[int], Field(min_length=1)] = Field(description="indexes of steps, from 0")
+    steps: list[int] = Field(min_length=1, description="indexes of steps, from 0")
 
 
 class TaskTurnModel(_Model):
@@ -174,33 +176,22 @@ TurnModel = Annotated[
 ]
 
 
-class TaskStepModel(_Model):
-    """A poll that got a new state of the task, an update, or a cancellation."""
-
-    request: RequestModel
-    response: ResponseModel | None = Field(None, description="absent where none was received")
-
-
 class BranchModel(_Model):
     """Where this interaction comes from: another one's ask, answered again in another way."""
 
-    of: int = Field(ge=1, description="number of the other interaction, from 1")
-    turn: int = Field(ge=1, description="number of the turn whose ask they share, from 1")
+    of: Number = Field(description="number of the other interaction, from 1")
+    turn: Number = Field(description="number of the turn whose ask they share, from 1")
 
 
-class InteractionModel(_Model):
+class InteractionModel(ExchangeModel):
     """One logical call: the request, its elicitation turns, the final response."""
 
     orphan: Literal[True] | None = Field(
-        None, description="its first request continues a state that no recorded ask issued"
+        None, description="it continues a state of no recorded ask"
     )
     branch: BranchModel | None = None
-    request: RequestModel
     elicitation_turns: list[TurnModel]
-    response: ResponseModel | None = Field(None, description="absent where none was received")
-    task: list[TaskStepModel] | None = Field(
-        None, description="what came of the task that the response creates, in order"
-    )
+    task: list[ExchangeModel] | None = Field(None, description="what came of the task it creates")
 
 
 class PieceFactsModel(_Model):
@@ -208,39 +199,27 @@ class PieceFactsModel(_Model):
 
     at_ms: int = Field(description="milliseconds since its request")
     after: int = Field(description="how many requests had arrived in the whole recording by then")
-    size: int | None = Field(None, ge=0, description="its bytes, where the body has no events")
+    size: Index | None = Field(None, description="its bytes, where the body has no events")
 
 
 class ExchangeFactsModel(_Model):
     """The volatile facts of one exchange."""
 
-    number: int = Field(ge=1, description="place in arrival order, from 1")
-    recorder: int | None = Field(
-        None, ge=1, description="which of the `recorders` saw it, from 1; absent: the first one"
+    number: Number = Field(description="place in arrival order, from 1")
+    recorder: Number | None = Field(None, description="which of `recorders`; absent: the first one")
+    own_number: Number | None = Field(
+        None, description="place in order at its recorder, if another"
     )
-    own_number: int | None = Field(
-        None,
-        ge=1,
-        description="place in arrival order at its recorder; absent: that in the whole recording",
-    )
-    interaction: int = Field(ge=1, description="the interaction that it belongs to, from 1")
-    turn: int = Field(ge=0, description="the turn that its request answers; 0: the first request")
-    answer: int | None = Field(
-        None, ge=0, description="index of a posted answer among those of its turn, from 0"
-    )
-    step: int | None = Field(None, ge=0, description="index of a step of the task, from 0")
-    polls: int | None = Field(
-        None, ge=1, description="how many polls got the state of this step; absent: one"
-    )
+    interaction: Number = Field(description="the interaction that it belongs to, from 1")
+    turn: Index = Field(description="the turn that its request answers; 0: the first request")
+    answer: Index | None = Field(None, description="index of a posted answer of its turn, from 0")
+    step: Index | None = Field(None, description="index of a step of the task, from 0")
+    polls: Number | None = Field(None, description="polls that got this state; absent: one")
     started_ms: int = Field(description="milliseconds since the recording began")
     duration_ms: int
-    ended_after: int | None = Field(
-        None, ge=0, description="how many requests had arrived in the whole recording when it ended"
-    )
+    ended_after: Index | None = Field(None, description="how many requests had come when it ended")
     follows: list[int] | None = Field(
-        None,
-        description="numbers of the writes recorded earlier that the run which appended this had "
-        "played before it, since the one before",
+        None, description="writes recorded earlier that an appending run played since the last one"
     )
     request_state_sha256: Sha256 | None = Field(
         None, description="hash of the raw request state, or id of a task, that its response issued"
@@ -248,9 +227,7 @@ class ExchangeFactsModel(_Model):
     echoed_state_sha256: Sha256 | None = Field(
         None, description="hash of the raw request state, or id of a task, that its request carried"
     )
-    sha256: Sha256 | None = Field(
-        None, description="digest of request and response, checked where it is there"
-    )
+    sha256: Sha256 | None = Field(None, description="digest of request and response, checked")
     pieces: list[PieceFactsModel] | None = None
 
 
@@ -275,12 +252,8 @@ class RecorderModel(_Model):
     """One of the recorders that saw the exchanges."""
 
     id: str = Field(description="tells its exchanges from those of any other recorder")
-    wall_ms: int = Field(
-        description="its wall clock when it began, in milliseconds since 1970, UTC"
-    )
-    offset_ms: int = Field(
-        0, description="when it began on the time of `started_ms`, in milliseconds"
-    )
+    wall_ms: int = Field(description="its clock when it began: milliseconds since 1970, UTC")
+    offset_ms: int = Field(0, description="when it began, in the time of `started_ms`")
 
 
 class RecordingModel(_Model):
@@ -289,17 +262,11 @@ class RecordingModel(_Model):
     recorded_at: str = Field(description="ISO 8601, UTC")
     tool: str
     client: Sha256 | None = Field(
-        None,
-        description="over stdio: hash of the process that started the recorder; where it starts "
-        "one again, that adds to this cassette",
+        None, description="over stdio: hash of the process that started the recorder"
     )
-    recorders: list[RecorderModel] | None = Field(
-        None, description="whose exchanges these are, for merging recordings"
-    )
+    recorders: list[RecorderModel] | None = Field(None, description="whose exchanges these are")
     exchanges: list[ExchangeFactsModel]
-    sha256: Sha256 | None = Field(
-        None, description="a digest that earlier versions wrote; it is not checked"
-    )
+    sha256: Sha256 | None = Field(None, description="of earlier versions; it is not checked")
 
 
 class CassetteModel(_Model):
@@ -314,12 +281,8 @@ class CassetteModel(_Model):
     request_state: Literal["sealed", "verbatim"] = Field(
         description="`sealed`: raw states are replaced by surrogates; `verbatim`: kept"
     )
-    redaction: RedactionModel | None = Field(
-        None, description="by which rules secrets became placeholders `<rule:n>`"
-    )
-    answers: Literal["sealed"] | None = Field(
-        None, description="`sealed`: of what users answered only hashes are kept"
-    )
+    redaction: RedactionModel | None = Field(None, description="the rules of its placeholders")
+    answers: Literal["sealed"] | None = Field(None, description="only hashes of answers are kept")
     interactions: list[InteractionModel]
     recording: RecordingModel
 
