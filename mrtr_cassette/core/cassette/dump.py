@@ -71,7 +71,7 @@ def _interaction_tree(interaction: RecordedInteraction) -> Tree:
     branch, turns = interaction.branch, []
     for position, exchange in enumerate(interaction.exchanges):
         turns += [
-            _pushed_turn_tree(turn, exchange)
+            _pushed_turn_tree(turn)
             for turn in interaction.pushed_turns
             if turn.position == position
         ]
@@ -91,12 +91,12 @@ def _interaction_tree(interaction: RecordedInteraction) -> Tree:
             "request": _request_tree(first.request),
             "elicitation_turns": turns,
             "response": ending,
-            "task": [_step_tree(step.exchange) for step in interaction.steps] or None,
+            "task": [_exchange_tree(step.exchange) for step in interaction.steps] or None,
         }
     )
 
 
-def _step_tree(exchange: RecordedExchange) -> Tree:
+def _exchange_tree(exchange: RecordedExchange) -> Tree:
     tree = {"request": _request_tree(exchange.request)}
     response = exchange.response
     return tree if response is None else {**tree, "response": _response_tree(response)}
@@ -108,21 +108,12 @@ def task_turn_tree(turn: TaskTurn) -> Tree:
     return {**tree, "answer": {"steps": list(turn.answered)}} if turn.answered else tree
 
 
-def _pushed_turn_tree(turn: PushedTurn, pending: RecordedExchange) -> Tree:
+def _pushed_turn_tree(turn: PushedTurn) -> Tree:
     events = [
-        {
-            "key": asked.key,
-            **({} if asked.exchange is pending else {"interaction": asked.interaction}),
-            "event": asked.piece,
-        }
-        for asked in turn.asked
+        _without_none({"key": each.key, "interaction": each.interaction, "event": each.piece})
+        for each in turn.asked
     ]
-    responses: list[Tree] = []
-    for answer in turn.answers:
-        request, response = answer.exchange.request, answer.exchange.response
-        responses.append({"key": answer.key, "request": _request_tree(request)})
-        if response is not None:
-            responses[-1]["response"] = _response_tree(response)
+    responses = [{"key": each.key, **_exchange_tree(each.exchange)} for each in turn.answers]
     tree: Tree = {"via": "push", "ask": {"events": events}}
     return {**tree, "answer": {"responses": responses}} if responses else tree
 
