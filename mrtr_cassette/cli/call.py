@@ -13,7 +13,7 @@ import click
 from mrtr_cassette.cli.common import (
     CASSETTE,
     Log,
-    TakesServer,
+    TakesCommand,
     after_dashes,
     log_format,
     read_options,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mrtr_cassette.core.report.runs import CallResult
 
 
-@click.command(cls=TakesServer)
+@click.command(cls=TakesCommand)
 @click.argument("words", nargs=-1, metavar="[URL] TOOL|METHOD [NAME=VALUE | NAME:=JSON ...]")
 @click.option(
     "--answer",
@@ -72,13 +72,14 @@ def call(
       mrtr-cassette call http://localhost:8000/mcp prompts/get release-notes version=2
       mrtr-cassette call deploy env=prod -- python server.py
 
-    Without URL and SERVER it calls what MRTR_CASSETTE_URL names, as after `replay CASSETTE --`.
+    Without URL and COMMAND it calls what MRTR_CASSETTE_URL names, as after `replay CASSETTE --`.
     What it asks is answered by --answer, by the rules and the endpoint of --answers, and by you, at
     a terminal. What nobody answers is printed as JSON, with the exit code 5; it is 1 where the tool
     or the server says that the call failed, and 4 where the server can't be used.
     """  # noqa: D301  \b is click's mark for lines that stay as they are
     from mrtr_cassette.core.answers.written import wanted_of
     from mrtr_cassette.core.report.runs import problem_lines
+    from mrtr_cassette.core.secrets.rules import BUILT_IN
     from mrtr_cassette.shell.files.log import Announcer, heard_by
     from mrtr_cassette.shell.runs.answerers import ask_at_terminal, has_terminal
     from mrtr_cassette.shell.runs.calling import call as call_server
@@ -88,7 +89,8 @@ def call(
     options = read_options(CallOptions, others, log)
     upstream, rest = _server_of(words, after_dashes(context))
     wanted = wanted_of(rest)
-    warn_of_path(upstream, [])
+    if cassette is not None:
+        warn_of_path(upstream, BUILT_IN)
     has_person = has_terminal()
     sources = _sources_of(given, answers_path, has_person=has_person)
     if cassette is None and options.existing != "keep":

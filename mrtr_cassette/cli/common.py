@@ -10,7 +10,6 @@ import shlex
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, get_args
@@ -43,12 +42,10 @@ from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.stores import Location, location
 
 if TYPE_CHECKING:
-    from mrtr_cassette.core.cassette.recorded import Cassette
     from mrtr_cassette.core.secrets.rules import RedactionRules
     from mrtr_cassette.shell.files.log import OnEvent
 
 Decorator = Callable[[Any], Any]
-_NO_LIMIT: Final = 1000
 
 TERMS: Final[Terms] = {
     **{
@@ -91,18 +88,6 @@ class Group(click.Group):
             say(f"error: {'' if place is None else f'{os.fsdecode(place)}: '}{reason_of(error)}")
             sys.exit(CassetteError.exit_code)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each command with the whole first sentence of its help."""
-        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [
-                    (name, command.get_short_help_str(_NO_LIMIT))
-                    for name, command in commands
-                    if command is not None
-                ]
-            )
-
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         try:
@@ -111,8 +96,7 @@ class Group(click.Group):
             say(f"error: {error.in_terms(TERMS)}")
             ctx.exit(error.exit_code)
         except click.NoSuchOption as error:
-            usage = error.ctx.command.collect_usage_pieces(error.ctx) if error.ctx else ()
-            takes_command = "[-- COMMAND ...]" in usage
+            takes_command = error.ctx is not None and isinstance(error.ctx.command, TakesCommand)
             hint = " What belongs to COMMAND stands after --." if takes_command else ""
             raise click.UsageError(error.format_message() + hint, error.ctx) from None
 
@@ -163,8 +147,6 @@ _GROUP_OF: Final[Mapping[str, OptionGroup]] = {
 class TakesCommand(Command):
     """A command with arguments of its own before `--`, and after it a program and its arguments."""
 
-    program = "COMMAND"
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put aside what starts the program."""
         if "--" in args:
@@ -175,13 +157,7 @@ class TakesCommand(Command):
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Show it too."""
-        return [*super().collect_usage_pieces(ctx), f"[-- {self.program} ...]"]
-
-
-class TakesServer(TakesCommand):
-    """A command whose program is a server."""
-
-    program = "SERVER"
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND ...]"]
 
 
 def after_dashes(ctx: click.Context) -> list[str] | None:
@@ -199,34 +175,22 @@ def tell(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Write a line to stderr, or several; what is wrong has its colour there."""
-    text = printable_lines(text)
-    mark = text.partition(":")[0]
-    if mark in _COLOURS and has_colour(sys.stderr):
-        first, end, rest = text.partition("\n")
-        text = f"{painted(mark, first)}{end}{rest}"
-    _show(f"{text}\n")
-
-
-def _show(text: str) -> None:
-    """Write to stderr, as long as it takes anything: a run doesn't end for it."""
+    """Write a line to stderr, or several, as long as it takes any: a run doesn't end for it."""
+    first, end, rest = printable_lines(text).partition("\n")
     try:
-        sys.stderr.write(text)
-        sys.stderr.flush()
+        click.echo(painted(first.partition(":")[0], first) + end + rest, err=True)
     except BlockingIOError:
         pass
     except OSError:
         sys.stderr = _nowhere()
 
 
-def has_colour(stream: TextIO) -> bool:
-    """Tell whether a stream is a terminal whose user wants colour (https://no-color.org)."""
-    return stream.isatty() and not os.environ.get("NO_COLOR")
-
-
 def painted(mark: str, line: str) -> str:
-    """Return a line in the colour of its mark: what went, what came, what changed."""
-    colour = _COLOURS.get(mark)
+    """Return a line in the colour of its mark, unless the user wants none (https://no-color.org).
+
+    What is no terminal gets the line without the colour.
+    """
+    colour = None if os.environ.get("NO_COLOR") else _COLOURS.get(mark)
     return line if colour is None else click.style(line, fg=colour)
 
 
@@ -262,14 +226,7 @@ class Log:
 
 def json_report(data: Any) -> str:
     """Return a report as JSON for programs and for people, safe for every screen."""
-    import orjson
-
-    try:
-        text = orjson.dumps(data, option=orjson.OPT_INDENT_2).decode()
-    except TypeError:
-        # The name of a file may be no UTF-8.
-        text = json.dumps(data, indent=2)
-    return printable_json(text)
+    return printable_json(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def write_report(
@@ -315,32 +272,24 @@ def cassettes_in(words: Sequence[str], suffixes: Collection[str] = (".json",)) -
     """
     from mrtr_cassette.shell.files.cassettes import is_cassette
 
-    def is_wanted(file: Path) -> bool:
-        if file.suffix == ".journal":
-            return ".journal" in suffixes
-        return ".json" in suffixes and is_cassette(file)
-
     found: list[Location] = []
     for word in words:
         path = location(word)
-        if not isinstance(path, Path) or not (path.is_dir() or _is_glob(path)):
+        if isinstance(path, Path) and path.is_dir():
+            files: Iterable[Path] = path.rglob("*")
+        # The names of cassettes may have brackets, as parameters of tests do.
+        elif isinstance(path, Path) and has_magic(word) and not path.exists():
+            files = map(Path, glob(word, recursive=True))  # noqa: PTH207  Path takes no absolute one
+        else:
             found.append(path)
             continue
-        if path.is_dir():
-            files = [file for suffix in suffixes for file in path.rglob(f"*{suffix}")]
-        else:
-            files = [*map(Path, glob(word, recursive=True))]  # noqa: PTH207  Path takes no absolute one
-        within = sorted(each for each in files if each.is_file() and is_wanted(each))
+        within = [each for each in files if each.suffix in suffixes and each.is_file()]
+        within = [each for each in within if each.suffix == ".journal" or is_cassette(each)]
         if not within:
             kind = "cassette" if ".json" in suffixes else "journal"
             raise UsageError(f"there is no {kind} in {path}")
-        found += within
+        found += sorted(within)
     return found
-
-
-def _is_glob(path: Path) -> bool:
-    # The names of cassettes may have brackets, as parameters of tests do.
-    return has_magic(str(path)) and not path.exists()
 
 
 log_format = click.option(
@@ -370,32 +319,28 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
             click.option(flag, f"{name}_{value}", is_flag=True, help=f"{text}.")
             for value, (flag, text) in option.flags.items()
         ]
-    flag = flag_of(name, option)
-    if not flag:
-        return []
+    flag, end = flag_of(name, option), "."
     facts: dict[str, Any] = {"metavar": option.metavar}
-    end = "."
-    match option.kind:
-        case "list" | "headers":
-            facts["multiple"] = True
-            end = "; may be repeated."
-        case "switch":
-            facts["is_flag"] = True
-        case "file":
-            facts["type"] = click.Path()
-        case "choice":
-            facts |= {"type": click.Choice(option.choices), "show_default": True}
-        case "number":
-            facts |= {"type": click.IntRange(option.smallest, option.largest)}
-            facts["show_default"] = True
-            end = ", in MiB." if option.unit > 1 else "."
-            if option.shell_default is not None:
-                default, end = option.shell_default, ", and so does -- COMMAND."
-            elif default is not None:
-                default //= option.unit
-        case "text":
-            facts["show_default"] = True
-    return [click.option(flag, name, default=default, help=option.help + end, **facts)]
+    if option.kind in ("list", "headers"):
+        facts["multiple"] = True
+        end = "; may be repeated."
+    elif option.kind == "switch":
+        facts["is_flag"] = True
+    elif option.kind == "file":
+        facts["type"] = click.Path()
+    else:
+        facts["show_default"] = True
+    if option.kind == "choice":
+        facts["type"] = click.Choice(option.choices)
+    if option.kind == "number":
+        facts["type"] = click.IntRange(option.smallest, option.largest)
+        end = ", in MiB." if option.unit > 1 else "."
+        if option.shell_default is not None:
+            default, end = option.shell_default, ", and so does -- COMMAND."
+        elif default is not None:
+            default //= option.unit
+    help_text = option.help + end
+    return [click.option(flag, name, default=default, help=help_text, **facts)] if flag else []
 
 
 def read_options(options: type[AnyOptions], given: dict[str, Any], log: Log) -> AnyOptions:
@@ -420,25 +365,12 @@ def read_options(options: type[AnyOptions], given: dict[str, Any], log: Log) -> 
     return options(**values)
 
 
-def warn_of_path(
-    upstream: object, cassettes: Sequence[Location], rules: RedactionRules | None = None
-) -> None:
-    """Warn of a secret in the path of an upstream's URL that neither rules nor cassettes' find."""
+def warn_of_path(upstream: object, rules: RedactionRules) -> None:
+    """Warn of a secret in the path of the recorded URL that the rules of redaction don't find."""
     from mrtr_cassette.core.secrets.credentials import shown_by
-    from mrtr_cassette.core.secrets.rules import BUILT_IN, patterns_of_path
-    from mrtr_cassette.shell.files.cassettes import exists, load_cassette
-    from mrtr_cassette.shell.runs.sessions import rules_of_both
+    from mrtr_cassette.core.secrets.rules import patterns_of_path
 
-    if not isinstance(upstream, str) or not patterns_of_path(upstream):
-        return
-    patterns: dict[str, None] = {}
-    recorded: list[Cassette | None] = []
-    # What can't be read is told of when it is needed.
-    with suppress(CassetteError):
-        recorded += [load_cassette(path) for path in cassettes if exists(path)]
-    for earlier in recorded or [None]:
-        shown = shown_by(rules_of_both(earlier, rules or BUILT_IN))
-        patterns |= dict.fromkeys(patterns_of_path(shown(upstream)))
+    patterns = patterns_of_path(shown_by(rules)(upstream)) if isinstance(upstream, str) else ()
     if patterns:
         options = " ".join(f"--redact {shlex.quote(each)}" for each in patterns)
         say(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,6 @@ from mrtr_cassette.cli.common import (
     TERMS,
     Log,
     cassettes_in,
-    has_colour,
     json_report,
     painted,
     say,
@@ -142,15 +142,14 @@ def diff(
 def _show_comparisons(
     comparisons: Mapping[str, CassetteComparison], *, markdown: bool, has_names: bool
 ) -> None:
-    from mrtr_cassette.core.report.comparison import comparison_markdown, comparison_text, plain
+    from mrtr_cassette.core.report.comparison import comparison_markdown, comparison_text
 
     for name, comparison in comparisons.items():
         if markdown:
             title = f"### {name}\n\n" if has_names else ""
             click.echo(title + comparison_markdown(comparison) + "\n" * has_names)
         else:
-            paint = painted if has_colour(sys.stdout) else plain
-            click.echo(comparison_text(comparison, paint))
+            click.echo(comparison_text(comparison, painted))
 
 
 def _same_names(folders: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
@@ -373,23 +372,15 @@ def _write_page(
 
 def _replay_report(path: Path, interactions: int) -> ReplayReport:
     from mrtr_cassette.core.report.runs import saved_report
-    from mrtr_cassette.shell.files.disk import reason_of
 
-    try:
+    with suppress(ValueError):
         report = saved_report(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"--report {path}: {reason_of(error)}") from None
-    except ValueError:
-        raise UsageError(
-            f"--report {path} is no JSON report of a replay",
-            hint=f"write one with: mrtr-cassette replay --report {path.with_suffix('.json')}",
-        ) from None
-    if len(report.interactions) != interactions:
-        raise UsageError(
-            f"--report {path} is about {report.cassette}, which has "
-            f"{len(report.interactions)} interactions, and not {interactions}"
-        )
-    return report
+        if len(report.interactions) == interactions:
+            return report
+    raise UsageError(
+        f"--report {path} is no JSON report of a replay of this cassette",
+        hint=f"write one with: mrtr-cassette replay --report {path.with_suffix('.json')}",
+    )
 
 
 _file = click.argument("file", type=click.Path(path_type=Path))

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     import signal
 
     from mrtr_cassette.core.report.runs import ReplayReport
+    from mrtr_cassette.core.secrets.rules import RedactionRules
     from mrtr_cassette.shell.runs.running import CommandEnd
     from mrtr_cassette.shell.runs.sessions import RecordSession, ReplaySession, Session
 
@@ -118,8 +119,17 @@ def record(
     options = _with_port(context, options, command)
     if options.answers is not None:
         say("note: this proxy answers in its client's place, and is not transparent")
-    warn_of_path(server, [output] if options.existing == "append" else [], options.redaction)
+    warn_of_path(server, _rules_of(output, options))
     _run_on_http(options, _record(server, output, options, log, command))
+
+
+def _rules_of(output: Location, options: RecordOptions) -> RedactionRules:
+    """Return the rules of redaction, with those of a cassette that is added to."""
+    from mrtr_cassette.shell.files.cassettes import exists, load_cassette
+    from mrtr_cassette.shell.runs.sessions import rules_of_both
+
+    is_there = options.existing == "append" and exists(output)
+    return rules_of_both(load_cassette(output) if is_there else None, options.redaction)
 
 
 def _server_of(url: str | None, upstream: str | None) -> str | list[str]:
@@ -222,9 +232,9 @@ def replay(
     stdio: bool,
     **given: Any,
 ) -> None:
-    """Serve CASSETTE as if it were the server; several are played as one.
+    """Serve CASSETTE as if it were the server.
 
-    A folder or a glob stands for all cassettes in it.
+    Several are played as one. A folder or a glob stands for all cassettes in it.
 
     Nothing else is needed, no network either. Point the client at the address that is printed
     and stop with Ctrl-C, or give -- COMMAND: it finds the address in the environment variable

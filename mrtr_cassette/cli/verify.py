@@ -12,18 +12,16 @@ import click
 from mrtr_cassette.cli.common import (
     TERMS,
     Log,
-    TakesServer,
+    TakesCommand,
     after_dashes,
     annotate,
     cassettes_in,
-    has_colour,
     painted,
     read_options,
     say,
     shared_options,
     tell,
     tell_unused,
-    warn_of_path,
     write_report,
 )
 from mrtr_cassette.errors import CassetteError, UsageError, counted, printable
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from mrtr_cassette.shell.runs.verifying import Choose, Update
 
 
-@click.command(cls=TakesServer)
+@click.command(cls=TakesCommand)
 @click.argument("words", nargs=-1, required=True, type=click.Path(), metavar="CASSETTE... [URL]")
 @click.option("--upstream", metavar="URL", help="The live server.")
 @shared_options(VerifyOptions)
@@ -74,10 +72,10 @@ def verify(
     review: bool,
     **given: Any,
 ) -> None:
-    """Repeat what cassettes recorded with a live server, and tell what it does differently.
+    """Repeat what cassettes recorded with a live server, and compare.
 
-    A folder or a glob stands for all cassettes in it. The server is at URL, or -- SERVER starts it:
-    on pipes, or over HTTP where an argument has {port}. Each question of the server is compared
+    A folder or a glob stands for all cassettes in it. The server is at URL, or -- COMMAND starts
+    it: on pipes, or over HTTP where an argument has {port}. Each question of the server is compared
     with the recorded one, and only the recorded one is answered. With --accept or --review, what
     the server says now is taken into the cassette.
 
@@ -95,13 +93,12 @@ def verify(
     if len(servers) + bool(command) != 1:
         raise UsageError(
             "verify needs one live server",
-            hint="give its URL, or -- SERVER ARGS, which starts it",
+            hint="give its URL, or -- COMMAND ARGS, which starts it",
         )
     for report in reports:
         check_place(report, REPORT)
     paths = cassettes_in([word for word in words if word not in urls])
     upstream_or_command: str | list[str] = command or servers[0]
-    warn_of_path(upstream_or_command, paths)
     choose = acceptance_of(verdicts, reviews=review)
     verifications, code = run_until_signal(_verify(paths, upstream_or_command, options, choose))
     _report(verifications, reports)
@@ -187,15 +184,10 @@ def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
     if not (verdicts or reviews):
         return None
     for verdict in verdicts:
-        if verdict in ("error-changed", "rounds-changed"):
-            raise UsageError(
-                f"--accept {verdict}: errors and changed rounds are accepted one by one",
-                hint="use --review",
-            )
         if verdict not in (_ALL, *ACCEPTABLE):
             raise UsageError(
                 f"--accept {verdict!r} is no verdict that can be accepted",
-                hint=f"these are {', '.join(ACCEPTABLE)}, and all",
+                hint=f"these are {', '.join(ACCEPTABLE)}, and all; for others use --review",
             )
     by_verdict = set(ACCEPTABLE if _ALL in verdicts else verdicts)
     if not reviews:
@@ -243,13 +235,13 @@ class Review:
 
     def _asked(self, proposal: Proposal, fold: Fold, place: str) -> bool:
         from mrtr_cassette.core.drive.updating import ACCEPTABLE
-        from mrtr_cassette.core.report.comparison import fold_lines, plain
+        from mrtr_cassette.core.report.comparison import fold_lines
 
         verdict = fold.first.verdict
         if self._is_over or verdict in self._verdicts:
             return not self._is_over
         say(f"{place}: {_name(proposal)}")
-        for line in fold_lines(fold, painted if has_colour(sys.stderr) else plain):
+        for line in fold_lines(fold, painted):
             click.echo(f"    {line}", err=True)
         keys = {"y": "yes", "n": "no"}
         if verdict in ACCEPTABLE:

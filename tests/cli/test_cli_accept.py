@@ -21,10 +21,9 @@ from mrtr_cassette.shell.runs.running import in_thread
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--accept", "error-changed"), "errors and changed rounds are accepted one by one"),
-        (("--accept", "rounds-changed"), "accepted one by one; use --review"),
+        (("--accept", "error-changed"), "is no verdict that can be accepted"),
         (("--accept", "text"), "'text' is no verdict that can be accepted; these are text-ch"),
-        (("--accept", "same"), "'same' is no verdict that can be accepted"),
+        (("--accept", "same"), "and all; for others use --review"),
         (("--review",), "--review needs a terminal"),
     ],
 )
