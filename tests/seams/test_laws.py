@@ -928,7 +928,7 @@ def test_what_was_recorded_plays_in_another_order(plan: Plan, chance: Any) -> No
             before[one].add(arrived[(each.parent.exchange.number or 0) - 1])
         if (echoes := plan.turns[one].echoes) is not None:
             before[one].add(echoes)
-        same = (*lookup_key(each.call)[::2], plan.turns[one].echoes, each.call.traits)
+        same = (*lookup_key(each.call)[::2], plan.turns[one].echoes, each.call.traits())
         if same in alike:
             before[one].add(alike[same])
         alike[same] = one

@@ -221,9 +221,8 @@ class Call(NamedTuple):
         event = resumed_event(self.request)
         if event:
             text = f"{text} after {event}"
-        endpoint = self.endpoint
         # Nearly all calls share these strings with others.
-        return CallKey(intern(endpoint), intern(method), intern(name), text)
+        return CallKey(intern(self.endpoint), intern(method), intern(name), text)
 
     @property
     def contradiction(self) -> str:
@@ -236,15 +235,20 @@ class Call(NamedTuple):
         headers = traits_of_headers(self.request.headers)
         if headers.mcp_method not in ("", self.method):
             return f"Mcp-Method: {headers.mcp_method}"
-        if headers.mcp_name and method_of(self.method).named_by:
-            name = decoded_header(headers.mcp_name)
-            if (headers.mcp_name if name is None else name) != self.name:
-                return f"Mcp-Name: {headers.mcp_name}"
+        name = headers.mcp_name
+        if (
+            name
+            and method_of(self.method).named_by
+            and self.name not in (name, decoded_header(name))
+        ):
+            return f"Mcp-Name: {name}"
         return ""
 
-    @property
-    def traits(self) -> Traits:
-        """What breaks ties among recorded requests with the same key."""
+    def traits(self, header_names: Collection[str] = ()) -> Traits:
+        """Return what breaks ties among recorded requests with the same key.
+
+        Among the headers are those with these lower-case names.
+        """
         message = self.message
         capabilities = version = None
         if message is not None and message.method == INITIALIZE:
@@ -254,10 +258,11 @@ class Call(NamedTuple):
             capabilities = message.meta.get(_CAPABILITIES)
             version = message.meta.get(_PROTOCOL_VERSION)
         headers = traits_of_headers(self.request.headers)
+        named = [(name.lower(), value) for name, value in self.request.headers if header_names]
         return Traits(
             self._empty_members,
-            headers.session or session_in(self.request.target),
-            (),
+            session_of(self.request),
+            tuple(sorted(pair for pair in named if pair[0] in header_names)),
             headers.is_authorized,
             message is not None and message.progress_token is not None,
             canonical(capabilities),
@@ -266,25 +271,12 @@ class Call(NamedTuple):
             headers.accept,
         )
 
-    def traits_with(self, header_names: Collection[str]) -> Traits:
-        """Return the traits, and among them the headers with these lower-case names."""
-        if not header_names:
-            return self.traits
-        named = [(name.lower(), value) for name, value in self.request.headers]
-        kept = tuple(sorted(pair for pair in named if pair[0] in header_names))
-        return self.traits._replace(named_headers=kept)
-
     @property
     def _empty_members(self) -> str:
         named_by = method_of(self.method).named_by
-        if not named_by or self.message is None:
-            return ""
-        params = self.message.params
-        empty = {
-            member: params[member]
-            for member in (named_by, "arguments")
-            if member in params and params[member] in ("", None, {})
-        }
+        params = self.message.params if named_by and self.message is not None else {}
+        names = [name for name in (named_by, "arguments") if name in params]
+        empty = {name: params[name] for name in names if params[name] in ("", None, {})}
         return canonical(empty) if empty else ""
 
     @property
@@ -300,8 +292,7 @@ class Call(NamedTuple):
         identity = {key: value for key, value in meta.items() if key not in _NOT_OF_CALLER}
         if self.message is not None and self.message.method == INITIALIZE:
             identity["clientInfo"] = self.message.params.get("clientInfo")
-        session = traits_of_headers(self.request.headers).session or session_in(self.request.target)
-        return f"{session} {canonical(identity) if identity else '{}'}"
+        return f"{session_of(self.request)} {canonical(identity) if identity else '{}'}"
 
 
 @lru_cache(maxsize=1024)
@@ -310,17 +301,13 @@ def traits_of_headers(headers: Headers) -> HeaderTraits:
 
     Cached, as a client sends the same headers with all of its calls.
     """
-    names = {name.lower() for name, _ in headers}
+    lower = [(name.lower(), value) for name, value in headers]
     return HeaderTraits(
         session=header_value(headers, SESSION_HEADER),
-        is_authorized="authorization" in names,
+        is_authorized=any(name == "authorization" for name, _ in lower),
         protocol_version=header_value(headers, "mcp-protocol-version"),
         further_headers=tuple(
-            sorted(
-                (name.lower(), value)
-                for name, value in headers
-                if name.lower().startswith(_FURTHER_HEADERS)
-            )
+            sorted(each for each in lower if each[0].startswith(_FURTHER_HEADERS))
         ),
         accept=header_value(headers, "accept"),
         mcp_method=header_value(headers, "mcp-method"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
 from mrtr_cassette.core.protocol.dialect import InputRequired, may_ask, recognise
@@ -56,18 +58,13 @@ def _messages_of_pieces(response: Response) -> Iterator[Located]:
 
 
 def _messages_of_lines(pieces: tuple[Piece, ...], body: bytes) -> Iterator[Located]:
-    index = 0
-    piece_end = len(pieces[0].raw)
+    ends = list(accumulate(len(piece.raw) for piece in pieces))
     offset = 0
     for line in body.splitlines(keepends=True):
-        line_end = offset + len(line)
-        while piece_end < line_end:
-            index += 1
-            piece_end += len(pieces[index].raw)
         message = classify(line)
         if message is not None:
-            yield Located(message, index, offset)
-        offset = line_end
+            yield Located(message, bisect_left(ends, offset + len(line)), offset)
+        offset += len(line)
 
 
 def response_to(request: Message | None, response: Response) -> Located | None:
@@ -82,18 +79,8 @@ def response_to(request: Message | None, response: Response) -> Located | None:
 
 def last_response(response: Response) -> Message | None:
     """Return the last JSON-RPC response in the body of a response, or None."""
-    pieces = response.pieces
-    messages: Iterable[Message | None] = ()
-    if response.is_framed:
-        messages = (
-            completed_by(response, index)
-            for index in reversed(range(len(pieces)))
-            if b'"result"' in pieces[index].raw or b'"error"' in pieces[index].raw
-        )
-    elif pieces:
-        whole = classify(response.body)
-        messages = [whole] if whole else [each.message for each in reversed(messages_in(response))]
-    return next((each for each in messages if each and each.kind is Kind.RESPONSE), None)
+    messages = (each.message for each in reversed(messages_in(response)))
+    return next((each for each in messages if each.kind is Kind.RESPONSE), None)
 
 
 def completed_by(response: Response, piece: int) -> Message | None:

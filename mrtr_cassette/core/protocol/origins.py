@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from mrtr_cassette.core.wire.http import Headers, Request, Response
 from mrtr_cassette.core.wire.jsonbytes import parse
@@ -21,8 +21,7 @@ _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 _COLON: Final = "(?::|%3A)"
 _SLASH: Final = r"(?:/|\\/|%2F)"
 _ORIGIN = re.compile(r"(?P<scheme>[\w+.-]+)://(?P<host>\[[^\]/]*\]|[^/?#:@]*)(?::(?P<port>\d+))?")
-_ESCAPES: Final = {":": "%3A", "/": "%2F", "[": "%5B", "]": "%5D"}
-_ESCAPE = re.compile("%3A|%2F|%5B|%5D|\\\\", re.IGNORECASE)
+_ESCAPES: Final = str.maketrans({":": "%3A", "/": "%2F", "[": "%5B", "]": "%5D"})
 _ANNOUNCED = re.compile(r"resource_metadata=\"?[\w+.-]+://[^/\"?#]*([^\"#, ]*)")
 """Matches where a challenge announces a document, which may be anywhere (RFC 9728)."""
 _STATE = re.compile(r"(?<=[?&]state=)[^&#]*")
@@ -68,7 +67,8 @@ class ServerOrigin:
         return self._pattern.sub(lambda match: self._put(own, match[0]), text)
 
     def _put(self, own: str, spelled: str) -> str:
-        self._as_spelled = _ESCAPE.sub(_unescaped, spelled)
+        if "%" not in spelled:
+            self._as_spelled = spelled.replace("\\", "")
         return _spelled_alike(own, spelled)
 
     def in_document(self, body: bytes, own: str) -> bytes:
@@ -130,27 +130,16 @@ class ServerOrigin:
             tree = parse(document)
         except NotJsonError:
             return []
-        if not isinstance(tree, dict):
-            return []
-        servers = tree.get("authorization_servers")
-        named: list[Any] = [*servers] if isinstance(servers, list) else []
-        named += [tree.get(name) for name in _ENDPOINTS]
+        members = tree if isinstance(tree, dict) else {}
+        servers = members.get("authorization_servers")
+        named = [*map(members.get, _ENDPOINTS), *(servers if isinstance(servers, list) else ())]
         origins = [_origin_in(each) for each in named if isinstance(each, str)]
-        elsewhere = [each for each in origins if each and not self.is_named(each)]
-        return list(dict.fromkeys(elsewhere))
+        return list(dict.fromkeys(each for each in origins if each and not self.is_named(each)))
 
 
 def _origin_in(url: str) -> str:
     match = _ORIGIN.match(url)
     return "" if match is None else match[0]
-
-
-def _quoted(origin: str) -> str:
-    return "".join(_ESCAPES.get(each, each) for each in origin)
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    return next((each for each, it in _ESCAPES.items() if it == match[0].upper()), "")
 
 
 def _without(headers: Headers, name: str) -> Headers:
@@ -159,7 +148,7 @@ def _without(headers: Headers, name: str) -> Headers:
 
 def _spelled_alike(origin: str, spelled: str) -> str:
     if "%" in spelled:
-        return _quoted(origin)
+        return origin.translate(_ESCAPES)
     return origin.replace("/", "\\/") if "\\" in spelled else origin
 
 
@@ -176,7 +165,7 @@ def _pattern_of(origin: str, *, any_port: bool = False) -> re.Pattern[str]:
         return re.compile(r"(?!)")
     host = match["host"].lower()
     plain = sorted(_LOOPBACK) if host in _LOOPBACK else [host]
-    names = "|".join(re.escape(each) for each in (*plain, *map(_quoted, plain)))
+    names = "|".join(re.escape(each) for host in plain for each in (host, host.translate(_ESCAPES)))
     default = _DEFAULT_PORTS.get(match["scheme"].lower(), "")
     number = r"\d+" if any_port else match["port"] or default
     is_optional = any_port or number == default

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, RESULT_TYPE, InputRequest, read_map
 from mrtr_cassette.core.protocol.jsonrpc import Message
@@ -131,50 +131,26 @@ def _state_in(tree: Any) -> TaskState | None:
     return TaskState(identity, status, read_map(tree.get(INPUT_REQUESTS)) or {}, tree)
 
 
-# Times
-
 _TIME: Final = re.compile(
-    r"(\d{4}-\d\d-\d\d)([Tt ])(\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)?", re.ASCII
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?", re.ASCII
 )
-_1970: Final = datetime(1970, 1, 1)  # noqa: DTZ001
-"""Times are moved as they are spelled, in their own zones."""
 
 
-class StateTime(NamedTuple):
-    """A time in a state, as it is spelled."""
-
-    seconds: int
-    separator: str
-    fraction: str
-    zone: str
-    offset_s: int
-
-    @property
-    def since_1970_us(self) -> int:
-        """Microseconds since 1970."""
-        return (self.seconds - self.offset_s) * 1_000_000 + int(self.fraction.ljust(6, "0")[:6])
-
-    def later(self, microseconds: int) -> str:
-        """Return a later time, spelled alike."""
-        digits = max(len(self.fraction), 6)
-        units = self.seconds * 10**digits + int(self.fraction.ljust(digits, "0"))
-        units += microseconds * 10 ** (digits - 6)
-        seconds, rest = divmod(units, 10**digits)
-        text = (_1970 + timedelta(seconds=seconds)).isoformat(self.separator)
-        fraction = f".{rest:0{digits}}"[: len(self.fraction) + 1] if self.fraction else ""
-        return f"{text}{fraction}{self.zone}"
-
-
-def read_time(value: object) -> StateTime | None:
-    """Read a time in ISO 8601, or return None."""
-    match = _TIME.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        return None
-    date, separator, time, fraction, zone = match.groups("")
+def read_time(value: object) -> datetime | None:
+    """Read a time in ISO 8601, or return None; without a zone it is UTC's."""
     try:
-        seconds = (datetime.fromisoformat(f"{date}T{time}") - _1970) // timedelta(seconds=1)
-        offset = datetime.fromisoformat(f"{date}T{time}{zone.upper() or 'Z'}").utcoffset()
+        is_time = isinstance(value, str) and _TIME.fullmatch(value)
+        time = datetime.fromisoformat(str(value).upper()) if is_time else None
     except ValueError:
         return None
-    offset_s = 0 if offset is None else offset // timedelta(seconds=1)
-    return StateTime(seconds, separator, fraction, zone, offset_s)
+    return time if time is None or time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def moved(spelled: object, by: timedelta) -> str | None:
+    """Return a later time, spelled like a recorded one; None for what is no time."""
+    time, match = read_time(spelled), _TIME.fullmatch(str(spelled))
+    if time is None or match is None:
+        return None
+    digits = len(match[1] or "")
+    unit = "seconds" if not digits else "milliseconds" if digits <= 4 else "microseconds"
+    return (time + by).replace(tzinfo=None).isoformat(match[0][10], unit) + (match[2] or "")

@@ -298,7 +298,7 @@ class ReplayEntry:
         if message is not None:
             token = {name: it for name, it in message.meta.items() if name == "progressToken"}
             self.asker = message._replace(raw=b"", tree={}, params={}, meta=token)
-        self.traits = call.traits_with(matched.header_names)
+        self.traits = call.traits(matched.header_names)
         self.caller = call.caller
         self.is_listening = listens(call, exchange.response)
         keeps_body = matched.keeps_body(self.request)

@@ -253,7 +253,7 @@ class Player:
             call = read_call(matched)
         if self._unseen:
             self._see(call)
-        traits = call.traits_with(self._matched.header_names)
+        traits = call.traits(self._matched.header_names)
         values = caller_values(received.message)
         return MatchKey(self._matched.lookup(call), traits, call.caller, values, secrets)
 

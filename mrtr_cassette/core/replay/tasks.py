@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import LookupKey, answers_by_key
@@ -18,6 +19,7 @@ from mrtr_cassette.core.protocol.tasks import (
     CREATED_AT,
     POLL_INTERVAL,
     TaskState,
+    moved,
     notified_states,
     read_time,
 )
@@ -120,9 +122,9 @@ class LiveTask:
         self._given: Counter[str] = Counter()
         self._cancelled: set[int] = set()
         created_at = read_time(recorded.created.tree.get(CREATED_AT))
-        self._later_us = None
+        self._later: timedelta | None = None
         if now is not None and created_at is not None:
-            self._later_us = round(now * 1_000_000) - created_at.since_1970_us
+            self._later = datetime.fromtimestamp(now, UTC) - created_at
 
     def request_received(self, lookup: LookupKey) -> Step | NoStep:
         """Return what a request about the task gets now."""
@@ -239,7 +241,5 @@ class LiveTask:
         if name == POLL_INTERVAL:
             interval = self._poll_interval
             return recorded if interval is None or recorded == b"null" else b"%d" % interval
-        time = read_time(parse(recorded))
-        if time is None or self._later_us is None:
-            return recorded
-        return b'"%b"' % time.later(self._later_us).encode()
+        later = None if self._later is None else moved(parse(recorded), self._later)
+        return recorded if later is None else f'"{later}"'.encode()

@@ -178,5 +178,5 @@ def test_bodies_with_the_same_rest_are_the_same_call(
     assert cut_again[0] == cut[0]
     first, second = (read_call(Request("POST", "/", (), raw)) for raw in (body, again))
     assert lookup_key(first) == lookup_key(second)
-    assert first.traits == second.traits
+    assert first.traits() == second.traits()
     assert cut_again[1] == caller_values(second.message)
