@@ -10,12 +10,7 @@ from functools import lru_cache, partial
 from json.encoder import encode_basestring_ascii
 from typing import Any, AnyStr, Final, NamedTuple
 
-from mrtr_cassette.core.protocol.dialect import (
-    ANSWERS_PATH,
-    INPUT_REQUESTS,
-    INPUT_RESPONSES,
-    REQUEST_STATE,
-)
+from mrtr_cassette.core.protocol.dialect import ANSWERS_PATH, INPUT_RESPONSES, REQUEST_STATE
 from mrtr_cassette.core.protocol.jsonrpc import classify
 from mrtr_cassette.core.protocol.methods import TASK_ID
 from mrtr_cassette.core.protocol.tasks import named_task
@@ -34,7 +29,6 @@ from mrtr_cassette.core.wire.jsonbytes import (
     canonical,
     find_spans,
     item_spans,
-    name_spans,
     parse,
     splice,
 )
@@ -294,11 +288,11 @@ def is_searched(state: str) -> bool:
     return len(state) >= SHORTEST_SEARCHED
 
 
-_MEMBER = REQUEST_STATE.encode()
 _ESCAPED_LETTER = re.compile(rb"\\u00(?:53|6[15]|7[1-5])")
-"""An escape, which JSON doesn't need, of a letter of the member's name."""
-_PLACE = re.compile(rf'{REQUEST_STATE}(\\{{0,63}})"\s*:\s*\1"', re.ASCII)
+"""An escape, which JSON doesn't need, of a letter of `requestState`."""
+_STATE = re.compile(rf'{REQUEST_STATE}(\\{{0,63}})"\s*:\s*\1"', re.ASCII)
 """The end of the member's name, and the beginning of its value."""
+_TASK = re.compile(rf'{TASK_ID}s?(\\{{0,63}})"\s*:\s*\[?\s*\1"', re.ASCII)
 
 
 class StatePlace(NamedTuple):
@@ -312,20 +306,34 @@ class StatePlace(NamedTuple):
 def may_have_states(raw: bytes) -> bool:
     """Tell, quickly, whether `find_states` may find something."""
     # A single byte is found much faster than a pattern.
-    return _MEMBER in raw or (b"\\" in raw and _ESCAPED_LETTER.search(raw) is not None)
+    may_be_escaped = b"\\" in raw and _ESCAPED_LETTER.search(raw) is not None
+    return REQUEST_STATE.encode() in raw or may_be_escaped
+
+
+def may_name_tasks(raw: bytes) -> bool:
+    """Tell, quickly, whether a message may name a task."""
+    return TASK_ID.encode() in raw
 
 
 def find_states(raw: bytes) -> list[StatePlace]:
     """Return the strings under `requestState`, at any depth, and in JSON in a string too."""
-    if not may_have_states(raw):
-        return []
+    return _strings_under(_STATE, raw) if may_have_states(raw) else []
+
+
+def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
+    """Return the known ids of tasks that stand as such, at any depth."""
+    found = _strings_under(_TASK, raw) if may_name_tasks(raw) else []
+    return [place for place in found if place.state in known]
+
+
+def _strings_under(name: re.Pattern[str], raw: bytes) -> list[StatePlace]:
     text = raw.decode("latin-1")
     decoded = without_ascii_escapes(text) if _ESCAPED_LETTER.search(raw) else None
     if decoded is not None:
         text = decoded.text
     places = []
     flat = flattened(text)
-    for match in _PLACE.finditer(flat):
+    for match in name.finditer(flat):
         if not flat.endswith(f'{match[1]}"', 0, match.start()):
             continue
         start, backslashes = match.end(), len(match[1])
@@ -345,65 +353,15 @@ def _spell(text: str, times: int) -> str:
     return text
 
 
-# Ids of tasks
-
-_RELATED: Final = "io.modelcontextprotocol/related-task"
-_TASK_IDS: Final[tuple[MemberPath, ...]] = (
-    ("params", TASK_ID),
-    ("params", "_meta", _RELATED, TASK_ID),
-    ("result", TASK_ID),
-    ("result", "task", TASK_ID),
-    ("result", "_meta", _RELATED, TASK_ID),
-)
-_LISTS_OF_TASK_IDS: Final[tuple[MemberPath, ...]] = (
-    ("params", "taskIds"),
-    ("params", "notifications", "taskIds"),
-)
-_WITH_KEYS: Final[tuple[MemberPath, ...]] = (
-    ANSWERS_PATH,
-    ("params", INPUT_REQUESTS),
-    ("result", INPUT_REQUESTS),
-)
-"""Where servers make keys of the id of a task, a colon and more."""
-
-
-def may_name_tasks(raw: bytes) -> bool:
-    """Tell, quickly, whether a message may name a task."""
-    return TASK_ID.encode() in raw
-
-
-def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
-    """Return where MCP has the ids of tasks in a message, and where its keys begin with one."""
-    if not may_name_tasks(raw):
-        return []
-    try:
-        found = find_spans(raw, (*_TASK_IDS, *_LISTS_OF_TASK_IDS, *_WITH_KEYS))
-    except NotJsonError:
-        return []
-
-    def spans_at(paths: Iterable[MemberPath], begin: str) -> list[Span]:
-        spans = [span for path in paths for span in found.get(path, ())]
-        return [span for span in spans if raw[span.start] == ord(begin)]
-
-    lists, objects = spans_at(_LISTS_OF_TASK_IDS, "["), spans_at(_WITH_KEYS, "{")
-    values = spans_at(_TASK_IDS, '"') + [it for span in lists for it in item_spans(raw, span)]
-    keys = [key for span in objects for key in name_spans(raw, span)]
-    spans = [Span(start + 1, end - 1) for start, end in values if raw[start] == ord('"')]
-    spans += [Span(key.start + 1, at) for key in keys for at in range(*key) if raw[at] == ord(":")]
-    ids: dict[int, StatePlace] = {}
-    for span in spans:
-        identity = as_text(undo_json(raw[span.start : span.end].decode("latin-1"), 1))
-        if identity in known:
-            ids[span.start] = StatePlace(span, identity, partial(_spell, times=1))
-    return [*ids.values()]
-
-
 def with_task(request: Request, new: Callable[[str], str]) -> Request:
     """Return a request with another id of the task that it names, in its body and its header."""
     task = named_task(classify(request.body))
     if task is None:
         return request
     body = splice(request.body, replaced_states(find_task_ids(request.body, {task}), new))
+    if is_searched(task):
+        # Servers make keys of questions that begin with it.
+        body = body.replace(task.encode(), new(task).encode())
     headers = [
         (name, new(task))
         if name.lower() == "mcp-name" and (decoded_header(value) or value) == task

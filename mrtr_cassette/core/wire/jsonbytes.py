@@ -281,13 +281,6 @@ def item_spans(raw: bytes, of: Span) -> list[Span]:
     return [item.value for item in _parts_of(raw.decode("latin-1"), of.start)]
 
 
-def name_spans(raw: bytes, of: Span) -> list[Span]:
-    """Return the spans of the names in the object at a span, in order."""
-    text = raw.decode("latin-1")
-    starts = [part.start for part in _parts_of(text, of.start)]
-    return [Span(start, _scan_value(text, start)[1]) for start in starts]
-
-
 class _Part(NamedTuple):
     """A member of an object, or an item of an array, which has no name."""
 

@@ -269,11 +269,13 @@ def test_pace_of_polls_changes_nothing() -> None:
         return recorded(other, (call, created(task)), *polls, asked, answered, *polls, end)
 
     slow = run("an-id-of-the-first-task-1", state("an-id-of-the-first-task-1", words="soon"))
-    fast = run("short")
+    fast = run("an-id-of-another-task-22")
     assert recorded_over(slow, fast) == (slow, 2)
     assert recorded_over(fast, slow) == (fast, 2)
     for old in (slow, fast):
-        whole, marks = over(old, run("another", state("another"), note="new"))
+        whole, marks = over(
+            old, run("and-an-id-of-a-third-one", state("and-an-id-of-a-third-one"), note="new")
+        )
         assert marks == "~="
         assert [each.polls for each in whole.interactions[1].steps][-1] == 1
 
@@ -293,4 +295,7 @@ def test_stream_that_tells_of_a_task_is_as_it_was() -> None:
         return loaded(talk.cassette())
 
     old = run("an-id-of-the-first-task-1", "an-id-of-the-first-task-1:9e")
-    assert recorded_over(old, run("short", "short:1a")) == (old, 2)
+    assert recorded_over(old, run("an-id-of-another-task-22", "an-id-of-another-task-22:1a")) == (
+        old,
+        2,
+    )
