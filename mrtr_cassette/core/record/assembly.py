@@ -32,7 +32,6 @@ from mrtr_cassette.core.record.linking import (
     LinkedInteraction,
     LinkedTurn,
     Moment,
-    ends_of,
     facts_of,
     link,
     link_pushes,
@@ -188,7 +187,7 @@ class _Assembly:
             self._facts[number] = facts_of(exchange, exchange.call, resumes)
         for number in streams_of_closing(self._exchanges, self._facts):
             del self._facts[number]
-        pushes = link_pushes(self._facts, ends_of(self._facts))
+        pushes = link_pushes(self._facts)
         answers = [each for turns in pushes.values() for turn in turns for each in turn.answers]
         posted = {number for _, number in answers}
         calls = {each: facts for each, facts in self._facts.items() if each not in posted}

@@ -196,29 +196,7 @@ def _said(
     return tuple(pushes), tuple(responses)
 
 
-# The ends of exchanges, by their facts in arrival order
-
-
-def ends_of(facts: Mapping[int, ExchangeFacts]) -> dict[int, Moment]:
-    """Return when each exchange was over.
-
-    That is the end of its response, or, where the response to the request came on another stream of
-    its session, that moment.
-    """
-    waiting: dict[tuple[str, str], deque[Moment]] = {}
-    for each in facts.values():
-        for identity, moment in each.responses:
-            waiting.setdefault((each.session, identity), deque()).append(moment)
-    ends: dict[int, Moment] = {}
-    for number, each in facts.items():
-        ends[number] = each.ended
-        if each.request_id is not None and not each.is_answered:
-            moments = waiting.get((each.session, each.request_id), deque())
-            while moments and moments[0].after < number:
-                moments.popleft()
-            if moments:
-                ends[number] = moments.popleft()
-    return ends
+# The ends of sessions
 
 
 def streams_of_closing(
@@ -284,66 +262,58 @@ class LinkedInteraction:
         return self.numbers[self.shared :]
 
 
-@dataclass(slots=True, eq=False)
-class _Ask:
+class _Ask(NamedTuple):
     """An ask in its interaction; `position` counts the exchanges up to and with it."""
 
     facts: ExchangeFacts
     interaction: LinkedInteraction
     position: int
-    is_answered: bool = False
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether its interaction goes on."""
+        return self.position < len(self.interaction.numbers)
 
 
 class _Asks:
     """All asks so far, by call, and by the state that a retry echoes or else the client."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, str], list[_Ask]] = {}
-        self._answered: dict[tuple[str, str], dict[frozenset[str], _Ask]] = {}
+        self._by_place: dict[tuple[str, str], list[_Ask]] = {}
 
     def add(self, ask: _Ask) -> None:
-        """Take an ask; of equal ones that have an answer only the last counts."""
+        """Take an ask."""
         facts = ask.facts
-        keys = frozenset[str]() if facts.issued else facts.asked_keys or frozenset()
         for place in [f"state {state}" for state in facts.issued] or [f"client {facts.client}"]:
-            if ask.is_answered:
-                self._answered.setdefault((facts.call, place), {})[keys] = ask
-            else:
-                self._open.setdefault((facts.call, place), []).append(ask)
+            self._by_place.setdefault((facts.call, place), []).append(ask)
 
-    def joined(self, number: int, facts: ExchangeFacts) -> LinkedInteraction | None:
-        """Put a retry where it belongs; return the interaction that it ends, None for an orphan.
+    def answered_by(self, number: int, facts: ExchangeFacts) -> _Ask | None:
+        """Return the ask that a retry answers.
 
-        An open ask comes before an answered one. Equal asks come from servers that keep no state,
-        or the same one for all: of these the caller's own comes first, then the oldest.
+        Equal asks come from servers that keep no state, or the same one for all. Of these the open
+        ones come first, the caller's own before others, then the oldest; then the last of those
+        that have an answer.
         """
-        answered_keys = facts.answered_keys or frozenset()
-        place = facts.call, f"client {facts.client}"
+        keys, place = facts.answered_keys or frozenset(), (facts.call, f"client {facts.client}")
         if facts.echoed is not None:
-            answered_keys, place = frozenset(), (facts.call, f"state {facts.echoed}")
-        open_ones = [ask for ask in self._open.get(place, ()) if not ask.is_answered]
-        self._open[place] = open_ones
+            keys, place = frozenset(), (facts.call, f"state {facts.echoed}")
+        known = self._by_place.get(place, [])
         whole = [
             ask
-            for ask in open_ones
-            if ask.facts.asked.after < number
-            and answered_keys <= (ask.facts.asked_keys or frozenset())
+            for ask in known
+            if ask.facts.asked.after < number and keys <= (ask.facts.asked_keys or frozenset())
         ]
-        own = [ask for ask in whole if ask.facts.caller == facts.caller]
-        answered = [
-            ask for keys, ask in self._answered.get(place, {}).items() if answered_keys <= keys
-        ]
-        ask = min(own or whole or answered, key=lambda ask: ask.facts.asked.after, default=None)
-        if ask is None:
-            return None
-        ask.is_answered = True
-        self.add(ask)
-        interaction = ask.interaction
-        if ask.position == len(interaction.numbers):
-            interaction.numbers.append(number)
-            return interaction
-        numbers = [*interaction.numbers[: ask.position], number]
-        return LinkedInteraction(numbers, interaction, ask.position, interaction.is_orphan)
+        ask = min(
+            (ask for ask in whole if not ask.is_answered),
+            key=lambda ask: (ask.facts.caller != facts.caller, ask.facts.asked.after),
+            default=whole[-1] if whole else None,
+        )
+        if ask is not None:
+            asked = ask.facts.asked_keys
+            # A further one with the same keys and an answer would never be chosen.
+            known = [it for it in known if not (it.is_answered and it.facts.asked_keys == asked)]
+            self._by_place[place] = [*(it for it in known if it is not ask), ask]
+        return ask
 
 
 def link(
@@ -357,11 +327,10 @@ def link(
     """
     before = earlier_facts or {}
     asks = _Asks()
-    answered = {number for each in earlier for number in each.numbers[:-1]}
     for each in earlier:
         for position, number in enumerate(each.own, start=each.shared + 1):
             if before[number].asked_keys is not None:
-                asks.add(_Ask(before[number], each, position, number in answered))
+                asks.add(_Ask(before[number], each, position))
     tasks = {sha256: each for each in earlier for sha256 in _created_by(before[each.numbers[-1]])}
     steps: dict[LinkedInteraction, list[int]] = {}
     interactions: list[LinkedInteraction] = []
@@ -370,10 +339,16 @@ def link(
             steps.setdefault(tasks[facts.task.sha256], []).append(number)
             continue
         is_retry = facts.answered_keys is not None
-        interaction = asks.joined(number, facts) if is_retry else None
-        if interaction is None:
+        ask = asks.answered_by(number, facts) if is_retry else None
+        if ask is not None and not ask.is_answered:
+            interaction = ask.interaction
+            interaction.numbers.append(number)
+        else:
             interaction = LinkedInteraction([number], is_orphan=is_retry)
-        if interaction.own == [number]:
+            if ask is not None:
+                parent, shared = ask.interaction, ask.position
+                numbers = [*parent.numbers[:shared], number]
+                interaction = LinkedInteraction(numbers, parent, shared, parent.is_orphan)
             interactions.append(interaction)
         if facts.asked_keys is not None:
             asks.add(_Ask(facts, interaction, len(interaction.numbers)))
@@ -533,10 +508,33 @@ LinkedTurn = PushTurn[LinkedPush]
 _REQUEST, _PUSH, _END = range(3)
 
 
+def _ends_of(facts: Mapping[int, ExchangeFacts]) -> dict[int, Moment]:
+    """Return when each exchange was over.
+
+    That is the end of its response, or, where the response to the request came on another stream of
+    its session, that moment.
+    """
+    waiting: dict[tuple[str, str], deque[Moment]] = {}
+    for each in facts.values():
+        for identity, moment in each.responses:
+            waiting.setdefault((each.session, identity), deque()).append(moment)
+    ends: dict[int, Moment] = {}
+    for number, each in facts.items():
+        ends[number] = each.ended
+        if each.request_id is not None and not each.is_answered:
+            moments = waiting.get((each.session, each.request_id), deque())
+            while moments and moments[0].after < number:
+                moments.popleft()
+            if moments:
+                ends[number] = moments.popleft()
+    return ends
+
+
 def link_pushes(
-    facts: Mapping[int, ExchangeFacts], ends: Mapping[int, Moment]
+    facts: Mapping[int, ExchangeFacts],
 ) -> dict[int, list[LinkedTurn]]:
     """Return the turns of a recording in order, by the exchange that was pending meanwhile."""
+    ends = _ends_of(facts)
     pushing = {each.session for each in facts.values() if each.pushes}
     events: list[tuple[int, bool, float, int, int, int]] = []
     for number, each in facts.items():

@@ -5,13 +5,7 @@ from typing import Any, TypedDict
 
 import pytest
 
-from mrtr_cassette.core.record.linking import (
-    ExchangeFacts,
-    LinkedInteraction,
-    Moment,
-    ends_of,
-    link,
-)
+from mrtr_cassette.core.record.linking import ExchangeFacts, LinkedInteraction, Moment, link
 
 
 class Step(TypedDict, total=False):
@@ -170,24 +164,3 @@ def test_ask_of_an_earlier_recording_is_answered(
 
     assert [each.numbers for each in link(facts_of(*steps), interactions, before)] == begun
     assert [each.numbers for each in interactions] == grown
-
-
-def test_call_without_a_response_of_its_own_is_over_with_that_on_a_stream() -> None:
-    """The first response with its id counts that came after it, in its session."""
-
-    def facts(session: str = "s", ended: int = 1, **known: Any) -> ExchangeFacts:
-        at = Moment(ended, float(ended))
-        return ExchangeFacts(session, ended=at, **{"request_id": "1", **known})
-
-    came = (("1", Moment(1, 1.0)), ("1", Moment(3, 2.0)), ("1", Moment(5, 3.0)))
-    stream = facts(listens=True, request_id=None, responses=came, ended=9)
-    waiting = facts(is_answered=False, ended=2)
-
-    assert ends_of({1: stream, 2: waiting, 3: facts(), 4: waiting, 5: waiting}) == {
-        1: Moment(9, 9.0),
-        2: Moment(3, 2.0),
-        3: Moment(1, 1.0),
-        4: Moment(5, 3.0),
-        5: Moment(2, 2.0),
-    }
-    assert ends_of({1: stream, 2: facts("other", is_answered=False)})[2] == Moment(1, 1.0)
