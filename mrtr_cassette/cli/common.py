@@ -233,11 +233,11 @@ def write_report(
     path: Path, data: Callable[[], Any], forms: Mapping[str, Callable[[], bytes]]
 ) -> None:
     """Write a report in the form of the path's suffix, else as JSON."""
-    from mrtr_cassette.shell.files.reports import REPORT, write_own
+    from mrtr_cassette.shell.files.reports import write_own
 
     form = forms.get(path.suffix.lower())
     written = f"{json_report(data())}\n".encode() if form is None else form()
-    write_own(path, REPORT, [written])
+    write_own(path, [written])
 
 
 def annotate(lines: Iterable[str]) -> None:

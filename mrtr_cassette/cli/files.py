@@ -207,7 +207,6 @@ def recover(cassettes: tuple[str, ...]) -> None:
 
 
 def _recover(cassette: Location) -> None:
-    from mrtr_cassette.core.report.runs import replaced_digests
     from mrtr_cassette.shell.files.cassettes import journal_path, recover_journal, stands
     from mrtr_cassette.shell.files.disk import is_locked
 
@@ -228,8 +227,7 @@ def _recover(cassette: Location) -> None:
     elif published.is_same:
         say(f"{cassette}: {counted(published.interactions, 'interaction')}, same, kept")
     else:
-        outcome = f"wrote {cassette}: {counted(published.interactions, 'interaction')}"
-        say(", ".join([outcome, *replaced_digests(published.digests)]))
+        say(f"wrote {cassette}: {counted(published.interactions, 'interaction')}")
 
 
 @click.command()
@@ -354,9 +352,9 @@ def _write_page(
     from mrtr_cassette.core.report.details import details_of
     from mrtr_cassette.core.report.page import Earlier, View
     from mrtr_cassette.shell.files.cassettes import load_cassette, without_collection
-    from mrtr_cassette.shell.files.reports import PAGE, check_place, write_page
+    from mrtr_cassette.shell.files.reports import check_place, write_page
 
-    check_place(page, PAGE)
+    check_place(page)
     tell_of_journal(cassette, Log())
     with without_collection():
         recording = load_cassette(cassette)

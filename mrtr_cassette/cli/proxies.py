@@ -249,9 +249,9 @@ def replay(
     command = tuple(after_dashes(context) or ())
     options = replace(read_options(ReplayOptions, given, log), beside=[*map(str, others)])
     if report is not None:
-        from mrtr_cassette.shell.files.reports import REPORT, check_place
+        from mrtr_cassette.shell.files.reports import check_place
 
-        check_place(report, REPORT)
+        check_place(report)
     for each in cassettes:
         tell_of_journal(each, log)
     if stdio:

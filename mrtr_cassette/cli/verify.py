@@ -82,7 +82,7 @@ def verify(
     The exit code is 0 where all is the same, 1 where something differs, 4 where nothing could be
     compared.
     """
-    from mrtr_cassette.shell.files.reports import REPORT, check_place
+    from mrtr_cassette.shell.files.reports import check_place
     from mrtr_cassette.shell.runs.running import run_until_signal
 
     log = Log()
@@ -96,7 +96,7 @@ def verify(
             hint="give its URL, or -- COMMAND ARGS, which starts it",
         )
     for report in reports:
-        check_place(report, REPORT)
+        check_place(report)
     paths = cassettes_in([word for word in words if word not in urls])
     upstream_or_command: str | list[str] = command or servers[0]
     choose = acceptance_of(verdicts, reviews=review)

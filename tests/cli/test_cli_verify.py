@@ -124,7 +124,7 @@ def test_a_failing_run_says_what_can_be_done_and_what_was_not_learned(project: P
         (("{d}", "--", "x"), 2, "there is no cassette in"),
         (("{c}/none.json", "--", "x"), 3, "there is no such cassette"),
         (("{c}", "--report", "/none/x.json", "--", "x"), 3, "there is no directory"),
-        (("{c}", "--report", "{c}/a.json", "--", "x"), 2, "a.json exists and is no report of"),
+        (("{c}", "--report", "{c}/a.json", "--", "x"), 2, "a.json exists and is no report or page"),
         (("{c}/**/*.json", "http://127.0.0.1:1/mcp"), 4, "nothing was compared"),
         (("{c}/*.none", "--", "x"), 2, "there is no cassette in"),
         (("{c}", "--", "/none/server"), 4, "can't run the server"),

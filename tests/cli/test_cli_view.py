@@ -87,7 +87,7 @@ async def test_view_refuses_what_it_cannot_use(tmp_path: Path) -> None:
     tree = json.loads(other.read_text())
     other.write_text(json.dumps({**tree, "interactions": tree["interactions"] * 2}))
     for arguments, code, said in (
-        ((path, "-o", path), 2, "deploy.json exists and is no page of this program"),
+        ((path, "-o", path), 2, "deploy.json exists and is no report or page"),
         ((path, "--report", tmp_path / "none.json"), 3, "none.json: no such file"),
         ((path, "--report", path), 2, "deploy.json is no JSON report of a replay of"),
         ((path, "--report", other), 2, "is no JSON report of a replay of this"),

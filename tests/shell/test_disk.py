@@ -20,7 +20,7 @@ from mrtr_cassette.core.report.page import START, View
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import Journal, journal_path
-from mrtr_cassette.shell.files.reports import REPORT, write_own, write_page
+from mrtr_cassette.shell.files.reports import write_own, write_page
 
 NEW = [b"ne", b"w"]
 
@@ -181,20 +181,20 @@ def test_a_report_is_written_as_a_careful_program_does(tmp_path: Path) -> None:
     report.write_bytes(b'{"cassettes": []}')
     report.chmod(0o640)
     link.symlink_to(report)
-    write_own(link, REPORT, [new])
+    write_own(link, [new])
     assert link.is_symlink()
     assert (report.read_bytes(), stat.S_IMODE(report.stat().st_mode)) == (new, 0o640)
     os.mkfifo(pipe)
-    with pytest.raises(CassetteError, match="can't write the report"):
-        write_own(pipe, REPORT, [b"x"])
+    with pytest.raises(CassetteError, match="can't be written"):
+        write_own(pipe, [b"x"])
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    write_own(pipe, REPORT, [b"piped"])
+    write_own(pipe, [b"piped"])
     assert os.read(reader, 100) == b"piped"
     os.close(reader)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     with (tmp_path / "out").open("wb", buffering=0) as file:
         file.write(b"before\n")
-        write_own(Path(f"/dev/fd/{file.fileno()}"), REPORT, [b"report"])
+        write_own(Path(f"/dev/fd/{file.fileno()}"), [b"report"])
     assert (tmp_path / "out").read_bytes() == b"before\nreport"
 
 
@@ -207,14 +207,14 @@ def test_a_page_replaces_a_page_only(tmp_path: Path) -> None:
     assert path.read_text("utf-8").startswith(START)
     for other in (tmp_path / "notes.html", tmp_path / "c.json"):
         other.write_text("<!doctype html>\nmine")
-        with pytest.raises(UsageError, match="exists and is no page of this program; name another"):
+        with pytest.raises(UsageError, match="exists and is no report or page of this"):
             write_page(other, view)
         assert other.read_text() == "<!doctype html>\nmine"
     for place, reason in (
         (tmp_path, "is a directory"),
         (tmp_path / "none" / "page.html", "there is no directory"),
         (tmp_path / f"{'x' * 300}.html", "file name too long"),
-        (Path("/proc/page.html"), "can't write the page: "),
+        (Path("/proc/page.html"), "can't be written: "),
     ):
         with pytest.raises(CassetteError, match=reason):
             write_page(place, view)

@@ -82,10 +82,6 @@ def merged(sources: Sequence[Source]) -> Merged:
     exchanges = _as_one(recorders, givers)
     notes = list(_notes_of(recorders, givers))
     first = next(each for each in sources if each.recorder == recorders[0].id)
-    upstreams = sorted({source.header.upstream for source in sources})
-    if len(upstreams) > 1:
-        said = f"the upstreams are {', '.join(upstreams)}; the cassette names the first recorder's"
-        notes = [said, *notes]
     facts = [
         RecorderFacts(each.id, each.began_ms, each.began_ms - recorders[0].began_ms)
         for each in recorders

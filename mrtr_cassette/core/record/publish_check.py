@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -73,17 +72,14 @@ class Outcomes:
         """
         if not self.has_only_errors:
             return failure
-        errors = Counter(error for error, _ in self.errors.values())
         count = len(self.errors)
         requests = "the only request" if count == 1 else f"all {count} requests"
-        if len(errors) > 1:
-            named = ", ".join(f"{error} ({times})" for error, times in sorted(errors.items()))
-            return f"{requests} got errors: {named}; is the upstream an MCP server?"
+        named = " or ".join(sorted({error for error, _ in self.errors.values()}))
         error, path = next(iter(self.errors.values()))
         advice = _ADVICE.get(error, "is the upstream an MCP server?").format(path=printable(path))
         if path in ("", "/") and "path" in advice:
             advice = "the URL has no path, and most servers have /mcp"
-        return in_terms(f"{requests} got {error}; {advice}", terms)
+        return in_terms(f"{requests} got {named}; {advice}", terms)
 
 
 class ExposedSecret(NamedTuple):

@@ -145,21 +145,15 @@ class Recorder:
             text = self.redactor.target(text) if is_target else self.redactor.text(text)
         return printable(text)
 
-    def label(self, call: Call, *, is_sealed: bool = False) -> str:
-        """Return a call as a log may name it: without arguments, sealed and redacted.
-
-        The call of a sealed exchange is so already.
-        """
+    def label(self, call: Call) -> str:
+        """Return a call as a log may name it: without arguments, sealed and redacted."""
         request, method = call.request, call.method
         if method:
             is_task = self.seals and named_task(call.message) is not None
-            text = str(CallKey("", method, "" if is_task else call.name, ""))
-            return text if is_sealed else self.shown(text)
+            return self.shown(str(CallKey("", method, "" if is_task else call.name, "")))
         if request.is_line:
             return line_label(call)
-        target = request.target
-        shown = printable(target) if is_sealed else self.shown(target, is_target=True)
-        return f"{printable(request.method)} {shown}"
+        return f"{printable(request.method)} {self.shown(request.target, is_target=True)}"
 
     def has_asked(self, call: Call) -> bool:
         """Tell whether a request, which has not been received yet, answers an open push."""

@@ -90,7 +90,7 @@ def response_said(
         task: the new state of a task, of which the response tells.
     """
     call, response, recorder = exchange.call, exchange.response, observation.recorder
-    label = recorder.label(call, is_sealed=True)
+    label = observation.label
     ask = None if response is None else ask_in(call.message, response)
     asked, shown = {} if ask is None else ask.input_requests, printable
     if task is not None:
@@ -270,7 +270,7 @@ def recording_said(report: RecordingReport) -> Said:
 
 
 _CONCLUDED: Final = (
-    "interactions exchanges played unrecorded kept same=is_same unpublished=objection digests"
+    "interactions exchanges played unrecorded kept same=is_same unpublished=objection"
 )
 
 

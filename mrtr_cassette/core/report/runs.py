@@ -208,8 +208,6 @@ class RecordingReport:
     is_same: bool = False
     """All do, and the file was left alone."""
     authorities_elsewhere: tuple[str, ...] = ()
-    digests: int = 0
-    """How many announced digests are those of redacted texts."""
 
 
 def recording_text(report: RecordingReport) -> str:
@@ -232,13 +230,7 @@ def recording_text(report: RecordingReport) -> str:
     else:
         return "nothing was recorded, no cassette was written"
     elsewhere = map(_elsewhere_text, report.authorities_elsewhere)
-    return "\n".join([", ".join([outcome, *parts, *replaced_digests(report.digests)]), *elsewhere])
-
-
-def replaced_digests(count: int) -> list[str]:
-    """Return that announced digests were replaced, as the rest of a line; nothing for none."""
-    which = counted(count, "announced SHA-256 digest")
-    return [f"{which} replaced by that of the redacted text"] if count else []
+    return "\n".join([", ".join([outcome, *parts]), *elsewhere])
 
 
 # Calls

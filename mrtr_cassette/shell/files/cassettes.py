@@ -158,8 +158,6 @@ class Publication(NamedTuple):
     kept: int = 0
     is_same: bool = False
     """All stand as before, and the file was left alone."""
-    digests: int = 0
-    """How many announced digests are those of redacted texts."""
 
 
 def publish_recording(
@@ -336,8 +334,6 @@ def publish_journal(
             hint="the recording is in the journal; make way for the cassette, "
             f"and publish it with: mrtr-cassette recover {output}",
         )
-        digests = {digest for each in journal.exchanges.values() for digest, _ in each.digests}
-        published = published._replace(digests=len(digests))
     path.unlink()
     return published, journal.lost
 

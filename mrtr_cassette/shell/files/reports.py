@@ -1,4 +1,4 @@
-"""Reports and pages on disk: each takes the place of its own kind only."""
+"""Reports and pages on disk: they take the places of earlier ones only."""
 
 from __future__ import annotations
 
@@ -9,38 +9,28 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from mrtr_cassette.core.report.page import START, TEMPLATES, Assets, View, page
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.files.disk import check_writable, reason_of, write_whole
 
-
-class WrittenKind(NamedTuple):
-    """How messages name a kind of file, and how it begins."""
-
-    noun: str
-    start: re.Pattern[bytes]
-
-
-REPORT: Final = WrittenKind(
-    "report",
-    re.compile(
-        rb"""\{\s*"cassette":\s*"(?:[^"\\]|\\.)*",\s*"interactions":
-        |\{\s*"cassettes":\s*\[\s*(?:\]|\{\s*"cassette":)
-        |<\?xml[^>]*>\s*<testsuites\ name="mrtr-cassette\ (?:replay|verify)"
-        |\#\#\#\ [^\n]*\ against\ [^\n]*:\ \d+\ interactions?:\ """,
-        re.VERBOSE,
-    ),
+_OWN = re.compile(
+    rb"""\{\s*"cassette":\s*"(?:[^"\\]|\\.)*",\s*"interactions":
+    |\{\s*"cassettes":\s*\[\s*(?:\]|\{\s*"cassette":)
+    |<\?xml[^>]*>\s*<testsuites\ name="mrtr-cassette\ (?:replay|verify)"
+    |\|\ \|\ call\ \|\ verdict\ \|\ first\ difference\ \|\n
+    |\#\#\#\ [^\n]*\ against\ [^\n]*:\ \d+\ interactions?:\ |"""
+    + re.escape(START.encode()),
+    re.VERBOSE,
 )
-PAGE: Final = WrittenKind("page", re.compile(re.escape(START.encode())))
-
+"""How our reports and pages begin."""
 _BEGINNING: Final = 32 * 1024
-"""Bytes of a file by which its kind is known; a report begins with the path of a cassette."""
+"""Bytes in which that shows; a report begins with the path of a cassette."""
 _DESCRIPTOR = re.compile("/dev/(fd/[0-9]+|stdin|stdout|stderr)|/proc/[^/]+/fd/[0-9]+")
 
 
-def check_place(path: Path, kind: WrittenKind) -> None:
+def check_place(path: Path) -> None:
     """Make sure that a report or a page can be written to this place.
 
     Raises:
@@ -55,20 +45,20 @@ def check_place(path: Path, kind: WrittenKind) -> None:
             start = file.read(_BEGINNING)
     except OSError as error:
         raise CassetteError(path, reason_of(error)) from None
-    if start and not kind.start.match(start):
+    if start and not _OWN.match(start):
         raise UsageError(
-            f"{path} exists and is no {kind.noun} of this program", hint="name another file"
+            f"{path} exists and is no report or page of this program", hint="name another file"
         )
 
 
-def write_own(path: Path, kind: WrittenKind, pieces: Iterable[bytes]) -> None:
+def write_own(path: Path, pieces: Iterable[bytes]) -> None:
     """Write a report or a page, in the place of an earlier one, or to a pipe or a device.
 
     Raises:
         CassetteError: it can't be written.
         UsageError: a file of another kind is there.
     """
-    check_place(path, kind)
+    check_place(path)
     try:
         if _can_be_replaced(path):
             write_whole(path, pieces, replace=True)
@@ -79,7 +69,7 @@ def write_own(path: Path, kind: WrittenKind, pieces: Iterable[bytes]) -> None:
         with os.fdopen(handle, "wb") as file:
             file.writelines(pieces)
     except OSError as error:
-        raise CassetteError(path, f"can't write the {kind.noun}: {reason_of(error)}") from None
+        raise CassetteError(path, f"can't be written: {reason_of(error)}") from None
 
 
 def _can_be_replaced(path: Path) -> bool:
@@ -103,4 +93,4 @@ def page_assets() -> Assets:
 
 def write_page(path: Path, view: View) -> None:
     """Write a page as `write_own` does."""
-    write_own(path, PAGE, (piece.encode("utf-8") for piece in page(view, page_assets())))
+    write_own(path, (piece.encode("utf-8") for piece in page(view, page_assets())))

@@ -173,7 +173,6 @@ class RecordSession(Session):
             unrecorded=len(self.unrecorded),
             objection=self.objection,
             authorities_elsewhere=tuple(self.authorities_elsewhere),
-            digests=published.digests,
         )
 
     @property

@@ -302,16 +302,6 @@ def journals(talk: Conversation, *seen: int, **skews: float) -> list[Source]:
     return share(talk.exchanges, recorders, {int(name[1:]): ms for name, ms in skews.items()})
 
 
-def test_answer_links_where_both_clocks_contradict_it() -> None:
-    """Causes come before clocks."""
-    talk = Conversation()
-    three_rounds(talk, book("A"), "server")
-
-    whole = merged(journals(talk, 1, 2, 1, r2=-3_600_000))
-
-    assert (content(published(whole)), whole.notes) == (content(alone(talk.exchanges)), ())
-
-
 def test_asks_that_wait_for_each_other_hold_nobody_up() -> None:
     """A state that is issued again tells nothing: one retry is an orphan, the other has its ask."""
     talk = Conversation()
@@ -386,20 +376,6 @@ def test_what_was_recorded_unlike_is_refused(header: dict[str, Any], message: st
     piped = [replace(each, header=replace(each.header, transport="stdio")) for each in (one, two)]
     with pytest.raises(CassetteError, match="a client and a server of its own"):
         merged(piped)
-
-
-def test_instances_have_other_names() -> None:
-    """Behind a load balancer each instance has its own; the cassette has one."""
-    talk = Conversation()
-    three_rounds(talk, book("A"), "server")
-    one, two = journals(talk, 1, 2, 2, r2=1)
-    two = replace(two, header=replace(two.header, upstream="http://10.0.0.2/mcp"))
-
-    whole = merged([two, one])
-
-    assert whole.header.upstream == "http://localhost:8000/mcp"
-    (note,) = whole.notes
-    assert note.startswith("the upstreams are http://10.0.0.2/mcp, http://localhost:8000/mcp; the")
 
 
 def test_exchange_with_other_content_is_refused() -> None:
