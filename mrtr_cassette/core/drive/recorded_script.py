@@ -14,7 +14,7 @@ from mrtr_cassette.core.cassette.recorded import (
     TaskTurn,
     task_turns,
 )
-from mrtr_cassette.core.compare.responses import (
+from mrtr_cassette.core.compare.conversations import (
     asked_question,
     changed_keys,
     pushed_value,

@@ -22,8 +22,7 @@ from mrtr_cassette.core.cassette.recorded import (
     task_turns,
 )
 from mrtr_cassette.core.cassette.sessions import opened_session
-from mrtr_cassette.core.compare.conversations import compared
-from mrtr_cassette.core.compare.responses import changed_keys
+from mrtr_cassette.core.compare.conversations import changed_keys, compared
 from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.conversation import ISSUED, OWN_ID, LiveValues, with_body
 from mrtr_cassette.core.drive.verification import VerifiedInteraction

@@ -13,8 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 from mrtr_cassette.core.cassette.digests import digests_of_redacted
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import endpoint_in, listens, opened_session
-from mrtr_cassette.core.compare.conversations import IgnoredFor
-from mrtr_cassette.core.compare.responses import response_changes
+from mrtr_cassette.core.compare.conversations import IgnoredFor, response_changes
 from mrtr_cassette.core.compare.values import (
     ORDER,
     Change,

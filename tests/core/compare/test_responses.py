@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from messages import YES, Json, asks, compact, form, message, text
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
-from mrtr_cassette.core.compare.responses import outcome_value, response_changes
+from mrtr_cassette.core.compare.conversations import outcome_value, response_changes
 from mrtr_cassette.core.compare.values import Change, heaviest, is_below, without_ignored
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import End, Headers

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from builders import converse, rpc
 
-from mrtr_cassette.core.compare.responses import response_changes
+from mrtr_cassette.core.compare.conversations import response_changes
 from mrtr_cassette.core.compare.values import Change, heaviest
 
 Json = Any
