@@ -53,7 +53,6 @@ from mrtr_cassette.core.protocol.methods import (
 )
 from mrtr_cassette.core.protocol.tasks import (
     TASK,
-    TaskState,
     created_task,
     key_names,
     notified_state,
@@ -127,8 +126,8 @@ _TASK: Final = "#task"
 """Beside a result: how the task ended that has it."""
 _ENDINGS: Final = frozenset({"/#error", "/#error/code", "/isError", f"/{_TASK}/status"})
 """Where it stands that a call failed."""
-_OWN_ID: Final = "mrtr-elicitation"
-"""Stands for an id that a server made up; one that is shorter may be a word, and counts."""
+QUESTION_IDS: Final = re.compile(rb'"elicitationId"\s*:\s*"([^"\\]{16,})"')
+"""Ids that a server makes up for questions; one that is shorter may be a word, and counts."""
 
 
 # Two responses
@@ -246,11 +245,6 @@ def asked_question(exchange: RecordedExchange) -> Any:
     return comparable_tree(exchange.ask.message.raw)["result"].get(INPUT_REQUESTS, {})
 
 
-def pushed_question(turn: PushedTurn) -> dict[str, Any]:
-    """Return what the server asked in a pushed turn, as `question_changes` takes it."""
-    return {each.key: pushed_value(each.message.raw) for each in turn.asked}
-
-
 def pushed_value(raw: bytes, states: Mapping[str, str] = NO_STATES) -> dict[str, Any]:
     """Return what a pushed request asks, as in a value of `inputRequests`."""
     tree = comparable_tree(raw, states)
@@ -272,24 +266,7 @@ def comparable_by_key(values: Mapping[str, Any], names: Mapping[str, str]) -> di
 
 def pinned_question(question: Any) -> Any:
     """Return a value of `inputRequests` that is the same wherever the same is asked."""
-    question = question or {}
-    if isinstance(question, dict):
-        question = {key: _without_own_id(request) for key, request in question.items()}
-    return pinned(question, _VOLATILE_OF_ASKS)
-
-
-def elicitation_id(request: Any) -> str | None:
-    """Return the id that a server gave to a request for input, if it is one that is made up."""
-    params = request.get("params") if isinstance(request, dict) else None
-    identity = params.get("elicitationId") if isinstance(params, dict) else None
-    return identity if isinstance(identity, str) and len(identity) >= len(_OWN_ID) else None
-
-
-def _without_own_id(request: Any) -> Any:
-    identity = elicitation_id(request)
-    if identity is None:
-        return request
-    return parse(canonical(request).replace(canonical(identity)[1:-1], _OWN_ID).encode())
+    return pinned(question or {}, _VOLATILE_OF_ASKS)
 
 
 def outcome_value(exchange: RecordedExchange) -> Any:
@@ -315,24 +292,25 @@ def comparable_text(text: str) -> str:
 
 
 def _comparable(raw: bytes, states: Mapping[str, str]) -> bytes:
+    for identity in QUESTION_IDS.findall(raw):
+        raw = raw.replace(identity, b"mrtr-elicitation")
     return without_numbers(_SURROGATE.sub(rb"\1\2\3\4\5", reveal_in_json(raw, states)))
 
 
 def _read(
     exchange: RecordedExchange, response: Response, states: Mapping[str, str]
 ) -> dict[str, Any]:
-    request = exchange.call.message
-    messages = [located.message for located in messages_in(response)]
-    own = _own(messages, request)
+    request, located = exchange.call.message, exchange.located_response
+    messages, own = messages_in(response), None if located is None else located.message
     token = None if request is None else request.progress_token
     said: dict[str, Any] = {
         "#status": response.status,
         "#headers": _headers(response),
         "#end": response.end.value,
         "#messages": [
-            _message(comparable_tree(each.raw, states), token, notified_state(each))
+            _message(comparable_tree(each.message.raw, states), token, each.message)
             for each in messages
-            if each is not own and each.kind is not Kind.REQUEST
+            if each != located and each.message.kind is not Kind.REQUEST
         ],
     }
     tree = {} if own is None else comparable_tree(own.raw, states)
@@ -349,7 +327,7 @@ def _read(
         if state.input_requests:
             said[INPUT_REQUESTS] = task_question(state.input_requests, state.id)
     if "error" in tree:
-        return {**said, "#error": _pinned_error(tree["error"])}
+        return {**said, "#error": tree["error"]}
     result = tree.get("result", {})
     if not isinstance(result, dict):
         return {**said, "#result": result}
@@ -367,27 +345,6 @@ def _read(
     return {**said, **result}
 
 
-def _pinned_error(error: Any) -> Any:
-    """Return an error in which ids of the URLs that it asks for are the same each time.
-
-    Source: MCP 2025-11-25, Elicitation, "URL Elicitation Required Error".
-    """
-    data = error.get("data") if isinstance(error, dict) else None
-    asked = data.get("elicitations") if isinstance(data, dict) else None
-    if not isinstance(data, dict) or not isinstance(asked, list):
-        return error
-    questions = pinned_question({str(at): {"params": each} for at, each in enumerate(asked)})
-    return {**error, "data": {**data, "elicitations": [*questions.values()]}}
-
-
-def _own(messages: list[Message], request: Message | None) -> Message | None:
-    if request is None or request.kind is not Kind.REQUEST:
-        return None
-    responses = [each for each in messages if each.kind is Kind.RESPONSE]
-    own = [each for each in responses if each.id == request.id]
-    return next(iter(own or [each for each in responses if each.id is None]), None)
-
-
 def _headers(response: Response) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in kept_response_headers(response.headers):
@@ -398,12 +355,13 @@ def _headers(response: Response) -> dict[str, str]:
     return headers
 
 
-def _message(tree: dict[str, Any], token: str | None, task: TaskState | None) -> dict[str, Any]:
+def _message(tree: dict[str, Any], token: str | None, message: Message) -> dict[str, Any]:
     kept = {key: value for key, value in tree.items() if key not in ("id", "jsonrpc")}
     params = kept["params"] = pinned(kept, _VOLATILE_OF_MESSAGES).get("params")
     if isinstance(params, dict) and "progressToken" in params:
         is_own = token is None or canonical(params["progressToken"]) == token
         params["progressToken"] = "the request's" if is_own else "another request's"
+    task = notified_state(message)
     if task is not None and task.input_requests:
         params[INPUT_REQUESTS] = task_question(task.input_requests, task.id)
     if "result" in kept:
@@ -570,12 +528,8 @@ class CassetteComparison:
         return Counter(each.mark for each in self.interactions)
 
 
-def _nothing(_call: Call) -> tuple[str, ...]:
-    return ()
-
-
 def compared(
-    recorded: Cassette, received: Cassette, ignored_for: IgnoredFor = _nothing
+    recorded: Cassette, received: Cassette, ignored_for: IgnoredFor = lambda _call: ()
 ) -> CassetteComparison:
     """Compare two cassettes; at the ignored pointers, and below them, nothing counts.
 
@@ -671,7 +625,8 @@ def _turns_of(interaction: RecordedInteraction, ignored: Collection[MemberPath])
     for turn in interaction.turns:
         if isinstance(turn, PushedTurn):
             posted = {each.key: _posted(each.exchange, ignored) for each in turn.answers}
-            yield _Turn(pushed_question(turn), posted or ABSENT, None)
+            asked = {each.key: pushed_value(each.message.raw) for each in turn.asked}
+            yield _Turn(asked, posted or ABSENT, None)
         elif isinstance(turn, ResultTurn):
             answers = ABSENT if turn.retry is None else _given(turn.retry, ignored)
             yield _Turn(asked_question(turn.exchange), answers, turn.exchange)

@@ -202,7 +202,8 @@ def change_of(verdict: Verdict, pointer: str, recorded: Any, received: Any) -> C
 def _places_in(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
     pointer, old, new = place
     if isinstance(old, list) and isinstance(new, list):
-        if pair_items is by_place and _is_reordered(old, new):
+        before, after = (sorted(map(canonical, items)) for items in (old, new))
+        if pair_items is by_place and before == after and canonical(old) != canonical(new):
             return None
         return [
             ValuesAt(
@@ -216,11 +217,6 @@ def _places_in(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
         trees = _json_in(old), _json_in(new)
         return None if None in trees else [ValuesAt(f"{pointer}{TEXT_STEP}", *trees)]
     return members_and_items(place)
-
-
-def _is_reordered(old: list[Any], new: list[Any]) -> bool:
-    before, after = ([canonical(item) for item in items] for items in (old, new))
-    return before != after and sorted(before) == sorted(after)
 
 
 def _json_in(text: str) -> Any:

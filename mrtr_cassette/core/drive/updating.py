@@ -22,7 +22,7 @@ from mrtr_cassette.core.cassette.recorded import (
     task_turns,
 )
 from mrtr_cassette.core.cassette.sessions import opened_session
-from mrtr_cassette.core.compare.conversations import changed_keys, compared
+from mrtr_cassette.core.compare.conversations import QUESTION_IDS, changed_keys, compared
 from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.conversation import ISSUED, OWN_ID, LiveValues, with_body
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
@@ -62,8 +62,6 @@ _SETTINGS: Final = attrgetter("transport", "request_state", "redaction", "seals_
 _NUMBER = re.compile("[0-9]{1,9}")
 _COUNTED = re.compile(r"(.*:)([0-9]{1,9})(>?)")
 """A name that ends with a count: of a state without its turn, an id, or a secret."""
-_QUESTION_IDS = re.compile(rb'"elicitationId"\s*:\s*"([^"\\]{16,})"')
-"""Ids that a server makes up for questions; one that is shorter may be a word."""
 
 
 # Accepting what a live server says
@@ -484,7 +482,7 @@ class KeptNames:
         """Take two responses, of which one stands where the other issued cursors and ids."""
         if old.rpc_response is not None and new.rpc_response is not None:
             self._values.issued(new.rpc_response, old.rpc_response)
-        mine, others = (_QUESTION_IDS.findall(_texts_of(each)[""]) for each in (old, new))
+        mine, others = (QUESTION_IDS.findall(_texts_of(each)[""]) for each in (old, new))
         self._question_ids |= zip(others, mine, strict=False)
 
     def in_kept(

@@ -8,7 +8,6 @@ from builders import (
     Answer,
     answer,
     cassette_of,
-    changed,
     converse,
     get,
     loaded,
@@ -97,12 +96,6 @@ BAD_ERROR = '{"code":-32602,"message":"bad"}'
         (BAD, text("done"), f"error-changed /#error {BAD_ERROR} None"),
         (BAD, refusal(LIVE_CALL, -32603, "bad"), "error-changed /#error/code -32602 -32603"),
         (BAD, refusal(LIVE_CALL, -32602, "worse"), "text-changed /#error/message bad worse"),
-        # A server that could not read the request responds without its id.
-        (
-            BAD,
-            refusal(changed(CALL, "id", to=None), -32600, "bad"),
-            "error-changed /#error/code -32602 -32600",
-        ),
     ],
 )
 def test_results_and_errors_are_compared_by_value(
