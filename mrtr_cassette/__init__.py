@@ -13,8 +13,7 @@ if TYPE_CHECKING:
         Stage,
     )
     from mrtr_cassette.core.compare.values import Change
-    from mrtr_cassette.core.drive.recorded_script import TurnChange
-    from mrtr_cassette.core.drive.verification import VerifiedInteraction
+    from mrtr_cassette.core.drive.verification import TurnChange, VerifiedInteraction
     from mrtr_cassette.core.report.comparison import Verification
     from mrtr_cassette.core.report.details import Interaction, Turn
     from mrtr_cassette.core.report.misses import MissesError, MissReport
@@ -66,8 +65,7 @@ __all__ = [
 _MODULES = {
     "core.compare.conversations": ("CassetteComparison", "InteractionComparison", "Stage"),
     "core.compare.values": ("Change",),
-    "core.drive.recorded_script": ("TurnChange",),
-    "core.drive.verification": ("VerifiedInteraction",),
+    "core.drive.verification": ("TurnChange", "VerifiedInteraction"),
     "core.report.comparison": ("Verification",),
     "core.report.details": ("Interaction", "Turn"),
     "core.report.misses": ("MissReport", "MissesError"),

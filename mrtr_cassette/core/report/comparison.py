@@ -24,8 +24,7 @@ from mrtr_cassette.core.compare.values import (
     is_below,
     without_indices,
 )
-from mrtr_cassette.core.drive.recorded_script import TurnChange
-from mrtr_cassette.core.drive.verification import Learned, VerifiedInteraction
+from mrtr_cassette.core.drive.verification import Learned, TurnChange, VerifiedInteraction
 from mrtr_cassette.core.report.text import as_data
 from mrtr_cassette.core.wire.pointers import ANY
 from mrtr_cassette.errors import SHOWN_CHARS, counted, printable, printable_lines, shorten

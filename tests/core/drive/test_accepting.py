@@ -27,7 +27,6 @@ from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.drive.conversation import as_recorded
-from mrtr_cassette.core.drive.recorded_script import IssuedState, LivePair, TurnChange
 from mrtr_cassette.core.drive.updating import (
     ACCEPTABLE,
     Proposal,
@@ -35,7 +34,13 @@ from mrtr_cassette.core.drive.updating import (
     accepted_by_verdict,
     proposals,
 )
-from mrtr_cassette.core.drive.verification import Planned, VerifiedInteraction, planned
+from mrtr_cassette.core.drive.verification import (
+    LivePair,
+    Planned,
+    TurnChange,
+    VerifiedInteraction,
+    planned,
+)
 from mrtr_cassette.core.secrets.sealed import sealed_hash
 
 CALL = with_token(tool("deploy", env="prod"), 1)
@@ -87,7 +92,7 @@ def taken(cassette: Cassette, number: int, position: int, exchange: RecordedExch
     exchange = as_recorded(exchange, recorded)
     turn = 0 if recorded.ask is None else plan.interaction.asking_turn(position)
     state = None if recorded.ask is None else recorded.ask.request_state
-    states = () if state is None else (IssuedState(LIVE, state),)
+    states = () if state is None else ((LIVE, state),)
     exchanges = (*plan.interaction.exchanges[:position], exchange)
     pairs = paired(plan, exchanges)
     changes = (TurnChange(turn, Change("text-changed", "/a", "1", "2")),)

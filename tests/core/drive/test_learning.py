@@ -5,9 +5,9 @@ from builders import converse, post, refusal, rpc, tool
 from messages import Json, asks, text
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
-from mrtr_cassette.core.drive.recorded_script import LivePair
 from mrtr_cassette.core.drive.verification import (
     IgnoredPlaces,
+    LivePair,
     VerifiedInteraction,
     call_name,
     ignored_in,

@@ -14,8 +14,7 @@ from messages import Json, text
 
 from mrtr_cassette.core.compare.conversations import CassetteComparison, compared
 from mrtr_cassette.core.compare.values import Change, Verdict
-from mrtr_cassette.core.drive.recorded_script import TurnChange
-from mrtr_cassette.core.drive.verification import Learned, VerifiedInteraction, planned
+from mrtr_cassette.core.drive.verification import Learned, TurnChange, VerifiedInteraction, planned
 from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
 from mrtr_cassette.core.report.comparison import (
     Fold,
