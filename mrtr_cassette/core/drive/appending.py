@@ -147,11 +147,9 @@ class RecordedAsks:
     def __init__(
         self, player: Player, redactor: Redactor | None, credentials: Credentials | None = None
     ) -> None:
-        self._player = player
-        self._redactor = redactor
-        self._credentials = credentials
+        self._player, self._redactor, self._credentials = player, redactor, credentials
         self._askers: dict[str, list[ReplayEntry]] = {}
-        for entry in (each for own in player.interactions for each in own):
+        for entry in player.entries:
             if entry.ask is not None and entry.ask.request_state is not None:
                 self._askers.setdefault(entry.ask.request_state, []).append(entry)
 
@@ -166,51 +164,42 @@ class RecordedAsks:
         if state is None:
             return self._pages_before(call, shown)
         # What a client adds to a state goes to the server too, to be refused there.
-        within = [issued for issued in self._askers if _is_within(issued, state)]
-        if within:
-            askers = self._askers[max(within, key=len)]
-            key = self._player.key_of(shown)
-            asker = next((asker for asker in askers if asker.key == key), None)
-            if asker is None:
-                detail = "its request state was recorded for another call"
-                return unrecorded(shown, detail, askers[0])
-            chain = tuple([each.exchange for each in _chain(asker)])
-            interaction = RecordedInteraction(0, chain, None, is_orphan=False)
-            reason = why_not_repeatable(interaction)
-            if reason is not None:
-                return unrecorded(shown, reason, asker)
-            script = RecordedScript(interaction)
-            recorder = Recorder(seals=True, redactor=self._redactor, credentials=self._credentials)
-            return ReplayToAsk(call, shown, asker, script, recorder)
-        if STATE_SURROGATE.search(state):
-            return unrecorded(shown, "no ask in this cassette has its request state")
-        return None
+        within = [
+            issued
+            for issued in self._askers
+            if issued == state or (len(issued) >= SHORTEST_SEARCHED and issued in state)
+        ]
+        if not within:
+            detail = "no ask in this cassette has its request state"
+            return unrecorded(shown, detail) if STATE_SURROGATE.search(state) else None
+        askers = self._askers[max(within, key=len)]
+        key = self._player.key_of(shown)
+        asker = next((asker for asker in askers if asker.key == key), None)
+        if asker is None:
+            return unrecorded(shown, "its request state was recorded for another call", askers[0])
+        exchanges = tuple([each.exchange for each in _chain(asker)])
+        interaction = RecordedInteraction(0, exchanges, None, is_orphan=False)
+        reason = why_not_repeatable(interaction)
+        if reason is not None:
+            return unrecorded(shown, reason, asker)
+        recorder = Recorder(seals=True, redactor=self._redactor, credentials=self._credentials)
+        return ReplayToAsk(call, shown, asker, RecordedScript(interaction), recorder)
 
     def _pages_before(self, call: Call, shown: Call) -> PagesBefore | None:
+        pages = {
+            each.exchange.next_cursor: each.call.cursor
+            for each in reversed(self._player.entries)
+            if (each.key.method, each.key.endpoint) == (call.method, call.endpoint)
+        }
         cursor, seen = call.cursor, set[str]()
-        while cursor is not None and cursor not in seen:
-            page = self._page_with(call, cursor)
-            if page is None:
-                break
+        while cursor is not None and cursor in pages and cursor not in seen:
             seen.add(cursor)
-            cursor = page.call.cursor
+            cursor = pages[cursor]
         if not seen:
             return None
         # Nothing of these pages is shown, and a cursor has to be the live server's own.
         session = ServerSession(Recorder(seals=False), call.request.header(SESSION_HEADER))
         return PagesBefore(page_at(call.request, cursor), shown, session, len(seen))
-
-    def _page_with(self, call: Call, cursor: str) -> ReplayEntry | None:
-        pages = (
-            each
-            for each in self._player.entries
-            if (each.key.method, each.key.endpoint) == (call.method, call.endpoint)
-        )
-        return next((each for each in pages if each.exchange.next_cursor == cursor), None)
-
-
-def _is_within(issued: str, state: str) -> bool:
-    return issued == state or (len(issued) >= SHORTEST_SEARCHED and issued in state)
 
 
 def _chain(asker: ReplayEntry) -> list[ReplayEntry]:
@@ -233,9 +222,7 @@ class ReplayToAsk(Conversation):
     ) -> None:
         session = ServerSession(recorder, call.request.header(SESSION_HEADER))
         super().__init__(call.request, script, session)
-        self.asker = asker
-        self.states = script.states
-        self._shown = shown
+        self.asker, self.states, self._shown = asker, script.states, shown
 
     @property
     def failure(self) -> Miss | None:

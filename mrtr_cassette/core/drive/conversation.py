@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from json.encoder import encode_basestring_ascii
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from mrtr_cassette.core.cassette.lookup import caller_values
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
@@ -160,31 +160,23 @@ def as_recorded(live: RecordedExchange, recorded: RecordedExchange) -> RecordedE
     return with_texts(live, lambda raw, _: repeated.sub(with_recorded, raw))
 
 
-class Resumption(NamedTuple):
-    """What a client sends for the rest of a response, after so many seconds."""
-
-    request: Request
-    after_s: float
-
-
-def resumption(observation: Observation) -> Resumption | None:
-    """Return how the rest of a response is asked for that the server let go of; None if it didn't.
+def resumption(observation: Observation) -> tuple[Request, float] | None:
+    """Return what asks for the rest of a response that the server let go of, and after how long.
 
     A server may end the stream of a call before the response, once it has sent an event with an id;
-    the client waits as long as `retry` says (MCP 2025-11-25, "Resumability and Redelivery").
+    the client waits as many seconds as `retry` says (MCP 2025-11-25, "Resumability and
+    Redelivery"). None stands for a response that is whole.
     """
     call, events = observation.call, observation.events
     is_call = call.message is not None and call.message.kind is Kind.REQUEST
-    if observation.is_answered or observation.is_listening or not is_call:
-        return None
     last = next(filter(None, map(event_id, reversed(events))), "")
-    if not last:
+    if observation.is_answered or observation.is_listening or not (is_call and last):
         return None
     waits = [wait for wait in map(retry_ms, events) if wait is not None]
     kept = tuple(pair for pair in call.request.headers if pair[0].lower() in _OF_ALL)
     headers = (("Accept", EVENT_STREAM), *kept, ("Last-Event-ID", last))
     request = _readable(Request("GET", call.request.target, headers, b""))
-    return Resumption(request, min(waits[-1] if waits else _PAUSE_MS, _PAUSE_MS) / 1000)
+    return request, min(waits[-1] if waits else _PAUSE_MS, _PAUSE_MS) / 1000
 
 
 def in_session(request: Request, session: str) -> Request:
@@ -430,10 +422,13 @@ class Finished:
     exchange: RecordedExchange
 
 
+Reply = Answered | NeedsAnswers | AskedOtherwise
+
+
 class Script(Protocol):
     """What is answered in a conversation."""
 
-    def answer(self, ask: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
+    def answer(self, ask: LiveAsk) -> Reply:
         """Answer an ask, or say why it is not answered."""
         ...
 
@@ -568,9 +563,7 @@ class Conversation(Requests):
         self.standing, self.is_over = standing, standing is not None
         self.unanswered = standing.ask if isinstance(standing, NeedsAnswers) else None
 
-    def _replied(
-        self, ask: LiveAsk, reply: Answered | NeedsAnswers | AskedOtherwise
-    ) -> Observation | None:
+    def _replied(self, ask: LiveAsk, reply: Reply) -> Observation | None:
         if not isinstance(reply, Answered):
             self._stand(reply)
         elif ask.push is not None:

@@ -46,6 +46,7 @@ from mrtr_cassette.core.drive.conversation import (
     LiveAsk,
     LiveValues,
     NeedsAnswers,
+    Reply,
     ServerSession,
     ToolList,
     as_recorded,
@@ -56,7 +57,6 @@ from mrtr_cassette.core.drive.conversation import (
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.dialect import (
-    ANSWERS_PATH,
     DIALECTS,
     answers_text,
     with_answer_keys,
@@ -95,7 +95,7 @@ from mrtr_cassette.core.wire.http import (
     Request,
     opens_channel,
 )
-from mrtr_cassette.core.wire.jsonbytes import canonical, parse, spelled_at
+from mrtr_cassette.core.wire.jsonbytes import canonical, parse
 from mrtr_cassette.core.wire.pointers import ABSENT
 
 # What is repeated
@@ -280,11 +280,9 @@ def _open_turns(interaction: RecordedInteraction) -> Iterator[_OpenTurn]:
     after, steps = len(interaction.exchanges), [each.exchange for each in interaction.steps]
     first = interaction.asking_turn(after - 1)
     for number, turn in enumerate(task_turns(interaction.steps), start=first):
-        updates = [steps[at].request.body for at in turn.answered]
-        questions = []
+        given, questions = turn.given or {}, []
         for key, request in turn.requests.items():
-            spelled = (spelled_at(body, (*ANSWERS_PATH, key)) for body in updates)
-            answer = next((Answered(each) for each in spelled if each is not None), None)
+            answer = Answered(canonical(given[key]).encode()) if key in given else None
             asked = task_question({key: request}, interaction.task_id)
             questions += [_Question(*each, answer) for each in asked.items()]
         yield _OpenTurn(number, after, questions, steps[turn.asked])
@@ -357,7 +355,7 @@ class RecordedScript:
         self.pairs.append(LivePair(recorded, live))
         return live
 
-    def answer(self, ask: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
+    def answer(self, ask: LiveAsk) -> Reply:
         """Give the recorded answers, if the ask is the recorded one."""
         if ask.push is not None:
             return self._answer_push(ask)
@@ -367,7 +365,7 @@ class RecordedScript:
             return self._take_task(ask, ask.task.id)
         return self._answer_result(ask)
 
-    def _answer_result(self, ask: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
+    def _answer_result(self, ask: LiveAsk) -> Reply:
         position = len(self.pairs)
         at_last = min(position, len(self._exchanges) - 1)
         recorded, turn = self._exchanges[at_last], self._interaction.asking_turn(position)
@@ -388,7 +386,7 @@ class RecordedScript:
         retry = with_answer_keys(self._exchanges[position + 1].request.body, names)
         return Answered(answers_text(retry))
 
-    def _answer_push(self, ask: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
+    def _answer_push(self, ask: LiveAsk) -> Reply:
         position = min(len(self.pairs), len(self._exchanges) - 1)
         response = as_recorded(ask.exchange, self._exchanges[position]).response
         value = pushed_value(b"" if response is None else response.body, self._recorded_by_hash)
@@ -431,7 +429,7 @@ class RecordedScript:
         asked = [each for each in self._turns if each.asking is not None and not each.questions]
         return len(asked) == self._turns_until_left
 
-    def _answer_task(self, ask: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
+    def _answer_task(self, ask: LiveAsk) -> Reply:
         """Answer what a state of the task asks, one question after the other."""
         position, answers = len(self.pairs), dict[str, bytes | None]()
         asking = [turn.asking for turn in self._open_at(position)]

@@ -172,8 +172,9 @@ class LiveServer:
                 begun.set()
             await self._show(response, observation, steps)
         while (rest := resumption(observation)) is not None:
-            await self.clock.sleep(rest.after_s)
-            with closing(await self._sent(rest.request)) as response:
+            request, after_s = rest
+            await self.clock.sleep(after_s)
+            with closing(await self._sent(request)) as response:
                 if not is_event_stream(passed_headers(response.headers)):
                     break
                 await self._show(response, observation, steps)
