@@ -178,19 +178,20 @@ def say(text: str) -> None:
     """Write a line to stderr, or several, as long as it takes any: a run doesn't end for it."""
     first, end, rest = printable_lines(text).partition("\n")
     try:
-        click.echo(painted(first.partition(":")[0], first) + end + rest, err=True)
+        click.echo(painted(first) + end + rest, err=True)
     except BlockingIOError:
         pass
     except OSError:
         sys.stderr = _nowhere()
 
 
-def painted(mark: str, line: str) -> str:
-    """Return a line in the colour of its mark, unless the user wants none (https://no-color.org).
+def painted(line: str) -> str:
+    """Return a line in the colour of its first word, unless the user wants none (https://no-color.org).
 
     What is no terminal gets the line without the colour.
     """
-    colour = None if os.environ.get("NO_COLOR") else _COLOURS.get(mark)
+    word = line.lstrip(" ").partition(" ")[0].rstrip(":")
+    colour = None if os.environ.get("NO_COLOR") else _COLOURS.get(word)
     return line if colour is None else click.style(line, fg=colour)
 
 
@@ -200,7 +201,6 @@ _COLOURS: Final = {
     "~": "yellow",
     "error": "red",
     "miss": "red",
-    "not recorded": "red",
     "note": "yellow",
     "warning": "yellow",
     "WARNING": "yellow",

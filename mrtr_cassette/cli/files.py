@@ -149,7 +149,8 @@ def _show_comparisons(
             title = f"### {name}\n\n" if has_names else ""
             click.echo(title + comparison_markdown(comparison) + "\n" * has_names)
         else:
-            click.echo(comparison_text(comparison, painted))
+            lines = comparison_text(comparison).split("\n")
+            click.echo("\n".join(map(painted, lines)))
 
 
 def _same_names(folders: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

@@ -241,8 +241,8 @@ class Review:
         if self._is_over or verdict in self._verdicts:
             return not self._is_over
         say(f"{place}: {_name(proposal)}")
-        for line in fold_lines(fold, painted):
-            click.echo(f"    {line}", err=True)
+        for line in fold_lines(fold):
+            click.echo(f"    {painted(line)}", err=True)
         keys = {"y": "yes", "n": "no"}
         if verdict in ACCEPTABLE:
             keys["a"] = f"all {verdict}"

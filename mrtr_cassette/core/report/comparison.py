@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
@@ -28,9 +28,6 @@ from mrtr_cassette.core.drive.verification import Learned, TurnChange, VerifiedI
 from mrtr_cassette.core.report.text import as_data
 from mrtr_cassette.core.wire.pointers import ANY
 from mrtr_cassette.errors import SHOWN_CHARS, counted, printable, printable_lines, shorten
-
-Paint = Callable[[Mark, str], str]
-"""Colours a printable line by its mark."""
 
 _STRUCTURED: Final = "/structuredContent"
 _TEXTS: Final = f"/content/{ANY}/text"
@@ -115,11 +112,6 @@ def _as_text(value: str | None) -> str | None:
 # Lines
 
 
-def plain(_mark: Mark, line: str) -> str:
-    """Return a line without colour."""
-    return line
-
-
 def shown_values(change: Change) -> tuple[str | None, str | None]:
     """Return the two values of a change as people read them; long ones from where they part."""
     old, new = (
@@ -137,7 +129,7 @@ def shown_values(change: Change) -> tuple[str | None, str | None]:
     return old, new
 
 
-def fold_lines(fold: Fold, paint: Paint = plain) -> Iterator[str]:
+def fold_lines(fold: Fold) -> Iterator[str]:
     """Yield changes that are told as one: verdict and place, the recorded value, the other one."""
     change, count = fold.first, len(fold.changes)
     if change.verdict == "key-changed":
@@ -153,15 +145,15 @@ def fold_lines(fold: Fold, paint: Paint = plain) -> Iterator[str]:
     yield f"{printable(fold.pointer) or '/'}: {', '.join(facts)}"
     recorded, received = shown_values(change)
     if recorded is not None:
-        yield paint("-", f"- {recorded}")
+        yield f"- {recorded}"
     if received is not None:
-        yield paint("+", f"+ {received}")
+        yield f"+ {received}"
 
 
 # Two cassettes
 
 
-def comparison_text(comparison: CassetteComparison, paint: Paint = plain) -> str:
+def comparison_text(comparison: CassetteComparison) -> str:
     """Return two compared cassettes as text."""
     lines = [f"- {printable(comparison.recorded)}", f"+ {printable(comparison.received)}"]
     for is_same, interactions in groupby(comparison.interactions, key=_is_same):
@@ -170,10 +162,10 @@ def comparison_text(comparison: CassetteComparison, paint: Paint = plain) -> str
             numbers = f"{_number(run[0])} to {_number(run[-1])}"
             lines.append(f"= {numbers}: {counted(len(run), 'interaction')}")
         else:
-            lines += [line for each in run for line in _interaction_lines(each, paint)]
-    lines += _information_lines(comparison, paint)
+            lines += [line for each in run for line in _interaction_lines(each)]
+    lines += _information_lines(comparison)
     lines.append(conclusion(comparison))
-    return "\n".join(printable_lines(line) if paint is plain else line for line in lines)
+    return printable_lines("\n".join(lines))
 
 
 def held_text(comparison: CassetteComparison) -> str:
@@ -201,15 +193,15 @@ def _number(interaction: InteractionComparison) -> str:
     return f"#{recorded} (now #{received})"
 
 
-def _interaction_lines(interaction: InteractionComparison, paint: Paint) -> Iterator[str]:
+def _interaction_lines(interaction: InteractionComparison) -> Iterator[str]:
     mark = interaction.mark
     facts: list[str] = [interaction.verdict] if mark == "~" else []
     facts += ["moved"] if interaction.is_moved else []
     line = f"{mark} {_number(interaction)} {printable(interaction.call)}"
-    yield paint(mark, f"{line}: {', '.join(facts)}" if facts else line)
+    yield f"{line}: {', '.join(facts)}" if facts else line
     if mark == "~":
         places = ((_place_of(stage), stage.counting) for stage in interaction.stages)
-        yield from _places_lines(places, paint)
+        yield from _places_lines(places)
 
 
 def _place_of(stage: Stage) -> str:
@@ -218,17 +210,15 @@ def _place_of(stage: Stage) -> str:
     return f"turn {stage.turn}" if stage.kind == "ask" else f"turn {stage.turn} answer"
 
 
-def _places_lines(
-    places: Iterable[tuple[str, Iterable[Change]]], paint: Paint = plain
-) -> Iterator[str]:
+def _places_lines(places: Iterable[tuple[str, Iterable[Change]]]) -> Iterator[str]:
     for place, changes in places:
         for fold in folded(changes):
-            first, *values = fold_lines(fold, paint)
+            first, *values = fold_lines(fold)
             yield f"    {place} {first}"
             yield from (f"      {line}" for line in values)
 
 
-def _information_lines(comparison: CassetteComparison, paint: Paint) -> Iterator[str]:
+def _information_lines(comparison: CassetteComparison) -> Iterator[str]:
     told = Counter(
         fold
         for each in comparison.interactions
@@ -236,7 +226,7 @@ def _information_lines(comparison: CassetteComparison, paint: Paint) -> Iterator
         for fold in folded(change for change in stage.changes if change.is_information)
     )
     for fold, count in told.items():
-        first, *values = fold_lines(fold, paint)
+        first, *values = fold_lines(fold)
         yield f"information, {counted(count, 'time')}: {first.removesuffix(', information only')}"
         yield from (f"      {line}" for line in values)
 

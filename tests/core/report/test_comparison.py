@@ -64,13 +64,6 @@ def test_the_same_is_said_in_one_line() -> None:
     assert comparison_text(comparison([], [])).endswith("the same: 0 interactions")
 
 
-def test_lines_have_the_colour_of_their_mark() -> None:
-    """What went, what came and what changed can be told at a glance."""
-    shown = comparison_text(comparison(OLD, NEW), lambda mark, line: f"<{mark}>{line}")
-    assert '<~>~ #1 (now #2) tools/call "a"' in shown
-    assert '      <->- "1"\n      <+>+ "2"' in shown
-
-
 @pytest.mark.parametrize(
     ("recorded", "received", "shown"),
     [
