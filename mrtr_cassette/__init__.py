@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from mrtr_cassette.core.drive.verification import TurnChange, VerifiedInteraction
     from mrtr_cassette.core.report.comparison import Verification
     from mrtr_cassette.core.report.details import Interaction, Turn
-    from mrtr_cassette.core.report.misses import MissesError, MissReport
     from mrtr_cassette.core.report.runs import (
         CallResult,
+        MissesError,
+        MissReport,
         UnansweredError,
         UnplayedError,
         UnpublishedError,
@@ -68,8 +69,10 @@ _MODULES = {
     "core.drive.verification": ("TurnChange", "VerifiedInteraction"),
     "core.report.comparison": ("Verification",),
     "core.report.details": ("Interaction", "Turn"),
-    "core.report.misses": ("MissReport", "MissesError"),
-    "core.report.runs": ("CallResult", "UnansweredError", "UnplayedError", "UnpublishedError"),
+    "core.report.runs": (
+        *("CallResult", "MissReport", "MissesError"),
+        *("UnansweredError", "UnplayedError", "UnpublishedError"),
+    ),
     "errors": ("CassetteError", "MrtrCassetteError", "UpstreamError", "UsageError"),
     "options": ("CallOptions", "RecordOptions", "ReplayOptions", "VerifyOptions"),
     "shell.runs.views": ("MrtrCassette", "Recording", "Replay"),

@@ -10,8 +10,13 @@ from typing import Any
 from mrtr_cassette.core.compare.conversations import CassetteComparison, compared
 from mrtr_cassette.core.compare.values import check_pointers
 from mrtr_cassette.core.report.comparison import Verification
-from mrtr_cassette.core.report.misses import MissesError
-from mrtr_cassette.core.report.runs import CallResult, UnplayedError, UnpublishedError, unused_text
+from mrtr_cassette.core.report.runs import (
+    CallResult,
+    MissesError,
+    UnplayedError,
+    UnpublishedError,
+    unused_text,
+)
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.options import (
     CallOptions,

@@ -50,8 +50,12 @@ from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.replay.reply import Reply
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import harmless_event, missed_event, played_events
-from mrtr_cassette.core.report.misses import error_body, report_of_miss
-from mrtr_cassette.core.report.runs import report_of_replay, summary_text
+from mrtr_cassette.core.report.runs import (
+    error_body,
+    report_of_miss,
+    report_of_replay,
+    summary_text,
+)
 from mrtr_cassette.core.report.text import inspection_data, inspection_text
 from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import canonical

@@ -57,8 +57,12 @@ from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import response_said
-from mrtr_cassette.core.report.misses import error_body, report_of_miss
-from mrtr_cassette.core.report.runs import report_of_replay, summary_text
+from mrtr_cassette.core.report.runs import (
+    error_body,
+    report_of_miss,
+    report_of_replay,
+    summary_text,
+)
 from mrtr_cassette.core.report.text import inspection_text
 from mrtr_cassette.core.secrets.sealed import SHORTEST_SEARCHED
 from mrtr_cassette.core.wire.http import End, Request, readable

@@ -26,7 +26,7 @@ from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import Repeat
-from mrtr_cassette.core.report.misses import error_body, report_of_miss
+from mrtr_cassette.core.report.runs import error_body, report_of_miss
 from mrtr_cassette.core.secrets.sealed import seal_answers, sealed_hash
 from mrtr_cassette.core.wire.pointers import pointer_path
 

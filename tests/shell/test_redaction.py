@@ -18,7 +18,7 @@ from harness import ACCEPT, Answer, http, looped, playing, post, taping
 from messages import input_required, message, result, tool_call
 from standin import JSON, Visit, answering, json_response, response, upstream
 
-from mrtr_cassette.core.report.misses import report_of_miss
+from mrtr_cassette.core.report.runs import report_of_miss
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.options import VerifyOptions
 from mrtr_cassette.shell.runs.verifying import verify_cassette

@@ -7,8 +7,7 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from mrtr_cassette.core.report.comparison import Verification, folded, interaction_lines
-from mrtr_cassette.core.report.misses import MissReport
-from mrtr_cassette.core.report.runs import ReplayReport, harmless_text
+from mrtr_cassette.core.report.runs import MissReport, ReplayReport, harmless_text
 from mrtr_cassette.errors import printable, printable_json, shorten
 
 

@@ -245,10 +245,9 @@ def conclusion(comparison: CassetteComparison) -> str:
     return f"{text}; {moved} moved" if moved else text
 
 
-def comparison_data(comparison: CassetteComparison) -> dict[str, Any]:
+def comparison_data(comparison: CassetteComparison) -> Any:
     """Return two compared cassettes as JSON-ready data."""
-    data: dict[str, Any] = as_data(comparison, _ROWS)
-    return data
+    return as_data(comparison, _ROWS)
 
 
 def comparison_markdown(comparison: CassetteComparison) -> str:

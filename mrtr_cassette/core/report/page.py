@@ -19,8 +19,7 @@ from mrtr_cassette.core.compare.conversations import CassetteComparison
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.report.comparison import conclusion, shown_values
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction
-from mrtr_cassette.core.report.misses import MissReport
-from mrtr_cassette.core.report.runs import ReplayReport
+from mrtr_cassette.core.report.runs import MissReport, ReplayReport
 from mrtr_cassette.core.report.text import json_text, message_lines, outcome_line, task_words
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, SEALED_ANSWER
 from mrtr_cassette.core.wire.jsonbytes import canonical

@@ -304,17 +304,12 @@ _ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
     "interactions",
     Interaction: "number call arguments=arguments_json orphan=is_orphan branch turns task ended "
     "bytes=size_bytes ms=duration_ms final",
-    Turn: lambda it: {
-        "via": it.via,
-        "asked": [
-            {"key": key, "kind": each.kind, "message": each.message}
-            | {"definition": canonical(dict(each.definition))}
-            for key, each in it.input_requests.items()
-        ],
-        "request_state": it.has_request_state,
-        "dialect": it.dialect,
-        "answered": it.answers_json,
-        "answered_by": it.answered_by,
+    Turn: "via asked=input_requests request_state=has_request_state dialect answered=answers_json "
+    "answered_by",
+    InputRequest: lambda it: {
+        "kind": it.kind,
+        "message": it.message,
+        "definition": canonical(dict(it.definition)),
     },
     FinalResponse: lambda it: {
         "kind": it.kind,
@@ -323,10 +318,9 @@ _ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
 }
 
 
-def inspection_data(details: CassetteDetails) -> dict[str, Any]:
+def inspection_data(details: CassetteDetails) -> Any:
     """Return a cassette as JSON-ready data; values of others are JSON texts, exact as recorded."""
-    data: dict[str, Any] = as_data(details, _ROWS)
-    return data
+    return as_data(details, _ROWS)
 
 
 # Diagram

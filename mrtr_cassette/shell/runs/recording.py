@@ -39,7 +39,7 @@ from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.events import caught_up_said, missed_event, unreachable_said
-from mrtr_cassette.core.report.misses import error_body, report_of_miss, upstream_error_body
+from mrtr_cassette.core.report.runs import error_body, report_of_miss, upstream_error_body
 from mrtr_cassette.core.secrets.credentials import Given, shown_by
 from mrtr_cassette.core.wire.http import (
     ANSWERED_BY_HEADER,

@@ -28,7 +28,7 @@ from mrtr_cassette.core.report.events import (
     missed_event,
     played_events,
 )
-from mrtr_cassette.core.report.misses import MissReport, error_body, report_of_miss
+from mrtr_cassette.core.report.runs import MissReport, error_body, report_of_miss
 from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Request
 from mrtr_cassette.options import ProxyOptions, ReplayOptions
 from mrtr_cassette.shell.files import cassettes

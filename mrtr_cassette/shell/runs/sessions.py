@@ -25,8 +25,7 @@ from mrtr_cassette.core.report.events import (
     response_said,
     unread_said,
 )
-from mrtr_cassette.core.report.misses import MissReport
-from mrtr_cassette.core.report.runs import RecordingReport, reports_of_misses
+from mrtr_cassette.core.report.runs import MissReport, RecordingReport, reports_of_misses
 from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
 from mrtr_cassette.core.secrets.rules import RedactionRules

@@ -13,8 +13,7 @@ from mrtr_cassette.core.answers.fulfilment import Sources
 from mrtr_cassette.core.answers.written import GivenAnswers, Wanted, WrittenPair
 from mrtr_cassette.core.protocol.methods import METHODS, method_of
 from mrtr_cassette.core.report.details import Interaction, details_of
-from mrtr_cassette.core.report.misses import MissReport
-from mrtr_cassette.core.report.runs import CallResult, UnansweredError
+from mrtr_cassette.core.report.runs import CallResult, MissReport, UnansweredError
 from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import CallOptions, FilePath

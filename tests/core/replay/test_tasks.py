@@ -28,7 +28,7 @@ from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.history import united
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.report.misses import report_of_miss
+from mrtr_cassette.core.report.runs import report_of_miss
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import CassetteError
 

@@ -45,7 +45,7 @@ from mrtr_cassette.core.report.events import (
     unreachable_said,
     unread_said,
 )
-from mrtr_cassette.core.report.misses import report_of_miss
+from mrtr_cassette.core.report.runs import report_of_miss
 from mrtr_cassette.core.wire.http import End
 
 CALL = tool("deploy", env="prod")

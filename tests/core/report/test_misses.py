@@ -34,7 +34,7 @@ from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.ci import annotation
-from mrtr_cassette.core.report.misses import (
+from mrtr_cassette.core.report.runs import (
     MissesError,
     MissReport,
     error_body,
