@@ -296,23 +296,26 @@ class Harmless(NamedTuple):
 
 def answer_of_any_server(call: Call, entries: Iterable[ReplayEntry]) -> Harmless | None:
     """Return what every server answers to a request that was not recorded, or None."""
-    endpoint, message = call.endpoint, call.message
+    endpoint, message, event = call.endpoint, call.message, resumed_event(call.request)
     keys = {each.key[:2] for each in entries if not resumed_event(each.request)}
     endpoints = {recorded_at for recorded_at, _ in keys}
     if message is not None:
-        if endpoint not in endpoints:
-            return None
-        return _answer_to_message(call, message, initializes=(endpoint, INITIALIZE) in keys)
+        initializes = (endpoint, INITIALIZE) in keys
+        return (
+            _answer_to_message(call, message, initializes=initializes)
+            if endpoint in endpoints
+            else None
+        )
     http_method, _, path = endpoint.partition(" ")
     if http_method == "GET" and "/.well-known/" in path.partition("?")[0]:
         return Harmless(call, 404, (), b"", "404")
-    if f"POST {path}" in endpoints:
-        if http_method == "DELETE" and call.request.header(SESSION_HEADER):
-            return Harmless(call, 204, (), b"", "204")
-        wants_stream = EVENT_STREAM in call.request.header("accept")
-        wants_stream = wants_stream and not resumed_event(call.request)
-        if http_method == "GET" and wants_stream and endpoint not in endpoints:
-            return Harmless(call, 405, (("Allow", "POST, DELETE"),), b"", "405")
+    if f"POST {path}" not in endpoints:
+        return None
+    if http_method == "DELETE" and call.request.header(SESSION_HEADER):
+        return Harmless(call, 204, (), b"", "204")
+    wants_stream = EVENT_STREAM in call.request.header("accept") and not event
+    if http_method == "GET" and wants_stream and endpoint not in endpoints:
+        return Harmless(call, 405, (("Allow", "POST, DELETE"),), b"", "405")
     return None
 
 

@@ -92,13 +92,12 @@ class Player:
         self.plays = 0
         self._ignored = tuple(ignored)
         self._unseen = list(self._ignored)
-        self._paced = paced
-        self._stateless = stateless
+        self._paced, self._strict, self._stateless = paced, strict, stateless
+        self._now: float | None = None
         self.poll_interval: int | None = None
         self._matched = MatchedForm(cassette, self._ignored)
         self.interactions = entries_of(cassette, self._matched)
         self.entries = [each for own in self.interactions for each in own]
-        self._strict = strict
         by_arrival = self._by_arrival = sorted(self.entries, key=lambda each: each.arrival)
         number_lookups(by_arrival)
         self._timelines = Timelines(by_arrival)
@@ -130,34 +129,30 @@ class Player:
         Args:
             now: the seconds since 1970, to which times of tasks are moved; without it they stay.
         """
+        self._now = now
         session = self._order.session_of(request)
         recorded = readable(session.in_recorded(request))
         key = self._recognised(recorded) or self._read(recorded)
         task = self._tasks.get(key.lookup.call.name) if self._tasks else None
         if task is not None and task.steps and key.lookup.call.method in TASK_STEPS:
-            return self._play_step(request, recorded, task, session, key, now)
+            return self._play_step(request, task, session, key)
         taken_for = session.recorded
         choice = self._order.choose(key, session)
         if session.recorded != taken_for:
             self._follow(session)
         if choice.entry is not None:
-            return self._play(request, choice.entry, session, key, now)
+            return self._play(request, choice.entry, session, key)
         return self._rest(request, session) or self._unmatched(recorded, session, choice)
 
     def _play(
-        self,
-        request: Request,
-        chosen: ReplayEntry,
-        session: LiveSession,
-        key: MatchKey,
-        now: float | None,
+        self, request: Request, chosen: ReplayEntry, session: LiveSession, key: MatchKey
     ) -> Play:
         session = self._order.played(chosen, key.secrets, session)
         self.plays += 1
         if chosen in self._answered:
-            return self._play(request, self._answered[chosen], session, key, now)
+            return self._play(request, self._answered[chosen], session, key)
         if chosen in self._created_by:
-            self._begin(self._created_by[chosen], session, now)
+            self._begin(self._created_by[chosen], session)
         session.arrive(chosen, key.values)
         delivery = self._delivery(chosen, session, key.values)
         times = session.played.get(chosen, 0)
@@ -171,22 +166,16 @@ class Player:
             self._listening.setdefault(session, []).append(delivery)
         return Play(request, chosen, delivery)
 
-    def _begin(self, task: RecordedTask, session: LiveSession, now: float | None) -> None:
+    def _begin(self, task: RecordedTask, session: LiveSession) -> None:
         interval, is_over = self.poll_interval, self._stateless
-        session.begin(LiveTask(task, now, poll_interval=interval, is_over=is_over))
+        session.begin(LiveTask(task, self._now, poll_interval=interval, is_over=is_over))
 
     def _play_step(
-        self,
-        request: Request,
-        recorded: Request,
-        task: RecordedTask,
-        session: LiveSession,
-        key: MatchKey,
-        now: float | None,
+        self, request: Request, task: RecordedTask, session: LiveSession, key: MatchKey
     ) -> Play | Miss:
         """Return what a request about a task gets that a recorded call created."""
         if self._stateless:
-            self._begin(task, session, now)
+            self._begin(task, session)
         live = session.tasks.get(task.created.id)
         found: Step | NoStep | None = None
         if task.has(key.lookup) and live is not None:
@@ -195,7 +184,7 @@ class Player:
             detail = "the call that creates this task has not been played"
             found = NoStep(Reason.OUT_OF_ORDER, detail, task.steps[0])
         if not isinstance(found, Step):
-            call = read_call(self._matched.told(recorded))
+            call = read_call(self._matched.told(readable(session.in_recorded(request))))
             miss = no_match(call, self.entries, self._ignored)
             if found is not None:
                 miss = no_step(call, found, task.steps, self._ignored)
@@ -209,12 +198,12 @@ class Player:
 
     def _rest(self, request: Request, session: LiveSession) -> Play | None:
         """Find what a stream has after an event after which no recorded client resumed it."""
-        event = self._events.get((session.recorded, resumed_event(request)))
-        if event is None:
+        where = session.recorded, resumed_event(request)
+        entry, piece = self._events.get(where, (None, 0))
+        if entry is None or not (entry.is_listening or entry.stream in session.callers):
             return None
-        entry, piece = event
         delivery = self._delivery(entry, session, CallerValues(None, None))
-        if delivery is None or not (entry.is_listening or entry.stream in session.callers):
+        if delivery is None:
             return None
         delivery = replace(delivery, resumes=piece + 1)
         if len(delivery.reply.parts) == delivery.resumes:
@@ -298,16 +287,16 @@ class Player:
         own = [each for each in here if each.asker is not None and each.asker.id == answer.id]
         # Under an id that no question had, it is taken for the answer to the oldest one.
         for expected in own or here:
-            asked = expected.answers
-            if asked is None or not session.was_asked(expected) or session.has_arrived(expected):
+            call = expected.answered_call
+            if not session.was_asked(expected) or session.has_arrived(expected):
                 continue
             # Nothing else has to wait any more for the right answer, nor for later ones.
             session.waive(expected)
-            for each in self._timelines.answers_during(asked.pending):
+            for each in () if call is None else self._timelines.answers_during(call):
                 session.waive(each)
-            if expected.answered_call is not None:
-                session.refused[expected.answered_call] = miss
-            return expected.answered_call is not None
+            if call is not None:
+                session.refused[call] = miss
+            return call is not None
         return False
 
     def _delivery(
@@ -322,10 +311,8 @@ class Player:
     def _follow(self, session: LiveSession) -> None:
         """Let a client listen to the session that it has turned out to have."""
         for delivery in self._listening.get(session, ()):
-            place = session.recorded, delivery.entry.lookup_number
-            stream = self._streams.get(place)
-            reply = None if stream is None else self._reply(stream)
-            if stream is not None and reply is not None:
+            stream = self._streams.get((session.recorded, delivery.entry.lookup_number))
+            if stream is not None and (reply := self._reply(stream)) is not None:
                 stream.played += 1
                 session.count(stream)
                 delivery.follow(stream, reply)
@@ -345,7 +332,7 @@ class Player:
         return {key: found[-1] for key, found in places.items() if key[0] or len(found) == 1}
 
     def _reply(self, entry: ReplayEntry) -> Reply | None:
-        response, started_ms = entry.exchange.response, entry.exchange.started_ms
+        response = entry.exchange.response
         if response is None:
             return None
         waits, stays_open = self._timelines.waits_of(entry), False
@@ -358,7 +345,7 @@ class Player:
             response,
             waits,
             tasks=self._tasks,
-            started_ms=started_ms,
+            started_ms=entry.exchange.started_ms,
             # A stream may be resumed at any event that has an id.
             piecewise=self._paced or entry.session != "" or any(event_ids(response)),
         )
