@@ -20,7 +20,7 @@ _SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.data_too_large)
 settings.register_profile(
     "ci",
     derandomize=True,
-    max_examples=100,
+    max_examples=40,
     deadline=None,
     suppress_health_check=_SLOW_IS_FINE,
 )

@@ -78,6 +78,8 @@ from mrtr_cassette.errors import BodyTooLargeError, printable
 
 Side = Literal["request", "response"]
 
+_LONGEST_LENGTH = 20
+"""Digits of what is no length of a body."""
 _MOST_EVENTS = 100_000
 """Events, or lines, up to which a response is kept: each costs memory, however small."""
 _OF_RETRIES = frozenset({INPUT_RESPONSES, REQUEST_STATE})
@@ -330,7 +332,7 @@ class Observation:
         if self.recorder.credentials is not None:
             self.recorder.credentials.seen(headers)
         length = header_value(headers, "content-length")
-        if length.isdecimal():
+        if length.isdecimal() and len(length) < _LONGEST_LENGTH:
             self._missing = int(length)
         coding = content_coding(headers)
         if coding:

@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import pytest
 from builders import (
-    ACCEPTED,
     INITIALIZE,
     INITIALIZED,
-    JSON_HEADERS,
     STREAM_HEADERS,
     Answer,
     Conversation,
@@ -24,14 +21,12 @@ from builders import (
     player_of,
     post,
     progress,
-    rpc,
     said,
     sent_now,
     session_steps,
     sse,
     told,
     tool,
-    with_id,
     with_token,
     within,
 )
@@ -39,7 +34,7 @@ from messages import text
 
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Request, header_value
+from mrtr_cassette.core.wire.http import End, Request
 
 CALL = tool("work")
 LISTEN = get("/mcp", ("Accept", "text/event-stream"))
@@ -89,20 +84,6 @@ def test_sessions_that_were_recorded_play_in_their_order_and_then_again() -> Non
     words = [said(play(player, within(session, CALL))) for session in reversed(sessions)]
     assert words == ["two", "one", "two", "one"]
     assert len(set(sessions)) == 4
-
-
-def test_id_of_a_session_stands_wherever_the_recorded_one_stood() -> None:
-    """Headers and bodies have the id of the client's own session."""
-    repeated = Answer(
-        (answer(CALL, {"content": [], "session": ONE}),), (*JSON_HEADERS, ("Mcp-Session-Id", ONE))
-    )
-    player = replay_of(
-        (INITIALIZE, opened(ONE)), (within(ONE, CALL), repeated), (within(ONE, CALL), repeated)
-    )
-    for number in (1, 2):
-        session = open_session(player)
-        delivery = delivery_of(player, within(session, CALL))
-        assert header_value(delivery.headers, SESSION_HEADER) == f"mrtr-session:{number}"
 
 
 def test_clients_that_begin_alike_are_told_apart_by_what_they_do() -> None:
@@ -187,90 +168,6 @@ def test_listening_stream_is_that_of_the_session_that_a_client_turns_out_to_have
 
 # How streams end
 
-DELETE = Request("DELETE", "/mcp", (), b"")
-PRIMED = b"id: e1\ndata: \n\n"
-
-
-def opened_talk() -> Conversation:
-    """Return a recording in which a session has been opened."""
-    return conversation(*session_steps(ONE))
-
-
-def test_stream_of_a_call_that_its_client_left_ends_with_the_session() -> None:
-    """The call was cancelled and got no response: a client that reads on is not told to come back."""
-    talk = opened_talk()
-    call = talk.stream(within(ONE, CALL))
-    talk.observation(call).response_bytes(PRIMED, talk.tick())
-    cancel = within(ONE, notification("notifications/cancelled", requestId=1))
-    talk.response(talk.request(cancel), ACCEPTED)
-    talk.response(talk.request(within(ONE, DELETE)), ACCEPTED)
-    talk.end(call)
-    player = Player(loaded(talk.cassette()))
-    session = begin(player)
-
-    stream = delivery_of(player, within(session, CALL))
-    play(player, within(session, cancel.body))
-    assert len(told(stream)) == 1
-    play(player, within(session, DELETE))
-    assert told(stream) == [End.COMPLETE]
-
-
-def test_stream_that_the_server_ended_before_the_session_ends_by_itself() -> None:
-    """What resumes a call, and a listening stream that is let go: the DELETE came after their end."""
-    talk = opened_talk()
-    call = talk.stream(within(ONE, CALL))
-    talk.observation(call).response_bytes(PRIMED, talk.tick())
-    talk.end(call)
-    rest = talk.stream(within(ONE, get("/mcp", ("Last-Event-ID", "e1"))))
-    listening = talk.stream(within(ONE, LISTEN))
-    talk.event(rest, answer(CALL, text("done")))
-    talk.end(rest)
-    talk.end(listening)
-    talk.response(talk.request(within(ONE, DELETE)), ACCEPTED)
-    player = Player(loaded(talk.cassette()))
-    session = begin(player)
-
-    last = last_id(play(player, within(session, CALL)))
-    for request in (get("/mcp", ("Last-Event-ID", last)), LISTEN):
-        assert told(delivery_of(player, within(session, request)))[-1] is End.COMPLETE
-
-
-def test_only_line_of_a_listening_stream_waits_for_what_caused_it() -> None:
-    """The stream was open when the recording ended, which says nothing of when the line came."""
-    listen = rpc("subscriptions/listen", {}, number="l")
-    talk = opened_talk()
-    listening = talk.request(within(ONE, listen))
-    talk.observation(listening).response_started(200, JSON_HEADERS)
-    talk.response(talk.request(within(ONE, tool("first"))), text("1"))
-    line = notification("notifications/x") + b"\n"
-    talk.observation(listening).response_bytes(line, talk.tick())
-    talk.response(talk.request(within(ONE, tool("second"))), text("2"))
-    talk.end(listening, End.OPEN)
-    player = Player(loaded(talk.cassette()))
-    session = begin(player)
-
-    stream = hit(player, within(session, listen))
-    assert sent_now(stream) == b""
-    play(player, within(session, tool("first")))
-    assert sent_now(stream) == line
-
-
-def test_refused_delete_ends_nothing() -> None:
-    """A stream that its client left before stays open, and no event waits for the DELETE."""
-    talk = opened_talk()
-    left = talk.stream(within(ONE, LISTEN))
-    talk.end(left, End.OPEN)
-    refused = Answer((), (), 405)
-    talk.response(talk.request(within(ONE, DELETE)), refused)
-    player = Player(loaded(talk.cassette()))
-    session = begin(player)
-
-    stream = delivery_of(player, within(session, LISTEN))
-    assert told(stream) == [End.OPEN]
-    play(player, within(session, DELETE))
-    assert told(stream) == [End.OPEN]
-
-
 # Streams that are resumed
 
 
@@ -315,37 +212,6 @@ def test_id_that_several_streams_use_resumes_none_of_them() -> None:
     alone = player_of((tool("a"), streams[0]))
     play(alone, tool("a"))
     assert play(alone, resume) == streams[0].chunks[1]
-
-
-@pytest.mark.parametrize("order", ["ab", "ba", "b"])
-def test_call_that_was_let_go_gets_its_own_result(order: str) -> None:
-    """Whichever calls a client makes, in whatever order, an event id names the stream of its call."""
-    talk = Conversation()
-    talk.response(talk.request(INITIALIZE), opened(ONE))
-    calls = {word: with_id(tool("work", word=word), word) for word in "ab"}
-    primed = {word: b"id: %b1\ndata: \n\n" % word.encode() for word in "ab"}
-    for word in "ab":
-        let_go = Answer((primed[word],), STREAM_HEADERS)
-        talk.response(talk.request(within(ONE, calls[word])), let_go)
-    resumed = [
-        talk.stream(within(ONE, get("/mcp", ("Last-Event-ID", f"{word}1")))) for word in "ab"
-    ]
-    for number, word in reversed([*zip(resumed, "ab", strict=True)]):
-        talk.event(number, answer(calls[word], text(word)))
-        talk.end(number, End.OPEN if word == "a" else End.COMPLETE)
-    talk.response(talk.request(within(ONE, Request("DELETE", "/mcp", (), b""))), ACCEPTED)
-    player = Player(loaded(talk.cassette()))
-    session = open_session(player)
-
-    last = {}
-    for word in order:
-        last[word] = last_id(play(player, within(session, with_id(calls[word], f"my {word}"))))
-    for word in reversed(order):
-        for _ in range(2):
-            rest = delivery_of(player, within(session, get("/mcp", ("Last-Event-ID", last[word]))))
-            result = answer(with_id(calls[word], f"my {word}"), text(word))
-            # The client that has the response need not wait for the end.
-            assert told(rest) == [sse(result), End.OPEN if word == "a" else End.COMPLETE]
 
 
 def test_what_was_not_recorded_is_said_on_the_stream_that_has_all_responses() -> None:

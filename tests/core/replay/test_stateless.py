@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from builders import (
     ACCEPTED,
-    INITIALIZE,
     INITIALIZED,
     JSON_HEADERS,
     Answer,
@@ -11,7 +10,6 @@ from builders import (
     Step,
     answer,
     cassette_of,
-    changed,
     conversation,
     delivery_of,
     get,
@@ -19,26 +17,21 @@ from builders import (
     missed,
     notification,
     open_session,
-    opened,
     play,
     player_of,
     post,
-    progress,
     retry,
     rpc,
     said,
     session_steps,
     sse,
     state_in,
-    stream,
     told,
     tool,
     with_id,
-    with_meta,
-    with_token,
     within,
 )
-from messages import CLIENT_KEY, NO, YES, Json, asks, compact, form, result, text
+from messages import NO, YES, Json, asks, compact, form, result, text
 
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Player
@@ -92,17 +85,6 @@ def test_either_state_finds_the_branch_that_its_answers_choose(options: dict[str
         assert said(play(player, retry(CALL, {"a": NO}, state=state))) == "left"
 
 
-def test_forged_state_is_a_miss() -> None:
-    """A state that no recorded ask issued gets nothing, and a state is of its own call."""
-    (player,) = replicas(*BOTH, (tool("deploy", env="test"), text("tested")), number=1)
-    state = state_in(play(player, CALL))
-    for forged in (state[:-1] + "9", state + "x", "mrtr-state:0000000000000000:1:1", "made up"):
-        miss = missed(player, retry(CALL, {"a": YES}, state=forged))
-        assert miss.reason is Reason.STATE_UNKNOWN
-    missed(player, retry(tool("deploy", env="test"), {"a": YES}, state=state))
-    assert missed(player, retry(CALL, {"a": YES})).reason is Reason.STATE_MISSING
-
-
 def test_what_the_recorder_answered_is_answered_here_too() -> None:
     """The end of such a conversation is what the call gets, and what has to be the same."""
 
@@ -117,49 +99,11 @@ def test_what_the_recorder_answered_is_answered_here_too() -> None:
     assert "#1, #2" in refused(*answered("one", FIRST), *answered("two", SECOND))
 
 
-PLAIN = stream(answer(CALL, text("a")))
-LISTENING = rpc("subscriptions/listen", {})
-OPENED = stream(answer(LISTENING, {}), end=End.OPEN)
-REPEATED = [{**asks("a", state=state), "log": f"for {state}"} for state in (FIRST, SECOND)]
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "options"),
-    [
-        ((CALL, text("a")), (CALL, answer(CALL, text("a")).replace(b":", b" : ")), {}),
-        *[
-            (
-                *(
-                    (with_token(CALL, t), stream(progress(t), PLAIN.chunks[0][6:-2]))
-                    for t in tokens
-                ),
-                {},
-            )
-            for tokens in ((1, "t"), ("x", "y"))
-        ],
-        (
-            (CALL, PLAIN),
-            (CALL, PLAIN._replace(chunks=(b": ping\n\n", b"id: 7\n" + PLAIN.chunks[0]))),
-            {},
-        ),
-        ((LISTENING, OPENED), (LISTENING, OPENED._replace(end=End.COMPLETE)), {}),
-        ((CALL, REPEATED[0]), (CALL, REPEATED[1]), {"seals": False}),
-    ],
-)
-def test_what_differs_whenever_it_is_recorded_makes_no_other_answer(
-    one: Step, other: Step, options: dict[str, bool]
-) -> None:
-    """Spelling, ids, tokens, event ids, comments, repeated states, and who left a stream aside."""
-    (player,) = replicas(one, other, number=1, **options)
-
-    assert all(play(player, request) for request, _ in (one, other))
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [
         (text("a"), text("b")),
-        (PLAIN, Answer((), (), 0, End.OPEN)),
+        (text("a"), Answer((), (), 0, End.OPEN)),
         (b"<html>a", b"<html>b"),
         (asks("a", state=FIRST), asks("b", state=SECOND)),
     ],
@@ -187,30 +131,6 @@ def test_poll_is_refused_by_name() -> None:
     assert "#2, #3, #4: tasks/get" in words
     assert "#1" not in words
     assert "serve it without, from one process" in words
-
-
-def test_header_progress_token_and_client_tell_requests_apart() -> None:
-    """Each client gets its own answer, from any replica."""
-    by_client = [
-        with_meta(tool("who"), **{CLIENT_KEY: {"name": name, "version": "1"}}) for name in "ab"
-    ]
-    with_header = [
-        post(tool("where"), ("Mcp-Param-Region", region), ("Accept", "application/json"))
-        for region in ("eu", "us")
-    ]
-    (player,) = replicas(
-        *zip(by_client, map(text, "ab"), strict=True),
-        *zip(with_header, map(text, ("eu", "us")), strict=True),
-        (tool("slow"), text("quiet")),
-        (with_token(tool("slow"), 5), text("told")),
-        number=1,
-    )
-
-    for _ in range(2):
-        assert [said(play(player, each)) for each in by_client] == ["a", "b"]
-        assert [said(play(player, each)) for each in with_header] == ["eu", "us"]
-        assert said(play(player, with_token(tool("slow"), 6))) == "told"
-        assert said(play(player, tool("slow"))) == "quiet"
 
 
 # Secrets, placeholders and sealed answers
@@ -246,25 +166,6 @@ def test_wrong_and_right_password_are_refused() -> None:
     )
 
     assert '#1, #2: tools/call "login"' in words
-
-
-def test_sealed_answer_that_another_replica_gave_out_counts() -> None:
-    """A hash of an answer is the client's own text unless a response of the cassette has it."""
-    call = tool("deploy")
-    script: tuple[Step, ...] = (
-        (call, asks("a", state=FIRST)),
-        (
-            retry(call, {"a": {"action": "accept", "content": {"n": "lamp"}}}, state=FIRST),
-            text("x"),
-        ),
-    )
-    one, other = replicas(*script, seals_answers=True)
-    state = state_in(play(one, call))
-    answers = {"a": {"action": "accept", "content": {"n": "lamp"}}}
-
-    assert said(play(other, retry(call, answers, state=state))) == "x"
-    answers["a"]["content"] = {"n": "mrtr-answer:sha256:" + "0" * 64}
-    missed(other, retry(call, answers, state=state))
 
 
 # Sessions
@@ -316,20 +217,6 @@ def test_sessions_that_begin_alike_and_differ_later_are_refused() -> None:
     assert '#3, #6: tools/call "deploy"' in refused(*script)
 
 
-def test_sessions_of_clients_that_say_who_they_are_stay_apart() -> None:
-    """What their `initialize` tells apart, their requests are told apart by."""
-    other = changed(INITIALIZE, "params", "clientInfo", to={"name": "other"})
-    (player,) = replayed_sessions(
-        session_steps(ONE, (CALL, text("1"))),
-        [(other, opened(TWO)), *session_steps(TWO, (CALL, text("2")))[1:]],
-        number=1,
-    )
-
-    assert said(play(player, within(open_session(player), CALL))) == "1"
-    play(player, other)
-    assert said(play(player, within("mrtr-session:2", CALL))) == "2"
-
-
 def recorded_listening(*events: bytes, changes: bool) -> Conversation:
     """Record a session with a listening stream that has events, after calls or before them."""
     talk = conversation(*session_steps(ONE))
@@ -363,14 +250,6 @@ def test_stream_that_says_what_other_requests_caused_is_refused() -> None:
     assert "\n  mrtr-session:1 (#3): a stream says what other requests caused" in str(error.value)
 
 
-def test_listening_request_that_is_only_accepted_waits_for_nothing() -> None:
-    """Whatever the body of such a response says."""
-    listen = rpc("subscriptions/listen", {})
-    (player,) = replicas((listen, Answer((answer(listen, {}),), JSON_HEADERS, 202)), number=1)
-
-    assert b'"result"' in play(player, listen)
-
-
 def test_pushed_requests_are_refused_by_session() -> None:
     """Their answers come with other requests than the call that waits for them."""
     call = post(with_id(CALL, "c"), ("Mcp-Session-Id", ONE))
@@ -384,13 +263,3 @@ def test_pushed_requests_are_refused_by_session() -> None:
     with pytest.raises(CassetteError) as error:
         Player(loaded(talk.cassette()), stateless=True)
     assert "\n  mrtr-session:1 (#3): the server asks by requests of its own" in str(error.value)
-
-
-def test_notification_without_a_response_says_nothing() -> None:
-    """That one client left before the 202 is no other answer."""
-    ready = notification("notifications/initialized")
-    gone = Answer((), (), 0, End.OPEN)
-    (player,) = replicas((ready, gone), (ready, ACCEPTED), number=1)
-
-    delivery = delivery_of(player, post(ready))
-    assert delivery.reply.status == 202

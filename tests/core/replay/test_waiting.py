@@ -5,7 +5,6 @@ from collections import deque
 import pytest
 from builders import (
     ACCEPTED,
-    STREAM_HEADERS,
     Answer,
     Conversation,
     answer,
@@ -248,19 +247,6 @@ def test_call_that_is_left_out_holds_up_no_other_one_on_the_same_stream() -> Non
         assert told(stream) == [*map(sse, said), *ended]
 
 
-def test_response_of_one_write_is_known() -> None:
-    """A stream is sent part by part, and what broke off or goes on is no whole response."""
-    whole = Answer((DONE,), (("Content-Type", "application/json"),))
-    plays = []
-    for response in (whole, whole._replace(end=End.BROKEN), Answer((sse(DONE),), STREAM_HEADERS)):
-        talk = Conversation()
-        talk.response(talk.request(within(CALL)), response)
-        plays.append(delivery_of(replay_of(talk), within(CALL)))
-
-    assert [each.is_whole for each in plays] == [True, False, False]
-    assert plays[0].headers == (("Content-Type", "application/json"),)
-
-
 def test_what_was_not_recorded_comes_first_on_a_listening_stream() -> None:
     """It waits for nothing, and the stream stays open for more of it."""
     _, stream = asked_on("all")
@@ -358,18 +344,3 @@ def test_without_the_recording_block_nothing_waits() -> None:
     player = Player(loaded(whole.model_copy(update={"recording": recording})))
 
     assert told(delivery_of(player, within(CALL)))
-
-
-def test_listening_stream_lives_until_what_ended_it() -> None:
-    """A session's DELETE ended it, so its end waits for that."""
-    talk = Conversation()
-    listening = talk.stream(LISTEN)
-    gone = within(Request("DELETE", "/mcp", (), b""))
-    talk.response(talk.request(gone), Answer((), (), 200))
-    talk.end(listening)
-    player = replay_of(talk)
-
-    stream = delivery_of(player, LISTEN)
-    assert told(stream) == []
-    delivery_of(player, gone)
-    assert told(stream) == [End.COMPLETE]
