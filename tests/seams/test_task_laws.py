@@ -218,17 +218,3 @@ def test_clients_that_answer_alike_see_alike(
         assert place < last
         assert events[place - 1].kind == "state"
     assert player.unplayed == []
-
-
-@given(recordings(), st.data())
-def test_client_that_never_answers_sees_nothing_after_the_question(
-    recording: Recording, data: st.DataObject
-) -> None:
-    """It polls for ever, and sees only what was polled before the first update or cancellation."""
-    client = Client(recording, Player(recording.cassette))
-    first = min(recording.causes(), default=len(recording.events))
-    for _ in range(data.draw(st.integers(first, first + 12))):
-        client.poll()
-        if client.names and data.draw(st.booleans()):
-            assert not client.answer(*client.names, value=NO)
-    assert sorted({*client.seen, *client.heard}) == [*range(first)]

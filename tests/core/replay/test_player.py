@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote, unquote
 
 import pytest
 from builders import (
@@ -21,7 +20,6 @@ from builders import (
     player_of,
     post,
     refusal,
-    result_of,
     retry,
     rpc,
     said,
@@ -249,34 +247,6 @@ def test_state_in_what_is_no_retry_plays(odd: bytes, was_issued: bool) -> None: 
     assert player.unplayed == []
 
 
-def test_states_of_a_batch_play() -> None:
-    """A client that sends batches gets sealed states, and finds what was recorded for them."""
-    state = "another-state-0123456789-abc"
-    batch = b'[{"jsonrpc":"2.0","id":1,"result":{"requestState":"%s"}},{"jsonrpc":"2.0","id":2,"result":{"requestState":"%s"}}]'
-    raw = batch % (STATE.encode(), state.encode())
-    player = player_of((b"[1]", raw), (raw, b"done"))
-
-    first = play(player, b"[1]")
-
-    assert STATE.encode() not in first
-    assert state.encode() not in first
-    assert play(player, first) == b"done"
-
-
-def test_url_that_repeats_a_state_plays() -> None:
-    """A client that opens the URL that it was given on replay finds what was recorded."""
-    state = "eyJzdGVwIjoxfQ/c2lnbmF0dXJl+="
-    asked = asks("k", state=state)
-    asked["inputRequests"]["k"]["params"]["url"] = f"/confirm?state={quote(state, safe='')}"
-    player = player_of((CALL, asked), (get(f"/confirm?state={quote(state, safe='')}"), b"thanks"))
-
-    result = result_of(play(player, CALL))
-    url = result["inputRequests"]["k"]["params"]["url"]
-
-    assert unquote(url) == f"/confirm?state={result['requestState']}"
-    assert play(player, get(url)) == b"thanks"
-
-
 # Traits and headers
 
 
@@ -460,13 +430,3 @@ def test_acting_may_not_be_repeated(request_: bytes | Request) -> None:
     assert again(request_, Repeat.AUTO) == "already-played"
     assert again(request_, Repeat.ALWAYS) == "one"
     assert again(request_, Repeat.NEVER) == "already-played"
-
-
-def test_repeat_plays_the_whole_conversation_again() -> None:
-    """With repeats allowed a conversation plays from its start as often as one likes."""
-    player = player_of(*TWO_ROUNDS, repeat=Repeat.ALWAYS)
-
-    for _ in range(3):
-        play(player, CALL)
-        state = state_in(play(player, retry(CALL, {"a": YES})))
-        assert said(play(player, retry(CALL, {"b": YES}, state=state))) == "done"

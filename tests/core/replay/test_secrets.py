@@ -286,31 +286,6 @@ def test_sealed_answers_of_any_form_play(answer_of: bytes) -> None:
     assert play(player, recorded) == b""
 
 
-def test_a_hash_that_the_replay_gave_counts() -> None:
-    """A state that no ask issued is a hash on replay, and the client may send that."""
-    shown: Step = (tool("peek"), {"resultType": "complete", "seen": {"requestState": STATE}})
-    player = player_of(shown, (retry(tool("go"), {"a": 1}, state=STATE), text("gone")))
-
-    given = result_of(play(player, tool("peek")))["seen"]["requestState"]
-    assert given == sealed_hash(STATE)
-    assert said(play(player, retry(tool("go"), {"a": 1}, state=given))) == "gone"
-
-
-def test_a_sealed_answer_that_the_replay_gave_counts() -> None:
-    """A client that repeats what it was given sends what was recorded."""
-    sealed = f"mrtr-answer:{'ab' * 32}"
-    script: list[Step] = [
-        (tool("peek"), text(sealed)),
-        (tool("go"), asks("a")),
-        (retry(tool("go"), {"a": sealed}), text("gone")),
-    ]
-    player = player_of(*script, seals_answers=True)
-    play(player, tool("go"))
-
-    play(player, tool("peek"))
-    assert said(play(player, retry(tool("go"), {"a": sealed}))) == "gone"
-
-
 def test_a_sealed_body_counts_only_where_it_was_given() -> None:
     """A body that nobody can read is kept as one hash, which is no body of a client's."""
     body = b'{"jsonrpc":"2.0","id":"pushed","result":{"pin":1234,}}'

@@ -166,8 +166,6 @@ def test_listening_stream_is_that_of_the_session_that_a_client_turns_out_to_have
     assert told(stream)[0] == sse(notification("notifications/x", n=2))
 
 
-# How streams end
-
 # Streams that are resumed
 
 

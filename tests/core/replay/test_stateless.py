@@ -133,7 +133,7 @@ def test_poll_is_refused_by_name() -> None:
     assert "serve it without, from one process" in words
 
 
-# Secrets, placeholders and sealed answers
+# Secrets and placeholders
 
 USE = "ghp_" + "a1B2" * 9
 USED_TOO = "ghp_" + "c3D4" * 9

@@ -81,18 +81,6 @@ def does(player: Player, request: bytes | Request) -> str:
             id="the answers of one update may come in two",
         ),
         pytest.param(
-            (ASKS_BOTH, A, ASKS_B, B, DONE),
-            (POLL, gives("a", "b"), POLL),
-            "input_required a b, ack b, completed",
-            id="the answers of two updates may come in one",
-        ),
-        pytest.param(
-            (ASKS_BOTH, A, ASKS_B, B, DONE),
-            (POLL, gives("b"), POLL, gives("a"), POLL),
-            "input_required a b, ack b, input_required a b, ack a, completed",
-            id="answers may come in another order",
-        ),
-        pytest.param(
             (ASKS_A, ASKS_BOTH, A, B, DONE),
             (POLL, gives("a"), POLL, gives("b"), POLL),
             "input_required a, ack a, input_required a b, ack b, completed",
