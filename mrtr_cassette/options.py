@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 FilePath = str | os.PathLike[str]
 Kind = Literal["text", "number", "switch", "choice", "list", "headers", "file", "function"]
-OptionGroup = Literal["usual", "what is kept", "matching", "TLS", "operation"]
 Existing = Literal["keep", "replace", "append"]
 RequestStates = Literal["sealed", "verbatim"]
 Repeats = Literal["auto", "always", "never"]
@@ -47,9 +46,6 @@ class Option(NamedTuple):
     unit: int = 1
     """How many bytes one is on the command line."""
     shell_default: Any = None
-    group: OptionGroup = "usual"
-    in_suites: bool = True
-    """A test suite can set it; the mode, pytest itself and the fixture decide on the others."""
 
 
 def option_field(kind: Kind, text: str, *, default: Any = None, **facts: Any) -> Any:
@@ -178,7 +174,6 @@ class Options:
         "Takes one line of text at a time, from the thread of the proxy: each recorded "
         "exchange, each miss, each problem",
         in_shell=False,
-        in_suites=False,
     )
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS, repr=False)
     """How the front that made this value spells the options."""
@@ -207,7 +202,6 @@ class ProxyOptions(Options):
     host: str = option_field(
         "text",
         "Address to listen on; any but loopback opens the proxy to others",
-        group="operation",
         default="127.0.0.1",
     )
     port: int = option_field(
@@ -221,42 +215,32 @@ class ProxyOptions(Options):
         "number",
         "Serve /livez, /readyz and /metrics on this port; 0 takes a free one",
         largest=65535,
-        group="operation",
-        in_suites=False,
-        default=None,
     )
     allow_hosts: Collection[str] = option_field(
         "list",
         "Let clients call the proxy by this name too, or pages of this origin, such as "
         "https://app.example",
         metavar="NAME|ORIGIN",
-        group="operation",
     )
     ignore: Collection[str] = option_field(
         "list",
         "Leave a value out of matching: a JSON Pointer into the params, such as "
         "/inputResponses/summary or /arguments/requestedAt",
         metavar="POINTER",
-        group="matching",
     )
     repeat: Repeats = option_field(
         "choice",
         "Whether a call may be played more often than recorded; auto: where it only reads",
         choices=("auto", "always", "never"),
-        group="matching",
     )
     history: Histories = option_field(
         "choice",
         "Which calls are played only after the writes after which they were recorded; auto: those "
         "with several recorded answers; strict: all; order: none",
         choices=("auto", "strict", "order"),
-        group="matching",
     )
     reads: Collection[str] = option_field(
-        "list",
-        "Name a tool that changes nothing on the server",
-        metavar="TOOL",
-        group="matching",
+        "list", "Name a tool that changes nothing on the server", metavar="TOOL"
     )
 
     def __post_init__(self) -> None:
@@ -295,8 +279,6 @@ class UpstreamOptions(Options):
         "number",
         "Largest body that is taken and kept",
         metavar="MIB",
-        group="operation",
-        in_suites=False,
         smallest=1,
         unit=MEBIBYTE,
         default=256 * MEBIBYTE,
@@ -310,10 +292,9 @@ class UpstreamOptions(Options):
         "file",
         "Certificates (PEM) by which a TLS upstream is verified, besides the system's",
         metavar="FILE",
-        group="TLS",
     )
     insecure: bool = option_field(
-        "switch", "Don't verify a TLS upstream: whoever answers is believed", group="TLS"
+        "switch", "Don't verify a TLS upstream: whoever answers is believed"
     )
 
     @cached_property
@@ -343,7 +324,6 @@ class WritingOptions(UpstreamOptions):
                 "Play what the cassette has, record what it lacks, and add that",
             ),
         },
-        in_suites=False,
     )
 
 
@@ -355,27 +335,19 @@ class ReplayOptions(ProxyOptions):
         "choice",
         "Send event streams at once, or in the recorded rhythm",
         choices=("none", "recorded"),
-        group="operation",
     )
     poll_interval: int | None = option_field(
         "number",
         "Tell clients to poll a task every so many milliseconds, whatever was recorded",
         metavar="MS",
-        group="operation",
-        default=None,
     )
     stateless: bool = option_field(
         "switch",
         "Give every request the same reply whatever was played before, so that any of several "
         "processes may serve it",
-        group="operation",
-        in_suites=False,
     )
     beside: Collection[str] = option_field(
-        "list",
-        "Further cassettes, which are played as one with the first",
-        in_shell=False,
-        in_suites=False,
+        "list", "Further cassettes, which are played as one with the first", in_shell=False
     )
     fail_on_unplayed: bool = option_field("switch", "Fail where not all of the cassette was played")
     on_miss: OnMiss = option_field(
@@ -383,7 +355,6 @@ class ReplayOptions(ProxyOptions):
         "raise: misses are an error when the block ends; report: they are only reported",
         choices=("raise", "report"),
         in_shell=False,
-        in_suites=False,
     )
 
     def __post_init__(self) -> None:
@@ -409,48 +380,35 @@ class RecordOptions(WritingOptions, ProxyOptions):
         "list",
         "Keep this header of requests too, so that replay tells equal calls apart by it",
         metavar="NAME",
-        group="what is kept",
     )
     request_state: RequestStates = option_field(
         "choice",
         "sealed: raw state tokens never reach the disk; verbatim: they are kept as they are",
         choices=("sealed", "verbatim"),
-        group="what is kept",
     )
     redact: Collection[str] = option_field(
         "list",
         "Replace what this regular expression matches by a placeholder, besides the known "
         "shapes of secrets; with a group, group 1",
         metavar="REGEX",
-        group="what is kept",
     )
     redact_keys: Collection[str] = option_field(
-        "list",
-        "Replace values under this member name too, such as pin",
-        metavar="NAME",
-        group="what is kept",
+        "list", "Replace values under this member name too, such as pin", metavar="NAME"
     )
     no_redact: Collection[str] = option_field(
-        "list",
-        "Switch off a rule, such as jwt, or a member name, such as password",
-        metavar="NAME",
-        group="what is kept",
+        "list", "Switch off a rule, such as jwt, or a member name, such as password", metavar="NAME"
     )
-    seal_answers: bool = option_field(
-        "switch", "Keep only hashes of what the user answered", group="what is kept"
-    )
+    seal_answers: bool = option_field("switch", "Keep only hashes of what the user answered")
     answers: FilePath | None = option_field(
         "file",
         "Answer what the server asks in the place of a client that can't, by an answers file",
         metavar="FILE",
-        in_suites=False,
     )
     publish_anyway: bool = option_field(
         "switch",
         "Write the cassette even if the command failed, or every request got an error that is "
         "not MCP's",
         in_shell=False,
-        group="what is kept",
     )
 
     def __post_init__(self) -> None:
@@ -519,32 +477,23 @@ class VerifyOptions(UpstreamOptions):
         "Verify only calls whose method, name, both ('tools/call add') or number match this "
         "pattern",
         metavar="PATTERN",
-        in_suites=False,
     )
     ignore: Collection[str] = option_field(
         "list",
         "Leave a value out of the comparison: a JSON Pointer into the result, such as "
         "/structuredContent/at",
         metavar="POINTER",
-        group="matching",
     )
     ignore_from: FilePath | None = option_field(
-        "file",
-        "Leave out of the comparison what this file names",
-        metavar="FILE",
-        group="matching",
+        "file", "Leave out of the comparison what this file names", metavar="FILE"
     )
     learn: FilePath | None = option_field(
         "file",
         "Ask twice what only reads, and add the pointers of what differs by itself to this file",
         metavar="FILE",
-        group="matching",
-        in_suites=False,
     )
     allow_destructive: bool = option_field(
-        "switch",
-        "Also call tools of which the server says that they may destroy something",
-        in_suites=False,
+        "switch", "Also call tools of which the server says that they may destroy something"
     )
     fail_on: Collection[str] = option_field(
         "list",
@@ -552,12 +501,7 @@ class VerifyOptions(UpstreamOptions):
         metavar="VERDICT",
     )
     timeout: int = option_field(
-        "number",
-        "Seconds that one response may take",
-        metavar="SECONDS",
-        smallest=1,
-        in_suites=False,
-        default=60,
+        "number", "Seconds that one response may take", metavar="SECONDS", smallest=1, default=60
     )
 
     def __post_init__(self) -> None:

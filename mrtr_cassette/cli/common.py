@@ -8,11 +8,10 @@ import json
 import os
 import shlex
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from glob import glob, has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO, get_args
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
@@ -28,7 +27,6 @@ from mrtr_cassette.errors import (
 from mrtr_cassette.options import (
     AnyOptions,
     Option,
-    OptionGroup,
     Options,
     RecordOptions,
     ReplayOptions,
@@ -117,31 +115,35 @@ def _nowhere() -> TextIO:
     return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123  it stays open
 
 
+_GROUPS: Final[Mapping[str, Collection[str]]] = {
+    "What is kept": (
+        *("match_headers", "request_state", "redact", "redact_keys", "no_redact", "seal_answers"),
+    ),
+    "Matching": ("ignore", "repeat", "history", "reads", "ignore_from", "learn"),
+    "TLS": ("ca_file", "insecure"),
+    "Operation": (
+        *("host", "admin_port", "allow_hosts", "max_body", "pace", "poll_interval", "stateless"),
+        "log_format",
+    ),
+}
+"""What the options in a help text are about; the others come first."""
+
+
 class Command(click.Command):
     """A command whose help has its options in groups."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write them."""
-        records = defaultdict(list)
+        titles = {name: title for title, names in _GROUPS.items() for name in names}
+        records: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *_GROUPS)}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is not None and isinstance(param, click.Option):
-                records[_GROUP_OF.get(param.name or "", "usual")].append(record)
-        for group in get_args(OptionGroup):
-            if records[group]:
-                title = "Options" if group == "usual" else group[0].upper() + group[1:]
+                records[titles.get(param.name or "", "Options")].append(record)
+        for title, its in records.items():
+            if its:
                 with formatter.section(title):
-                    formatter.write_dl(records[group])
-
-
-_GROUP_OF: Final[Mapping[str, OptionGroup]] = {
-    "log_format": "operation",
-    **{
-        name: option.group
-        for options in (RecordOptions, ReplayOptions, VerifyOptions)
-        for name, option in options_of(options).items()
-    },
-}
+                    formatter.write_dl(its)
 
 
 class TakesCommand(Command):

@@ -38,11 +38,19 @@ TERMS: Final[Terms] = {
 }
 """What pytest's side writes where a text names an option."""
 
+_NOT_FOR_SUITES = frozenset(
+    {
+        *("log", "admin_port", "max_body", "existing", "stateless", "beside", "on_miss", "answers"),
+        *("only", "learn", "allow_destructive", "timeout"),
+    }
+)
+"""The options on which the mode, pytest itself and the fixture decide."""
+
 OPTIONS: Final[Mapping[str, Option]] = {
     name: option
     for options in (VerifyOptions, RecordOptions, ReplayOptions)
     for name, option in options_of(options).items()
-    if option.in_suites
+    if name not in _NOT_FOR_SUITES
 } | {
     "max_age": Option(
         "number",

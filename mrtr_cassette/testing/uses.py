@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import unittest
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from _pytest._code.code import ExceptionChainRepr, ReprEntryNative
 
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.page import View
-from mrtr_cassette.core.report.runs import InteractionOutcome, ReplayReport, unused_text
+from mrtr_cassette.core.report.runs import InteractionOutcome, ReplayReport
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.shell.files.cassettes import OPENED_VARIABLE, is_cassette
 from mrtr_cassette.shell.files.reports import write_page
@@ -86,7 +86,7 @@ class Uses:
         self._outcomes: dict[str, TestOutcome] = {}
         self._sharers: dict[Path, list[str]] = {}
         self._plays_all: bool = config.getoption("mrtr_fail_on_unplayed")
-        self._pages: dict[str, list[str]] | None = {} if config.getoption("mrtr_view") else None
+        self._writes_pages: bool = bool(config.getoption("mrtr_view"))
         config.pluginmanager.register(self, "mrtr-cassette-uses")
 
     # What the fixtures do
@@ -155,29 +155,22 @@ class Uses:
         report = yield
         if report.passed:
             return report
-        uses = self._used_by(item)
-        is_skipped = call.excinfo is not None and isinstance(
-            call.excinfo.value, pytest.skip.Exception
-        )
-        if not is_skipped:
-            self._write_pages(item.nodeid, uses)
-            for text in dict.fromkeys((self._pages or {}).pop(item.nodeid, ())):
-                report.sections.append((_PAGE_TITLE, text))
         if not report.failed:
             self._give_up(item, "xfailed" if hasattr(report, "wasxfail") else "skipped")
-        for use in uses:
+        is_skipped = call.excinfo is not None and call.excinfo.errisinstance(pytest.skip.Exception)
+        for use in self._used_by(item):
             use.failed = use.failed or report.failed
             if is_skipped:
                 continue
-            output = use.upstream_output
-            if output is not None:
-                report.sections.append(("mrtr-cassette: output of the upstream", output))
             misses = use.unreported_misses()
             if misses is not None:
                 _with_misses_first(report, misses)
-            differences = use.differences()
-            if differences is not None:
-                report.sections.append(("mrtr-cassette: differences", differences))
+            sections = {
+                _PAGE_TITLE: self._page_of(use),
+                "mrtr-cassette: output of the upstream": use.upstream_output,
+                "mrtr-cassette: differences": use.differences(),
+            }
+            report.sections += [(title, text) for title, text in sections.items() if text]
         return report
 
     def _used_by(self, item: pytest.Item) -> list[CassetteUse]:
@@ -200,10 +193,15 @@ class Uses:
             yield
         except BaseException as raised:  # noqa: BLE001  it is raised again
             error = raised
-        misses = [use.unreported_misses() for use in self._uses]
-        problems = [text for text in misses if text is not None]
-        if problems:
-            self._write_pages(item.nodeid, self._used_by(item))
+        problems = []
+        for use in self._uses:
+            use.test_ended(item.nodeid)
+            misses = use.unreported_misses()
+            if misses is not None:
+                problems.append(misses)
+                page = self._page_of(use)
+                if page is not None:
+                    item.add_report_section("teardown", _PAGE_TITLE, page)
         is_failed = error is not None and not isinstance(error, _NO_FAILURES)
         if error is not None and not is_failed:
             is_xfail = isinstance(error, pytest.xfail.Exception)
@@ -228,24 +226,20 @@ class Uses:
         """Conclude the uses that are stopped; return what is wrong, and what to warn of."""
         problems: list[str] = []
         warnings: list[str] = []
-        for use in self._uses:
-            use.test_ended(item.nodeid)
         for use in [use for use in self._uses if use.is_stopped]:
             node, _ = self._uses.pop(use)
             # What tests share, the end of the run decides on: some may be run again.
             passes = node is not item or (passed and not use.failed)
             objections = use.conclude(passed=passes, plays_all=self._plays_all)
             problems += objections
-            self._count(use)
+            self._count(use.outcome)
             if passes and not objections:
                 warnings += use.warnings
-                if use.shown.unused_answers and use.given_up is None:
-                    warnings.append(unused_text(use.shown.unused_answers))
         return problems, warnings
 
-    def _count(self, use: CassetteUse) -> None:
-        if use.outcome is not None:
-            self._counts[use.outcome] += 1
+    def _count(self, outcome: str | None) -> None:
+        if outcome is not None:
+            self._counts[outcome] += 1
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note what a test came to; one that is run again has the outcome of its last attempt."""
@@ -267,7 +261,7 @@ class Uses:
                 use, _ = self._uses.popitem()
                 use.stop()
                 use.conclude(passed=False)
-                self._count(use)
+                self._count(use.outcome)
             self._run.close()
 
     def publish_shared(self) -> list[str]:
@@ -280,21 +274,16 @@ class Uses:
                 outcome, problem = shared.publish(self._outcomes, _narrowed_by(self._config))
             except MrtrCassetteError as error:
                 outcome, problem = "discarded (not written)", error.in_terms(TERMS)
-            self._counts[outcome] += 1
+            self._count(outcome)
             problems += [] if problem is None else [problem]
         return problems
 
-    def _write_pages(self, test: str, uses: Iterable[CassetteUse]) -> None:
-        """Write the pages of the cassettes that a test uses; one that can't be changes nothing."""
-        if self._pages is None:
-            return
-        for use in uses:
-            try:
-                text = _write_page(self._config.rootpath, use)
-            except (MrtrCassetteError, OSError) as error:
-                text = f"could not be written: {error}"
-            if text is not None:
-                self._pages.setdefault(test, []).append(text)
+    def _page_of(self, use: CassetteUse) -> str | None:
+        """Write the page of a failed test, if that is asked for; failing changes nothing."""
+        try:
+            return _write_page(self._config.rootpath, use) if self._writes_pages else None
+        except (MrtrCassetteError, OSError) as error:
+            return f"could not be written: {error}"
 
 
 def _with_misses_first(report: pytest.TestReport, text: str) -> None:
@@ -346,8 +335,6 @@ def _replay_of(use: CassetteUse) -> ReplayReport | None:
 
 # The cassettes of a whole suite
 
-_FOUND: Final = "mrtr_cassette_found"
-
 _NARROWING = ("deselect", "ignore", "ignore_glob", "lf", "stepwise", "collectonly")
 """The options that leave tests out, beside `-k` and `-m`, as pytest keeps them."""
 
@@ -370,43 +357,35 @@ class Orphans:
         """Begin with none; with `fails` an orphan makes the run fail."""
         self._config = config
         self._fails = fails
-        self._used: set[str] = set()
-        self._folders: set[str] = set()
         self._orphans: list[Path] = []
-        if OPENED_VARIABLE not in os.environ:
-            # Workers of pytest-xdist, and all that tests start, have the variable too.
+        # Workers of pytest-xdist, and all that tests start, have the variable too.
+        self._is_first = OPENED_VARIABLE not in os.environ
+        if self._is_first:
             file, os.environ[OPENED_VARIABLE] = mkstemp(prefix="mrtr-cassette-")
             os.close(file)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
-        """Note what the tests use, also those that will be deselected."""
-        self._folders |= {str(cassette_folder(item)) for item in items}
-        self._used |= {str(path.resolve()) for path in cassettes_of(items)}
+        """Note what the tests use, also those that will be deselected, and the folders of it."""
+        folders = {f"{cassette_folder(item)}/\n" for item in items}
+        with Path(os.environ[OPENED_VARIABLE]).open("a", encoding="utf-8") as file:
+            file.writelines([*folders, *(f"{path.resolve()}\n" for path in cassettes_of(items))])
         yield
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        """Take what a worker of pytest-xdist found."""
-        used, folders = getattr(node, "workeroutput", {}).get(_FOUND, ((), ()))
-        self._used |= set(used)
-        self._folders |= set(folders)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Add what was opened while the tests ran, and look for the others."""
-        output = getattr(session.config, "workeroutput", None)
-        if output is not None:
-            output[_FOUND] = (sorted(self._used), sorted(self._folders))
+        """Look for the cassettes that were neither noted nor opened while the tests ran."""
+        if not self._is_first:
             return
-        opened = Path(os.environ.pop(OPENED_VARIABLE))
-        self._used |= set(opened.read_text(encoding="utf-8").splitlines())
-        opened.unlink()
+        noted = Path(os.environ.pop(OPENED_VARIABLE))
+        used = set(noted.read_text(encoding="utf-8").splitlines())
+        noted.unlink()
         self._orphans = sorted(
             path
-            for folder in self._folders
+            for folder in used
+            if folder.endswith("/")
             for path in Path(folder).rglob("*.json")
-            if path.is_file() and str(path.resolve()) not in self._used and is_cassette(path)
+            if path.is_file() and str(path.resolve()) not in used and is_cassette(path)
         )
         if self._fails and self._orphans and not exitstatus:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -16,7 +16,7 @@ from typing import Any, Literal, NoReturn, cast
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.record.naming import lasting
-from mrtr_cassette.core.report.runs import UnplayedError
+from mrtr_cassette.core.report.runs import UnplayedError, unused_text
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError, counted
 from mrtr_cassette.options import Existing, RecordOptions, ReplayOptions, VerifyOptions
 from mrtr_cassette.shell.files.cassettes import (
@@ -469,11 +469,14 @@ class CassetteUse:
     @property
     def warnings(self) -> list[str]:
         """Texts about probable mistakes for which no test fails."""
-        if self.given_up is not None:
-            text = f"{self.path} was not written: the test was {self.given_up}"
-            is_discarded = (self.outcome or "").startswith("discarded")
-            return [f"{text}, and a test's own cassette is written when it passes"] * is_discarded
         told = []
+        if self.outcome == f"discarded (test {self.given_up})":
+            told.append(
+                f"{self.path} was not written: the test was {self.given_up}, and a test's own "
+                "cassette is written when it passes"
+            )
+        if self.given_up is not None:
+            return told
         if self.outcome == "not used":
             told.append(f"{self.path} was not played: no client sent it a request")
         if self.outcome == "left empty":
@@ -481,10 +484,12 @@ class CassetteUse:
                 f"nothing was recorded, and {self.path} not written: no client sent a request to "
                 "the url of the cassette"
             )
-        elif self.outcome == "replayed" and self.age_days is not None:
+        if self.outcome == "replayed" and self.age_days is not None:
             told.append(
                 f"{self.path} is {self.age_days} days old; record it anew with --mrtr-mode=all"
             )
+        if self.shown.unused_answers:
+            told.append(unused_text(self.shown.unused_answers))
         return told
 
     def load_recorded(self) -> Cassette | None:
