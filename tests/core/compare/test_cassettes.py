@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import cassette_of, changed, get, loaded, post, retry, rpc, tool, with_meta
+from builders import cassette_of, changed, get, loaded, post, retry, rpc, tool
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import NO, YES, Json, asks, text
@@ -99,14 +99,6 @@ def test_branches_are_aligned_by_their_answers() -> None:
         ("shape-changed", "/inputResponses/a/content"),
     ]
     assert found.counts == {"~": 1}
-
-
-def test_what_is_ignored_is_no_difference() -> None:
-    """A pointer hides what is below it in every interaction."""
-    old, new = [(tool("a"), text("1"))], [(tool("a"), text("2"))]
-    assert comparison(old, new).verdict == "text-changed"
-    assert comparison(old, new, "/content/0/text").is_same
-    assert comparison(old, new, "/content/1").verdict == "text-changed"
 
 
 @given(st.text("abcd", max_size=8), st.text("abcd", max_size=8))
@@ -227,28 +219,6 @@ def transcript(old: Any, new: Any, *ignored: str) -> str:
 def test_turns_are_compared_one_by_one(old: Any, new: Any, stages: str) -> None:
     """A turn that only one of them has is a change of rounds; the others stay beside theirs."""
     assert transcript(old, new) == stages
-
-
-def test_what_only_one_has_is_shown_whole() -> None:
-    """The question, the answer and the result of a call that is new."""
-    ask, answer, result = stages_of(None, asking("a"))
-    assert '"message":"about a?"' in (ask.changes[0].received or "")
-    assert answer.changes[0].received == '{"a":{"action":"accept","content":{"ok":true}}}'
-    assert (result.changes[0].received or "").startswith('{"content":[{"text":"done"')
-    assert {change.recorded for change in ask.changes + answer.changes} == {None}
-
-
-def test_who_asks_is_information() -> None:
-    """Another client's name breaks nobody; its trace is not even told."""
-
-    def of_client(name: str) -> RecordedInteraction:
-        meta = {"client": name, "traceparent": name, "progressToken": name}
-        return loaded(cassette_of((with_meta(CALL, **meta), text("a")))).interactions[0]
-
-    request, result = stages_of(of_client("a"), of_client("b"))
-    (change,) = request.changes
-    assert (request.mark, result.mark) == ("=", "=")
-    assert (change.pointer, change.is_information) == ("/#request/_meta/client", True)
 
 
 def test_what_breaks_ties_on_replay_is_information() -> None:

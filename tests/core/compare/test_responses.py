@@ -410,16 +410,6 @@ def test_comparing_is_fair(one: Json, other: Json, state: str) -> None:
     assert response_changes(seen(old), seen({**old, "requestState": state})) == []
 
 
-def test_a_verbatim_state_may_be_json() -> None:
-    """A question that repeats such a state is the same with the live one."""
-    states = ['{"recorded": "state", "n": 1}', '{"live": "state", "n": 22}']
-    questions = [{**question(message=f"for {state}"), "requestState": state} for state in states]
-    verbatim = converse((CALL, questions[0]), seals=False)[0]
-    sealed = converse((CALL, questions[1]))[0]
-    changes = response_changes(verbatim, sealed, {sha256_of(states[1]): states[0]})
-    assert [change.pointer for change in changes if change.verdict == "question-changed"] == []
-
-
 def test_a_question_may_repeat_the_id_that_is_made_up_for_it() -> None:
     """Its URL is the same one then; another URL is not."""
 

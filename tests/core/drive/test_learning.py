@@ -103,11 +103,7 @@ def test_exact_places_are_learned_and_what_would_hide_more_is_refused(
     assert place.pointer == pointer
     assert place.reason is None if reason is None else reason in str(place.reason)
     assert learned(run(first), run(first)) == []
-
-
-def test_another_number_of_questions_is_refused() -> None:
-    """Nothing can be compared in the place of an exchange that there is not."""
-    (place,) = learned(run(asks("a"), text("done")), run(text("done")))
+    (place,) = learned(run(first, second), run(first))
     assert "more questions" in str(place.reason)
 
 
