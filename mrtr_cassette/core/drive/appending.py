@@ -11,13 +11,11 @@ from mrtr_cassette.core.drive.conversation import (
     Conversation,
     Finished,
     LiveAsk,
-    Pages,
     Requests,
     ServerSession,
     has_error,
     in_session,
     outcome,
-    page_at,
     with_body,
     with_values,
 )
@@ -142,7 +140,7 @@ class SessionOpening(Requests):
 
 
 class RecordedAsks:
-    """The asks of a cassette that issued a state, by this state; and its pages, by their cursor."""
+    """The asks of a cassette that issued a state, by this state."""
 
     def __init__(
         self, player: Player, redactor: Redactor | None, credentials: Credentials | None = None
@@ -153,8 +151,8 @@ class RecordedAsks:
             if entry.ask is not None and entry.ask.request_state is not None:
                 self._askers.setdefault(entry.ask.request_state, []).append(entry)
 
-    def replay_for(self, call: Call, shown: Call) -> ReplayToAsk | PagesBefore | Miss | None:
-        """Return how the server is brought to the ask that a request answers, or to a page.
+    def replay_for(self, call: Call, shown: Call) -> ReplayToAsk | Miss | None:
+        """Return how the server is brought to the ask that a request answers.
 
         None stands for a request that can be sent as it is: one without state and cursor, or with
         one that no recorded response issued. `shown` is the request as it is matched, and as
@@ -162,7 +160,9 @@ class RecordedAsks:
         """
         state = None if call.answers is None else call.answers.request_state
         if state is None:
-            return self._pages_before(call, shown)
+            cursors = {each.exchange.next_cursor for each in self._player.entries} - {None}
+            detail = "its cursor is that of a recorded page: record the whole list again"
+            return unrecorded(shown, detail) if call.cursor in cursors else None
         # What a client adds to a state goes to the server too, to be refused there.
         within = [
             issued
@@ -184,22 +184,6 @@ class RecordedAsks:
             return unrecorded(shown, reason, asker)
         recorder = Recorder(seals=True, redactor=self._redactor, credentials=self._credentials)
         return ReplayToAsk(call, shown, asker, RecordedScript(interaction), recorder)
-
-    def _pages_before(self, call: Call, shown: Call) -> PagesBefore | None:
-        pages = {
-            each.exchange.next_cursor: each.call.cursor
-            for each in reversed(self._player.entries)
-            if (each.key.method, each.key.endpoint) == (call.method, call.endpoint)
-        }
-        cursor, seen = call.cursor, set[str]()
-        while cursor is not None and cursor in pages and cursor not in seen:
-            seen.add(cursor)
-            cursor = pages[cursor]
-        if not seen:
-            return None
-        # Nothing of these pages is shown, and a cursor has to be the live server's own.
-        session = ServerSession(Recorder(seals=False), call.request.header(SESSION_HEADER))
-        return PagesBefore(page_at(call.request, cursor), shown, session, len(seen))
 
 
 def _chain(asker: ReplayEntry) -> list[ReplayEntry]:
@@ -246,26 +230,3 @@ class ReplayToAsk(Conversation):
             self.request.body, [ECHOED_STATE_PATH], lambda value: value.replace(recorded, live)
         )
         return with_body(self.request, body)
-
-
-class PagesBefore(Pages):
-    """The pages before the one that a client requests, fetched from the live server."""
-
-    def __init__(self, first: Request, shown: Call, session: ServerSession, most: int) -> None:
-        # The page after the last of them is requested by the client itself.
-        super().__init__(first, session, most)
-        self._shown = shown
-        self._most = most
-
-    @property
-    def failure(self) -> Miss | None:
-        """Why the live server has no such page, or None."""
-        if self.last is None or self.last.next_cursor is not None:
-            return None
-        page = self._most - self.left + 1
-        return unrecorded(self._shown, f"the live server's list has no page {page}")
-
-    def retry(self) -> Request:
-        """Return the client's request with the live cursor in the place of the recorded one."""
-        cursor = None if self.last is None else self.last.next_cursor
-        return page_at(self.request, cursor)

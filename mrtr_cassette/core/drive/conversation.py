@@ -279,39 +279,26 @@ class Requests:
         raise NotImplementedError
 
 
-class Pages(Requests):
-    """A list of a live server, page after page, at most so many."""
-
-    def __init__(self, listing: Request, session: ServerSession, most: int = _MOST_PAGES) -> None:
-        super().__init__(listing, session)
-        self.left = most
-
-    def _after(self, exchange: RecordedExchange) -> Request | None:
-        self.left -= 1
-        cursor = exchange.next_cursor
-        return page_at(self.request, cursor) if cursor is not None and self.left else None
-
-
-def page_at(listing: Request, cursor: str | None) -> Request:
-    """Return the request for the page at a cursor; None stands for the first page."""
-    value = None if cursor is None else encode_basestring_ascii(cursor).encode()
-    return with_body(listing, replace_members(listing.body, ("params",), {"cursor": value}))
-
-
-class ToolList(Pages):
-    """The tools of a live server."""
+class ToolList(Requests):
+    """The tools of a live server, listed page after page."""
 
     def __init__(self, listing: Request, session: ServerSession) -> None:
         super().__init__(listing, session)
         self.tools: list[Any] = []
         self.is_whole = True
+        self._pages = 0
 
     def _after(self, exchange: RecordedExchange) -> Request | None:
         result = exchange.rpc_members.get("result")
         tools = result.get("tools") if isinstance(result, dict) else None
         self.is_whole = isinstance(tools, list)
         self.tools += tools if isinstance(tools, list) else ()
-        return super()._after(exchange) if self.is_whole else None
+        self._pages += 1
+        cursor = exchange.next_cursor
+        if not self.is_whole or cursor is None or self._pages == _MOST_PAGES:
+            return None
+        member = {"cursor": encode_basestring_ascii(cursor).encode()}
+        return with_body(self.request, replace_members(self.request.body, ("params",), member))
 
     def hints(self, name: str) -> Mapping[str, Any]:
         """Return what the server says that a tool does to the world."""
@@ -391,12 +378,10 @@ class Answered:
         value: JSON text of `inputResponses`, which None leaves out; to a pushed request, of the
             member of its response.
         member: of the response to a pushed request.
-        cancels: whether the task that asks is cancelled next.
     """
 
     value: bytes | None
     member: Literal["result", "error"] = "result"
-    cancels: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -573,11 +558,8 @@ class Conversation(Requests):
             return self.session.post(self.request, body, self)
         elif ask.task is None:
             self._due = [self._with_answers(reply.value, ask.request_state)]
-        else:
-            if reply.value is not None:
-                self._due.append(_update(self.request, ask.task.id, reply.value))
-            if reply.cancels:
-                self._due.append(self._of_task(CANCEL_TASK, ask.task))
+        elif reply.value is not None:
+            self._due.append(_update(self.request, ask.task.id, reply.value))
         return None
 
 

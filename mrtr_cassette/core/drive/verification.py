@@ -33,7 +33,6 @@ from mrtr_cassette.core.compare.values import (
     ORDER,
     Change,
     Verdict,
-    change_of,
     heaviest,
     is_below,
     without_ignored,
@@ -90,7 +89,6 @@ from mrtr_cassette.core.wire.http import (
     CREDENTIAL_HEADERS,
     LARGEST_BODY,
     LAST_EVENT_ID_HEADER,
-    NO_STATUS,
     End,
     Request,
     opens_channel,
@@ -229,6 +227,12 @@ def why_not_repeatable(interaction: RecordedInteraction) -> str | None:
     methods = [step.exchange.call.method for step in interaction.steps]
     if any(method == UPDATE_TASK and at not in answered for at, method in enumerate(methods)):
         return "it answers what a notification of its task asked, or nothing"
+    turns = task_turns(interaction.steps)
+    is_left = (
+        interaction.is_open and interaction.task_id and not (turns and turns[-1].given is None)
+    )
+    if is_left or CANCEL_TASK in methods:
+        return "its client cancelled the task, or left it at work"
     return None
 
 
@@ -298,19 +302,6 @@ def _posted(turn: PushedTurn, key: str) -> Answered | None:
     return Answered(result) if result is not None else Answered(error or b"{}", "error")
 
 
-def _turns_until_left(interaction: RecordedInteraction) -> int | None:
-    """Return after how many turns of its task the recorded client cancelled it, or left it at work.
-
-    None stands for a task that was followed to its end, or left at a question.
-    """
-    turns = task_turns(interaction.steps)
-    for at, step in enumerate(interaction.steps):
-        if step.exchange.call.method == CANCEL_TASK:
-            return sum(turn.asked < at for turn in turns)
-    is_left_at_question = bool(turns) and turns[-1].given is None
-    return len(turns) if interaction.is_open and not is_left_at_question else None
-
-
 class RecordedScript:
     """The answers of a recorded conversation, as far as it goes."""
 
@@ -334,7 +325,6 @@ class RecordedScript:
         self._redacted_digests = redacted_digests
         self._refused = {"question-changed"} | (set() if renames_keys else {"key-changed"})
         self._turns = list(_open_turns(interaction))
-        self._turns_until_left = _turns_until_left(interaction)
         self._is_task = False
         self.states: list[tuple[str, str]] = []
         """Request states and other names, as the live server issued and the cassette has them."""
@@ -422,12 +412,7 @@ class RecordedScript:
         self._came(self._exchanges[-1], ask.exchange)
         self.states.append((task_id, recorded_id))
         self._is_task = True
-        return Answered(None, cancels=self._is_left_now)
-
-    @property
-    def _is_left_now(self) -> bool:
-        asked = [each for each in self._turns if each.asking is not None and not each.questions]
-        return len(asked) == self._turns_until_left
+        return Answered(None)
 
     def _answer_task(self, ask: LiveAsk) -> Reply:
         """Answer what a state of the task asks, one question after the other."""
@@ -449,9 +434,8 @@ class RecordedScript:
             turn.questions.remove(question)
             if question.answer is not None:
                 answers[key] = question.answer.value
-        if answers or self._is_left_now:
-            value = write_answers(DIALECTS[0].name, answers) if answers else None
-            return Answered(value, cancels=self._is_left_now)
+        if answers:
+            return Answered(write_answers(DIALECTS[0].name, answers))
         is_last = self._interaction.is_open and not self._open_at(position)
         return NeedsAnswers(ask) if is_last else Answered(None)
 
@@ -559,14 +543,10 @@ class Repeated:
         return VerifiedInteraction(self.planned, verdict, changes, reason, pairs, states, left_out)
 
     def has_begun(self, observation: Observation | None) -> None:
-        """Take the beginning of a listening stream."""
+        """Take the beginning of a listening stream, which has the recorded status."""
         response = self.planned.interaction.exchanges[0].response
-        if observation is None or response is None or response.is_lines:
-            return
-        self._is_unheard = observation.status == NO_STATUS
-        if not self._is_unheard and observation.status != response.status:
-            change = change_of("error-changed", "/#status", response.status, observation.status)
-            self._script.changes.append(TurnChange(0, change))
+        if observation is not None and response is not None and not response.is_lines:
+            self._is_unheard = observation.status != response.status
 
 
 class Verifier:

@@ -13,13 +13,7 @@ from mrtr_cassette.core.answers.fulfilment import LeavesToSources, Rounds, Sourc
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import EndpointPassing
 from mrtr_cassette.core.cassette.transports import STARTED_HERE
-from mrtr_cassette.core.drive.appending import (
-    RecordedAsks,
-    ReplayToAsk,
-    SessionOpening,
-    Sessions,
-    unrecorded,
-)
+from mrtr_cassette.core.drive.appending import RecordedAsks, SessionOpening, Sessions, unrecorded
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     AnsweredPoll,
@@ -387,12 +381,11 @@ class Appender:
         await self._live_server.follow(catch_up)
         if catch_up.failure is not None:
             return catch_up.failure
-        if isinstance(catch_up, ReplayToAsk):
-            known = self._session.recorder.known
-            for live, recorded in catch_up.states:
-                known.remember(recorded)
-                known.remember(live, shown_as=recorded)
-            self._session.announcer.say(caught_up_said, catch_up.asker)
+        known = self._session.recorder.known
+        for live, recorded in catch_up.states:
+            known.remember(recorded)
+            known.remember(live, shown_as=recorded)
+        self._session.announcer.say(caught_up_said, catch_up.asker)
         return catch_up.retry()
 
     def _unrecorded(self, failure: Miss) -> bytes:
