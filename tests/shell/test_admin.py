@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -195,13 +194,3 @@ def test_a_missing_extra_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) ->
         "--admin-port needs prometheus_client, which is not installed; "
         "pip install 'mrtr-cassette[metrics]'"
     )
-
-
-def test_what_nobody_watches_imports_nothing() -> None:
-    """A run without an admin port has none of the modules of the extra."""
-    code = (
-        "import sys, mrtr_cassette.shell.runs.replaying, mrtr_cassette.shell.runs.recording;"
-        "print([n for n in sys.modules if n.startswith('prometheus')])"
-    )
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    assert printed.stdout == b"[]\n"

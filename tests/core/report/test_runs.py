@@ -1,4 +1,4 @@
-"""Facts about what replays, recordings and calls came to."""
+"""Facts about misses, and what replays, recordings and calls came to."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from xml.etree import ElementTree as ET
 import orjson
 import pytest
 from builders import (
+    Answer,
+    Step,
     cassette_of,
     get,
     loaded,
     missed,
+    notification,
     play,
     player_of,
     post,
@@ -22,18 +25,24 @@ from builders import (
     rpc,
     state_in,
     tool,
+    with_id,
 )
 from goldens import DATA, read_case
-from harmless import assert_harmless
+from harmless import HOSTILE, assert_harmless
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from messages import NO, YES, asks, text
+from messages import NO, YES, asks, form, text
+from pushing import asked_once, elicit, in_sealed_session, posted
 
 from mrtr_cassette.core.answers.checking import Asked
 from mrtr_cassette.core.answers.fulfilment import CallTurn, Unanswered
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.drive.appending import unrecorded
+from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.report.ci import junit
+from mrtr_cassette.core.report.ci import annotation, junit
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import (
     call_ended_event,
@@ -44,18 +53,24 @@ from mrtr_cassette.core.report.events import (
 from mrtr_cassette.core.report.runs import (
     CallResult,
     InteractionOutcome,
+    MissesError,
     RecordingReport,
     ReplayReport,
     UnplayedError,
     UnpublishedError,
     call_data,
+    error_body,
     problem_lines,
     recording_text,
+    report_of_miss,
     report_of_replay,
     saved_report,
     summary_data,
     summary_text,
+    upstream_error_body,
 )
+from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.wire.pointers import Difference
 
 CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
@@ -72,15 +87,6 @@ def test_long_summaries_are_cut() -> None:
 
     assert lines[0].endswith("3 misses (arguments-differ 1, unknown-name 2)")
     assert (len(lines), lines[11], lines[-1]) == (23, "  and 2 more", "  and 3 more")
-
-
-def test_unplayed_interactions_are_an_error_of_the_library() -> None:
-    """The error has the interactions, each with its number and its call."""
-    (one,) = details_of(loaded(cassette_of((tool("a"), text("x"))))).interactions
-    error = UnplayedError("c.json", [one])
-
-    assert str(error) == 'not all that is on c.json was played:\n  #1 tools/call "a"'
-    assert (error.unplayed, error.exit_code) == ((one,), 1)
 
 
 # Reports that are read back from files
@@ -286,12 +292,6 @@ def test_run_is_told(name: str, *, updates_goldens: bool) -> None:
     case.expect(name, f"{RUNS[name]()}\n", updates=updates_goldens)
 
 
-def test_recording_that_was_not_published_is_an_error() -> None:
-    """It has the reason, and an exit code of its own."""
-    error = UnpublishedError("c.json", "all 2 requests got 404")
-    assert (error.reason, error.exit_code) == ("all 2 requests got 404", 4)
-
-
 @settings(max_examples=25)
 @given(st.text(st.characters()))
 def test_junit_is_well_formed_whatever_the_names(words: str) -> None:
@@ -308,3 +308,193 @@ def test_junit_is_well_formed_whatever_the_names(words: str) -> None:
 
     assert len(list(root.iter("testcase"))) == 4
     assert_harmless(junit(hostile).decode().replace("\t", ""))
+
+
+def test_what_a_run_came_to_is_an_error_of_the_library() -> None:
+    """It has the misses, the calls that were not played, or why nothing was published."""
+    miss = report_of_miss(miss_of(ONE, tool("b")), "c.json")
+    (one,) = details_of(loaded(cassette_of((tool("a"), text("x"))))).interactions
+    missed_, unplayed = MissesError("c.json", [miss, miss]), UnplayedError("c.json", [one])
+    unpublished = UnpublishedError("c.json", "all 2 requests got 404")
+
+    head = "2 requests had no recorded answer on c.json"
+    assert str(missed_) == f"{head}\n\n{miss.text}\n\n{miss.text}"
+    assert str(unplayed) == 'not all that is on c.json was played:\n  #1 tools/call "a"'
+    assert (missed_.misses, unplayed.unplayed) == ((miss, miss), (one,))
+    assert [each.exit_code for each in (missed_, unplayed, unpublished)] == [1, 1, 4]
+
+
+# Misses
+
+
+def test_every_reason_has_a_way_out() -> None:
+    """Each reason comes with what the user can do about it."""
+    call = missed(player_of((CALL, text("x"))), tool("y")).call
+    for reason in Reason:
+        assert all(report_of_miss(Miss(call, reason, "detail"), "f").fixes), reason
+
+
+def test_way_out_is_in_the_terms_of_the_front() -> None:
+    """Each front spells its own options; what a client sent is no slot, whatever it looks like."""
+    miss = missed(player_of((CALL, text("x"))), tool("deploy", env="<<ignore_value>>"))
+    terms = {"record_too": "record --append", "ignore_value": "--ignore POINTER"}
+
+    report = report_of_miss(miss, "f", terms=terms)
+
+    assert report.fixes == (
+        "send the recorded arguments",
+        "record this call too with record --append",
+        "leave what differs from run to run out of matching with --ignore POINTER",
+    )
+    assert '/arguments/env: recorded "prod", received "<<ignore_value>>"' in report.text
+
+
+@pytest.mark.parametrize(
+    ("request_", "named"),
+    [
+        (tool("x", b=1, a="é"), 'tools/call "x" with {"a":"\\u00e9","b":1}'),
+        (tool("x"), 'tools/call "x"'),
+        (retry(tool("x"), {}), 'tools/call "x", answering nothing'),
+        (retry(tool("x"), {"b": 1, "a": 1}), 'tools/call "x", answering a, b'),
+        (retry(tool("x"), state="S"), 'tools/call "x", answering nothing, echoing a request state'),
+        (
+            tool("x", long="v" * 300),
+            f'tools/call "x" with {{"long":"{"v" * 191}… (111 more characters)',
+        ),
+        (b'{"arguments":{"a":1}}', "POST /mcp"),
+        (rpc("x/y", [1]), "x/y"),
+        (get("/x?y"), "GET /x?y"),
+    ],
+)
+def test_request_is_named_as_a_person_would(request_: Any, named: str) -> None:
+    """A request is named with its arguments and the keys of its answers."""
+    miss = missed(player_of((CALL, text("x"))), request_)
+    assert report_of_miss(miss, "f").request == named
+
+
+def test_miss_steers_neither_terminal_nor_runner() -> None:
+    """Names, arguments, answers and questions may be anything, and the path of the file too."""
+    reports = []
+    for recorded, received in (
+        (tool("x"), tool(HOSTILE)),
+        (tool(HOSTILE), tool("x")),
+        (tool(HOSTILE, a=HOSTILE), tool(HOSTILE, a=1, **{HOSTILE: HOSTILE})),
+        (get("/" + HOSTILE), get("/x" + HOSTILE)),
+        (rpc(HOSTILE), rpc("x" + HOSTILE)),
+    ):
+        miss = missed(player_of((recorded, Answer((b"x",)))), received)
+        reports.append(report_of_miss(miss, HOSTILE, lambda text: text + HOSTILE))
+    ask = {"inputRequests": {HOSTILE: form(HOSTILE)}, "resultType": "input_required"}
+    player = player_of((CALL, ask), (retry(CALL, {HOSTILE: YES}), text("x")))
+    play(player, CALL)
+    reports.append(report_of_miss(missed(player, retry(CALL, {HOSTILE: NO})), "f"))
+    for report in reports:
+        assert_harmless(report.text)
+        assert annotation(report).isprintable()
+        for shown in (report.request, report.detail, *report.questions, *map(str, report.fixes)):
+            assert shown.isprintable()
+        for difference in report.differences:
+            assert all(each is None or each.isprintable() for each in difference)
+
+
+def test_annotation_is_one_line_that_names_the_file() -> None:
+    """Workflow commands end with the line, so what ends one is escaped, and so are separators."""
+    miss = missed(player_of((CALL, text("x"))), rpc("tools/list"))
+    report = replace(report_of_miss(miss, "a,b:c%.json"), text="50%\r\n::x")
+
+    assert annotation(report) == (
+        "::error file=a%2Cb%3Ac%25.json,title=miss%3A unknown-method::50%25%0D%0A::x"
+    )
+
+
+# Texts and facts
+
+QUESTIONS = {
+    "resultType": "input_required",
+    "inputRequests": {"a": form("Sure?"), "b": {"method": "roots/list"}, "c": form("Why?")},
+}
+ASKING: tuple[Step, ...] = (
+    (CALL, QUESTIONS),
+    (retry(CALL, {"a": YES, "b": 1, "c": 1}), text("done")),
+)
+
+
+def miss_of(played: Cassette | Step, *requests: bytes | Request) -> Miss:
+    """Return the miss that the last request is on a cassette, or on that of one call."""
+    player = Player(played) if isinstance(played, Cassette) else player_of(played)
+    for each in requests[:-1]:
+        play(player, each)
+    return missed(player, requests[-1])
+
+
+def not_recorded() -> Miss:
+    """Return a retry whose ask the live server no longer makes."""
+    player = player_of(
+        (CALL, asks("a", state="S")), (retry(CALL, {"a": YES}, state="S"), text("x"))
+    )
+    ((asking, _),) = player.interactions
+    call = read_call(post(with_id(retry(CALL, {"a": 1}, state="S"), "mine")))
+    differences = (
+        Difference("/inputRequests/a/params/message", '"a?"', '"b?"'),
+        Difference("/requestState", '"…"', None),
+    )
+    return unrecorded(call, "the live server asks something else in turn 1", asking, differences)
+
+
+PUSHING = asked_once(elicit(), YES, CALL, text("done"))
+IN_SESSION = post(CALL, ("Mcp-Session-Id", "s"))
+ONE = (CALL, text("x"))
+MISSES: dict[str, Miss] = {
+    "nothing near": miss_of(ONE, rpc("tools/list")),
+    "wrong answers": miss_of(
+        loaded(cassette_of(*ASKING)), CALL, retry(CALL, {"a": NO, "b": 2, "c": 1})
+    ),
+    "a wrong answer to a push": miss_of(PUSHING, in_sealed_session(posted(elicit(), NO))),
+    "played up": miss_of(ONE, CALL, CALL),
+    "played up in a session": miss_of((IN_SESSION, text("x")), IN_SESSION, IN_SESSION),
+    "another body": miss_of((b"one", b"x"), b"two"),
+    "a value that is absent": miss_of(ONE, tool("deploy", x=1)),
+    "a long value": miss_of(ONE, tool("deploy", env="v" * 300)),
+    "not recorded": not_recorded(),
+    "not recorded, without an ask": unrecorded(
+        read_call(post(CALL)), "the live server opened no session: HTTP 500"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISSES)
+def test_miss_has_text_and_facts(name: str, *, updates_goldens: bool) -> None:
+    """Questions that were answered otherwise are repeated, and each reason has its ways out."""
+    report = report_of_miss(MISSES[name], "talk.json")
+    facts = json.dumps(report.facts, indent=1)
+    case = read_case(DATA / "reports" / "misses.case")
+    case.expect(name, f"{report.text}\n{facts}\n", updates=updates_goldens)
+
+
+# Errors that clients get
+
+
+def test_client_gets_text_and_facts_under_its_own_id() -> None:
+    """The text is the message and the facts are the data of a JSON-RPC error."""
+    failure = not_recorded()
+    report = report_of_miss(failure, "talk.json")
+
+    for answered in (failure.call, b'"mine"'):
+        assert json.loads(error_body(report, answered)) == {
+            "jsonrpc": "2.0",
+            "id": "mine",
+            "error": {"code": -32012, "message": report.text, "data": report.facts},
+        }
+
+
+@pytest.mark.parametrize("identity", [b"7", b'"a"', b"1.0e3"])
+def test_error_has_the_id_as_the_client_spelled_it(identity: bytes) -> None:
+    """The id of the request is copied, not written anew; other traffic has none."""
+    request = post(b'{"jsonrpc":"2.0","id": %s ,"method":"x"}' % identity)
+    error = b'"error":{"code":-32011,"message":"refused"}}'
+
+    assert upstream_error_body(request, "refused") == (
+        b'{"jsonrpc":"2.0","id":%s,%s' % (identity, error)
+    )
+    for other in (post(notification("n")), post(b"junk"), get("/")):
+        assert upstream_error_body(other, "refused") == b'{"jsonrpc":"2.0","id":null,' + error
