@@ -16,7 +16,7 @@ from mrtr_cassette.core.drive.conversation import (
     LiveAsk,
     ServerSession,
 )
-from mrtr_cassette.core.protocol.messages import response_to
+from mrtr_cassette.core.protocol.jsonrpc import response_to
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import Request, channel_request, line_request
 from mrtr_cassette.shell.runs.live_server import LiveServer

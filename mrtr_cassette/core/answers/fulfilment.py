@@ -26,8 +26,7 @@ from mrtr_cassette.core.protocol.dialect import (
     input_request,
     write_answers,
 )
-from mrtr_cassette.core.protocol.jsonrpc import Message
-from mrtr_cassette.core.protocol.messages import Via
+from mrtr_cassette.core.protocol.jsonrpc import Message, Via
 from mrtr_cassette.core.protocol.methods import GET_TASK
 from mrtr_cassette.core.protocol.tasks import TaskState, key_names, polled_state
 from mrtr_cassette.core.secrets.sealed import sha256_of

@@ -38,8 +38,8 @@ from mrtr_cassette.core.protocol.methods import (
     method_of,
 )
 from mrtr_cassette.core.protocol.tasks import key_names
+from mrtr_cassette.core.secrets.rules import matches_whole, refusal_of
 from mrtr_cassette.core.secrets.sealed import SEALED_ANSWER, without_numbers
-from mrtr_cassette.core.secrets.shapes import matches_whole, refusal_of
 from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
 from mrtr_cassette.errors import NotJsonError, UsageError, printable
 

@@ -47,8 +47,7 @@ from mrtr_cassette.core.cassette.recorded import (
     TaskStep,
     task_turns,
 )
-from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.messages import completed_by, messages_in
+from mrtr_cassette.core.protocol.jsonrpc import Kind, completed_by, messages_in
 from mrtr_cassette.core.wire.http import (
     NO_STATUS,
     End,

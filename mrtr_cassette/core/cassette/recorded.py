@@ -9,8 +9,14 @@ from typing import Any, Literal, NamedTuple
 
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest, input_request, may_ask
-from mrtr_cassette.core.protocol.jsonrpc import Message
-from mrtr_cassette.core.protocol.messages import Ask, Located, ask_in, completed_by, response_to
+from mrtr_cassette.core.protocol.jsonrpc import (
+    Ask,
+    Located,
+    Message,
+    ask_in,
+    completed_by,
+    response_to,
+)
 from mrtr_cassette.core.protocol.methods import GET_TASK, TASK_ID
 from mrtr_cassette.core.protocol.tasks import TaskState, created_task, polled_state
 from mrtr_cassette.core.secrets.rules import RedactionRules

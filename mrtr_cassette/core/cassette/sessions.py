@@ -15,8 +15,7 @@ from mrtr_cassette.core.protocol.calls import (
     session_in,
     session_of,
 )
-from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.messages import last_response
+from mrtr_cassette.core.protocol.jsonrpc import Kind, last_response
 from mrtr_cassette.core.protocol.methods import LISTEN
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.wire.http import (

@@ -42,8 +42,7 @@ from mrtr_cassette.core.protocol.dialect import (
     answers_text,
     spelled_requests,
 )
-from mrtr_cassette.core.protocol.jsonrpc import SUBSCRIPTION_ID, Kind, Message
-from mrtr_cassette.core.protocol.messages import messages_in
+from mrtr_cassette.core.protocol.jsonrpc import SUBSCRIPTION_ID, Kind, Message, messages_in
 from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
     GET_TASK,

@@ -27,8 +27,7 @@ from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.conversation import ISSUED, OWN_ID, LiveValues, with_body
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import with_answer_keys
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
-from mrtr_cassette.core.protocol.messages import Located, messages_in, splice_pieces
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Located, messages_in, splice_pieces
 from mrtr_cassette.core.protocol.methods import TASK_VALUES, method_of
 from mrtr_cassette.core.protocol.tasks import created_id, polled_state
 from mrtr_cassette.core.record.naming import is_journal_token, with_texts

@@ -13,8 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, RESULT_TYPE, InputRequest, read_map
-from mrtr_cassette.core.protocol.jsonrpc import Message
-from mrtr_cassette.core.protocol.messages import messages_in
+from mrtr_cassette.core.protocol.jsonrpc import Message, messages_in
 from mrtr_cassette.core.protocol.methods import NOTIFIED_TASK, TASK_ID, TASK_VALUES, method_of
 from mrtr_cassette.core.wire.http import Response
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans

@@ -22,8 +22,7 @@ from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.cassette.sessions import ends_session, is_answered, listens, opened_session
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
-from mrtr_cassette.core.protocol.messages import ask_in, completed_by
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, ask_in, completed_by
 from mrtr_cassette.core.protocol.methods import GET_TASK, TASK_STEPS, method_of
 from mrtr_cassette.core.protocol.tasks import named_task, polled_state
 from mrtr_cassette.core.secrets.sealed import sha256_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, TurnPlace
-from mrtr_cassette.core.protocol.messages import messages_in
+from mrtr_cassette.core.protocol.jsonrpc import messages_in
 from mrtr_cassette.core.record.recorder import NOTHING, Side, redacted
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules

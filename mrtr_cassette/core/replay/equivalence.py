@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.messages import messages_in
+from mrtr_cassette.core.protocol.jsonrpc import Kind, messages_in
 from mrtr_cassette.core.replay.history import GENERATED_NAME, Timelines, answer_digest
 from mrtr_cassette.core.replay.matching import MatchedForm, ReplayEntry, Secret
 from mrtr_cassette.core.replay.tasks import RecordedTask

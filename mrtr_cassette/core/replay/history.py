@@ -27,8 +27,7 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.cassette.sessions import ends_session, is_answered
 from mrtr_cassette.core.protocol.calls import NO_SESSION, CallKey, Traits
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes, repeated_token
-from mrtr_cassette.core.protocol.messages import messages_in
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes, messages_in, repeated_token
 from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
     INITIALIZE,

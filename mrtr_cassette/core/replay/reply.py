@@ -9,8 +9,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import CallerValues
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes
-from mrtr_cassette.core.protocol.messages import messages_in
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes, messages_in
 from mrtr_cassette.core.protocol.tasks import TaskState, clock_spans, notified_state, polled_state
 from mrtr_cassette.core.record.naming import headers_with
 from mrtr_cassette.core.replay.diagnosis import Miss

@@ -21,8 +21,7 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.sessions import listens, opened_session
 from mrtr_cassette.core.protocol.calls import Call, session_of
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
-from mrtr_cassette.core.protocol.messages import Via, last_response, messages_in
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, Via, last_response, messages_in
 from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, UPDATE_TASK
 from mrtr_cassette.core.protocol.tasks import TaskState, key_names, polled_state
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Response

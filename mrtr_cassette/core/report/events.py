@@ -9,7 +9,7 @@ from mrtr_cassette.core.answers.fulfilment import CallTurn
 from mrtr_cassette.core.cassette.recorded import PushedAsk, RecordedExchange
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.protocol.messages import ask_in
+from mrtr_cassette.core.protocol.jsonrpc import ask_in
 from mrtr_cassette.core.protocol.tasks import TASK, TaskState, named_task
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Unread

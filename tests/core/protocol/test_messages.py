@@ -15,9 +15,10 @@ from builders import (
 )
 from messages import asks, text
 
-from mrtr_cassette.core.protocol.jsonrpc import Message, classify
-from mrtr_cassette.core.protocol.messages import (
+from mrtr_cassette.core.protocol.jsonrpc import (
+    Message,
     ask_in,
+    classify,
     completed_by,
     messages_in,
     response_to,

@@ -30,11 +30,11 @@ from mrtr_cassette.core.secrets.rules import (
     ENDINGS,
     NAMES,
     RULE_NAMES,
+    RULES,
     ActiveRules,
     RedactionRules,
 )
 from mrtr_cassette.core.secrets.sealed import renumber, without_numbers
-from mrtr_cassette.core.secrets.shapes import RULES
 from mrtr_cassette.core.wire.http import Request
 
 STREAM = "text/event-stream"

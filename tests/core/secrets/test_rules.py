@@ -8,11 +8,14 @@ from mrtr_cassette.core.secrets.rules import (
     CUSTOM_KEY,
     ENDINGS,
     NAMES,
+    RULES,
     ActiveRules,
     Name,
     RedactionRules,
+    Rule,
+    custom_rule,
+    matches_whole,
 )
-from mrtr_cassette.core.secrets.shapes import RULES, Rule, custom_rule, matches_whole
 
 
 @pytest.mark.parametrize(
