@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -38,12 +37,10 @@ from builders import (
 )
 from messages import array_asks, asks, text
 
-from mrtr_cassette.core.cassette.journal import encode_line
 from mrtr_cassette.core.cassette.lookup import caller_values
 from mrtr_cassette.core.cassette.model import CassetteModel
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, classify
-from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Player
@@ -57,7 +54,7 @@ from mrtr_cassette.core.report.runs import (
     summary_text,
 )
 from mrtr_cassette.core.report.text import inspection_data, inspection_text
-from mrtr_cassette.core.wire.http import End, Headers, Request
+from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.sse import read_event
 from mrtr_cassette.errors import CassetteError
@@ -79,69 +76,8 @@ class Choices:
         """Return one of the options; the first where the input is too short to choose."""
         return options[next(self._choices, 0) % len(options)]
 
-    def texts(self, count: int) -> list[bytes]:
-        """Return so many texts; what is missing is empty."""
-        found = self.rest.split(SEPARATOR, count - 1)
-        return found + [b""] * (count - len(found))
-
-    def cuts(self, text: bytes, count: int) -> list[bytes]:
-        """Return a text in pieces, cut at so many places."""
-        places = [next(self._choices, 0) for _ in range(count)]
-        at = [0, *sorted(place * (len(text) + 1) // 256 for place in places), len(text)]
-        return [text[start:end] for start, end in pairwise(at)]
-
-
-# --- States ---
 
 ASKED = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}'
-TYPES = ("application/json", "text/event-stream")
-ENDS = (End.COMPLETE, End.OPEN, End.BROKEN)
-
-
-def _pass(seen: Observation, headers: Headers, chunks: Iterable[bytes]) -> None:
-    seen.response_started(200, headers)
-    for chunk in chunks:
-        seen.response_bytes(chunk, 1.5)
-        if seen.is_answered:
-            seen.seal(End.COMPLETE, 2.5)
-    seen.response_ended(3.5)
-
-
-def secrets(data: bytes) -> None:
-    """A state that is issued and echoed back reaches neither journal nor cassette.
-
-    The choices: how the ask comes, how it ended, and two cuts. The texts: what else stands in the
-    ask's result, and in the retry's params.
-    """
-    choices = Choices(data, 4)
-    is_stream, end = choices.one_of(False, True), choices.one_of(*ENDS)
-    beside, answers = choices.texts(2)
-    state = "S3cret-state.0123456789abcdef"
-    raw = b'{"jsonrpc":"2.0","id":1,"result":{"requestState":"%s","x":"%s"}}' % (
-        state.encode(),
-        beside,
-    )
-    body = b"data: " + raw + b"\n\n" if is_stream else raw
-    taping = Recorder(seals=True)
-    headers: Headers = (("Content-Type", TYPES[is_stream]),)
-    first = taping.request_received(Request("POST", "/mcp", (), ASKED), 0)
-    _pass(first, headers, choices.cuts(body, 2))
-    kept = [first.seal(end, 1)]
-    again = (
-        b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":'
-        b'{"name":"x","requestState":"%s","inputResponses":{"a":"%s"}}}' % (state.encode(), answers)
-    )
-    if classify(again) is None:
-        return
-    second = taping.request_received(Request("POST", "/mcp", (), again), 2)
-    _pass(second, headers, [body])
-    kept.append(second.seal(End.COMPLETE, 3))
-    for one in kept:
-        assert state.encode() not in encode_line(one)
-    cassette = assembled(kept)
-    assert state.encode() not in encode_cassette(cassette)
-    assert decode_cassette(encode_cassette(cassette), PATH) == cassette
-    Player(loaded(cassette, PATH))
 
 
 # --- Files ---
@@ -342,4 +278,4 @@ def _without_null(value: Any) -> Any:
     return [_without_null(one) for one in value] if isinstance(value, list) else value
 
 
-TARGETS_BY_NAME: dict[str, Target] = {one.__name__: one for one in (secrets, cassette, player)}
+TARGETS_BY_NAME: dict[str, Target] = {one.__name__: one for one in (cassette, player)}

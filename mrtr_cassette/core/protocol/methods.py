@@ -144,13 +144,13 @@ _TABLE: Final = (
     Method("resources/directory/read", "uri", reads=True, volatile=_RESOURCES),
 )
 METHODS: Final[Mapping[str, Method]] = {method.name: method for method in _TABLE}
-OTHER: Final = Method("other")
+_OTHER: Final = Method("other")
 """Stands for a method that is not in the table, and for what is no call."""
 
 
 def method_of(name: str) -> Method:
     """Return what is known of a method."""
-    return METHODS.get(name, OTHER)
+    return METHODS.get(name, _OTHER)
 
 
 def is_read_only(name: str) -> bool:

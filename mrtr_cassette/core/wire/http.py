@@ -127,15 +127,6 @@ class Response:
         """Whether each piece is a message's own: an event or a line."""
         return self.is_lines or self.is_event_stream
 
-    def is_same_as(self, other: Response) -> bool:
-        """Tell whether another response is the same, however its body was cut."""
-        return (
-            self.status == other.status
-            and self.end is other.end
-            and self.headers == other.headers
-            and self.body == other.body
-        )
-
     @property
     def only_accepts(self) -> bool:
         """Whether it only acknowledges a message, whatever its body has."""

@@ -4,12 +4,9 @@ from typing import Any
 
 import pytest
 from builders import tool
-from hypothesis import given
-from hypothesis import strategies as st
 from messages import array_asks, asks, form, text
 
 from mrtr_cassette.core.protocol.dialect import (
-    DIALECTS,
     Answers,
     InputRequest,
     InputRequired,
@@ -21,7 +18,7 @@ from mrtr_cassette.core.protocol.dialect import (
     write_answers,
     write_retry,
 )
-from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
+from mrtr_cassette.core.wire.jsonbytes import Number
 from mrtr_cassette.errors import NotJsonError
 
 ASKED = {"a": InputRequest("form", "a?")}
@@ -258,36 +255,6 @@ def test_answers_are_read_as_they_are_spelled() -> None:
 
     assert answers_text(twice) == b'{ "a" : 1E2 }'
     assert answers_text(tool("deploy")) is None
-
-
-texts = st.text(max_size=6)
-values: st.SearchStrategy[Any] = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-(10**17), 10**17), texts),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
-    max_leaves=6,
-)
-members = st.dictionaries(texts.filter(lambda name: name != "id"), values, max_size=3)
-
-
-@pytest.mark.parametrize("dialect", [dialect.name for dialect in DIALECTS])
-@given(data=st.data(), state=st.one_of(st.none(), texts))
-def test_what_is_written_is_read_back(dialect: str, data: st.DataObject, state: str | None) -> None:
-    """In every dialect the answers and the state of a written retry are those that were given."""
-    answer = members if dialect == "array" else values
-    answers = data.draw(st.dictionaries(texts, answer, max_size=3))
-    as_text = data.draw(st.booleans())
-    given_answers = {
-        key: canonical(answer).encode() if as_text else answer for key, answer in answers.items()
-    }
-
-    retry = write_retry(ORIGINAL, write_answers(dialect, given_answers), state)
-
-    read = answers_in(parse(retry)["params"])
-    assert read is not None
-    assert read.request_state == state
-    assert canonical(read.input_responses) == canonical(answers)
-    assert write_retry(retry, None, None) == ORIGINAL
-    assert write_retry(ORIGINAL, answers_text(retry), state) == retry
 
 
 def test_requests_for_input_are_spelled_as_they_came() -> None:

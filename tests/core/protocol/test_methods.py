@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
-from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
-from mrtr_cassette.core.protocol.methods import METHODS, OTHER, method_of
+from mrtr_cassette.core.protocol.methods import METHODS, Method, method_of
 
 OF_BOTH = """
 completion/complete elicitation/create notifications/cancelled notifications/message
@@ -34,33 +31,9 @@ def test_table_has_the_methods_of_the_specification() -> None:
     assert METHODS.keys() == {*f"{OF_BOTH} {OF_2025} {OF_2026} {OF_EXTENSIONS}".split()}
 
 
-@pytest.mark.parametrize(
-    ("name", "named_by", "reads", "answered_by"),
-    [
-        ("tools/call", "name", False, "tools/call"),
-        ("prompts/get", "name", True, "prompts/get"),
-        ("resources/read", "uri", True, "resources/read"),
-        ("tasks/get", "taskId", True, "tasks/update"),
-        ("tasks/update", "taskId", False, ""),
-        ("tasks/cancel", "taskId", False, ""),
-        ("skills/get", "uri", True, ""),
-        ("resources/directory/read", "uri", True, ""),
-        ("resources/templates/list", "", True, ""),
-        ("initialize", "", True, ""),
-        ("resources/subscribe", "uri", False, ""),
-        ("made/up/list", "", False, ""),
-        ("", "", False, ""),
-    ],
-)
-def test_method_has_a_name_reads_and_asks(
-    name: str, named_by: str, reads: object, answered_by: str
-) -> None:
-    """A method that no row names is a write that nothing names."""
-    method = method_of(name)
-
-    assert (method.named_by, method.reads, method.answered_by) == (named_by, reads, answered_by)
-    assert method.asks_by == (INPUT_REQUESTS if answered_by else "")
-    assert (method is OTHER) is (name not in METHODS)
+def test_method_that_is_in_no_table_is_a_write() -> None:
+    """Nothing names it, and it asks for nothing."""
+    assert method_of("made/up/list") == method_of("") == Method("other")
 
 
 def test_the_guide_lists_the_methods_that_read() -> None:

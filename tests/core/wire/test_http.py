@@ -26,20 +26,6 @@ from mrtr_cassette.core.wire.http import (
 )
 
 
-def test_responses_are_the_same_however_they_were_cut() -> None:
-    """The pieces of a body are the network's; everything else is the server's."""
-    whole = Response(200, (), (Piece(b"ab", 0, 1),), End.COMPLETE)
-
-    assert whole.is_same_as(Response(200, (), (Piece(b"a", 0, 1), Piece(b"b", 9, 2)), End.COMPLETE))
-    for other in (
-        Response(201, (), whole.pieces, End.COMPLETE),
-        Response(200, (("A", "b"),), whole.pieces, End.COMPLETE),
-        Response(200, (), (Piece(b"a", 0, 1),), End.COMPLETE),
-        Response(200, (), whole.pieces, End.OPEN),
-    ):
-        assert not whole.is_same_as(other)
-
-
 @pytest.mark.parametrize(
     ("status", "headers", "only_accepts"),
     [
@@ -177,18 +163,6 @@ def test_what_cannot_be_decoded_fails_without_raising() -> None:
     assert decoded("gzip", b"garbage", b"more") == (b"garbagemore", True)
     assert decoded("gzip", GZIP + b"trailing garbage")[1]
     assert decoded("deflate", zlib.compress(TEXT)[2:-4])[1]
-
-
-@pytest.mark.parametrize(("limit", "fails"), [(len(TEXT), False), (len(TEXT) - 1, True), (0, True)])
-@pytest.mark.parametrize("size", [7, 1_000])
-def test_body_that_becomes_too_large_fails(limit: int, fails: bool, size: int) -> None:  # noqa: FBT001
-    """A few bytes that decode to more than is kept are given up, and never held whole."""
-    decoder = ContentDecoder("gzip", limit)
-    parts = [decoder.decode(GZIP[at : at + size]) for at in range(0, len(GZIP), size)]
-
-    assert decoder.failed is fails
-    if not fails:
-        assert b"".join(parts) == TEXT
 
 
 def test_body_is_whole_where_its_last_member_ends() -> None:
