@@ -106,35 +106,30 @@ def listening(options: ProxyOptions) -> Iterator[Listener]:
         UsageError: the address can't be bound.
     """
     host, port = options.host, options.port
+    sockets = []
     try:
-        sockets = _bound_sockets(host, port)
+        for family, _, _, _, address in socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            try:
+                sockets.append(socket.create_server(address, family=family))
+            except OSError as error:
+                # Of a name's addresses, this machine need not have all.
+                if error.errno not in _NOT_OURS:
+                    raise
+                missing = error
+        if not sockets:
+            raise missing
     except OSError as error:
         problem = f"can't listen on {host} port {port}: {network_reason(error)}"
         if error.errno == errno.EADDRINUSE:
             problem = f"port {port} on {host} is in use"
         raise UsageError(problem, hint="choose another <<port>>") from None
     try:
-        yield Listener(sockets, host, sockets[0].getsockname()[1])
+        yield Listener(tuple(sockets), host, sockets[0].getsockname()[1])
     finally:
         for each in sockets:
             each.close()
-
-
-def _bound_sockets(host: str, port: int) -> tuple[socket.socket, ...]:
-    """Return a listening socket for each address of a host that this machine has."""
-    sockets = []
-    problem: OSError | None = None
-    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    for family, _, _, _, address in infos:
-        try:
-            sockets.append(socket.create_server(address, family=family))
-        except OSError as error:
-            if error.errno not in _NOT_OURS:
-                raise
-            problem = error
-    if not sockets and problem is not None:
-        raise problem
-    return tuple(sockets)
 
 
 class OwnOrigin:
@@ -150,7 +145,9 @@ class OwnOrigin:
         self._url = url
         self.elsewhere: dict[str, None] = {}
         """Origins of other authorization servers that clients were sent to."""
-        self._headers = lru_cache(maxsize=1024)(self._translated)
+        self._headers = lru_cache(maxsize=1024)(
+            lambda own, headers: self._origin.in_headers(headers, own)
+        )
 
     def handle(self, request: Request, client: TranslatedDownstream) -> Awaitable[None]:
         """Answer one request."""
@@ -160,19 +157,13 @@ class OwnOrigin:
             return self._authorize(request, client, own)
         return self._handler(request, client)
 
-    def _translated(self, own: str, headers: Headers) -> Headers:
-        return self._origin.in_headers(headers, own)
-
     async def _authorize(self, request: Request, client: TranslatedDownstream, own: str) -> None:
         state = state_of(request.target)
         if state is not None:
             client.translated = lambda headers: with_state(self._headers(own, headers), state)
-        inward = self._origin.in_request(request, own)
-        if self._origin.is_document(request):
-            document = _Document(client, self, own)
-            await self._handler(inward, document)
-        else:
-            await self._handler(inward, client)
+        is_document = self._origin.is_document(request)
+        downstream = _Document(client, self, own) if is_document else client
+        await self._handler(self._origin.in_request(request, own), downstream)
 
     def document(self, body: bytes, own: str) -> bytes:
         """Return a metadata document as clients get it."""

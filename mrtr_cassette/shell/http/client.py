@@ -108,7 +108,7 @@ class _Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, kept: list[_Connection], idle_s: float, *, has_tls: bool) -> None:
+    def __init__(self, kept: list[_Connection], idle_s: float) -> None:
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._kept = kept
         self._idle_s = idle_s
@@ -120,7 +120,6 @@ class _Connection(asyncio.Protocol):
         self._response: HttpResponse | None = None
         self._reason = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._has_received = has_tls
         self._idle: asyncio.TimerHandle | None = None
 
     async def exchange(self, head: bytes, body: bytes, *, is_to_head: bool) -> HttpResponse:
@@ -142,11 +141,9 @@ class _Connection(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        response = self._response
-        if response is None:
+        if self._response is None:
             self.transport.abort()
             return
-        self._has_received = True
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
@@ -168,8 +165,11 @@ class _Connection(asyncio.Protocol):
             response.end()
         else:
             closed = str(exc or "the connection was closed")
-            # Not every server sends an alert before it closes.
-            self._fail(closed if self._has_received else f"{closed}; if it speaks TLS, {_TRY_TLS}")
+            is_plain = self.transport.get_extra_info("ssl_object") is None
+            if is_plain and response is not None and not response.status:
+                # Not every server sends an alert before it closes.
+                closed = f"{closed}; if it speaks TLS, {_TRY_TLS}"
+            self._fail(closed)
         # It is cancelled with a close that nobody waits for any more.
         if not self.gone.done():
             self.gone.set_result(None)
@@ -270,13 +270,11 @@ class Client:
         while self.kept and self.kept[-1].transport.is_closing():
             self.kept.pop()
         connection = self.kept.pop() if self.kept else await self._connect()
-        is_to_head = request.method == "HEAD"
-        return await connection.exchange(head, request.body, is_to_head=is_to_head)
+        return await connection.exchange(head, request.body, is_to_head=request.method == "HEAD")
 
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
         host, port = self._origin.raw_host or "", self._origin.port
-        has_tls = self._tls is not None
         try:
             async with asyncio.timeout(self._connect_s):
                 addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -285,10 +283,10 @@ class Client:
                 )
                 try:
                     _, connection = await loop.create_connection(
-                        partial(_Connection, self.kept, self._idle_s, has_tls=has_tls),
+                        partial(_Connection, self.kept, self._idle_s),
                         sock=connected,
                         ssl=self._tls,
-                        server_hostname=host.rstrip(".") if has_tls else None,
+                        server_hostname=host.rstrip(".") if self._tls else None,
                     )
                 except BaseException:
                     connected.close()
