@@ -115,7 +115,6 @@ class Contract:
         self.key = secrets.token_hex(12)
         self.answers: Counter[str] = Counter()
         self.called: Counter[str] = Counter()
-        self._sessions: set[str] = set()
         self._count = count(secrets.randbelow(1000))
         self._pushed: dict[str, asyncio.Future[Any]] = {}
 

@@ -12,9 +12,8 @@ from harness import looped, playing
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextContent
-from processes import PEERS, listening, replay_command
+from processes import PEERS, listening
 
-import mrtr_cassette
 from mrtr_cassette import VerifyOptions
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.runs.recording import recording
@@ -104,14 +103,3 @@ async def test_verify_sees_the_result(server: str, recorded: Path) -> None:
     with listening((*SERVER, "--said", "slept on")) as changed:
         verification = await verify_cassette(recorded, changed.url, VerifyOptions())
         assert verification.counts["text-changed"] == 2
-
-
-def test_call_follows_a_stream_that_is_let_go(server: str, tmp_path: Path) -> None:
-    """A call without a client gets its result, recorded or not, and again from the recording."""
-    path = tmp_path / "c.json"
-    for output in (None, path):
-        result = mrtr_cassette.call(server, "work", {"on": "a"}, path=output)
-        assert result.text == "worked on a"
-    with listening(replay_command(path)) as replay:
-        assert mrtr_cassette.call(replay.url, "work", {"on": "a"}).text == "worked on a"
-    assert replay.code == 0, replay.stderr

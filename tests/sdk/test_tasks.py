@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 from pathlib import Path
 from pipes import recorder
 
@@ -91,22 +90,6 @@ def test_tasks_are_recorded_and_recorded_again(recorded: Path, way: str, tmp_pat
     again.write_bytes(first)
     record(again, "--force", way=way, polls=3)
     assert again.read_bytes() == first
-
-
-def test_recording_that_was_killed_names_no_task(tmp_path: Path) -> None:
-    """Its journal doesn't, and what is recovered from it is what would have been recorded."""
-    output = tmp_path / "tasks.json"
-    with (
-        listening(SERVER) as server,
-        listening(record_command(server.url, output), signal.SIGKILL) as recording,
-    ):
-        done = run(("env", f"MRTR_CASSETTE_URL={recording.url}", *CLIENT))
-    names_no_task(done, tmp_path)
-    assert [each.name for each in tmp_path.iterdir()] == ["tasks.json.journal"]
-    assert run((*PROGRAM, "recover", str(output))).code == 0
-    names_no_task(done, tmp_path)
-    recovered = load(output.read_bytes(), "f")
-    assert len([one for one in recovered.interactions if one.steps]) == 7
 
 
 def played(cassette: Path, way: str, *client: str) -> Run:

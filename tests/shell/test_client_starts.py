@@ -127,19 +127,6 @@ def test_what_is_missing_is_added(cassette: Path) -> None:
     assert recording.unrecorded == ()
 
 
-def test_server_that_is_not_needed_is_not_started(cassette: Path) -> None:
-    """Where all is on the cassette, the file stays as it is; else a call says what is wrong."""
-    before = cassette.read_bytes()
-    adding = mrtr_cassette.record(["no-such-server"], cassette, stdio=True, existing="append")
-    with adding as recording:
-        spoken(recording.command, call(1, a=2))
-        assert recording.unreachable == 0
-        failed = spoken(recording.command, call(1, a=3))
-    assert b"can't run the server" in failed.stdout
-    assert recording.unreachable == 1
-    assert cassette.read_bytes() == before
-
-
 def test_clients_in_several_processes_are_one_recording(tmp_path: Path) -> None:
     """Whoever starts the command, and whatever had started it before, adds to one recording."""
     path = tmp_path / "c.json"
@@ -166,17 +153,6 @@ def test_what_a_killed_start_recorded_is_published(tmp_path: Path) -> None:
 
     assert recording.problem is None
     assert len(load_cassette(path).interactions) == 1
-
-
-def test_server_that_answers_nothing_is_unpublished(tmp_path: Path) -> None:
-    """A recording without any answer is an error when the block ends, and leaves no cassette."""
-    path = tmp_path / "c.json"
-
-    unpublished = pytest.raises(mrtr_cassette.UnpublishedError, match="'false' ended with 1")
-    with unpublished, mrtr_cassette.record(["false"], path, stdio=True) as recording:
-        spoken(recording.command, call(1))
-
-    assert not path.exists()
 
 
 def test_servers_that_run_at_the_same_time_are_told(tmp_path: Path) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 from builders import cassette_of, encode_cassette, said, tool
-from harness import PROGRAM, command, looped, post, read, taping
+from harness import command, looped, post, read, taping
 from messages import result, text
 from standin import answering, json_response
 
@@ -45,24 +44,6 @@ async def test_command_plays_the_value_that_was_read_after_the_same_write(
     assert ended.code == 1
     for way in ("--reads TOOL", "--append", "--history order"):
         assert way in ended.err
-
-
-def test_pipes_play_several_cassettes_too(stores: list[str]) -> None:
-    """A client that starts the replay gets the same."""
-    lines = b"".join(each + b"\n" for each in (SET_2, GET))
-    words = [*PROGRAM, "replay", "--stdio", *stores, "--history", "strict", "--reads", "get"]
-    done = subprocess.run(words, input=lines, capture_output=True, check=False)
-    assert [said(line) for line in done.stdout.splitlines()] == ["set", "2"], done.stderr
-
-
-@looped
-async def test_library_holds_every_call_to_a_world_in_strict_mode(stores: list[str]) -> None:
-    """`replay` takes further cassettes by position, and the options of the command by name."""
-    playing = replay(*stores, history="strict", reads=["get"], on_miss="report")
-    async with playing as session:
-        got = [json.loads((await post(session.url, each)).body) for each in (SET, GET, SET_2)]
-    assert [each["result"]["content"][0]["text"] for each in got[:2]] == ["set", "1"]
-    assert got[2]["error"]["data"]["reason"] == "other-history"
 
 
 def test_marker_names_several_cassettes(pytester: pytest.Pytester, stores: list[str]) -> None:

@@ -286,7 +286,6 @@ async def test_client_decides_on_its_connection(head: bytes, version: bytes, clo
         (b"*", "*"),
         (b"http://h:1/a%2Fb?c=http://x/", "/a%2Fb?c=http://x/"),
         (b"http://h?c", "/?c"),
-        (b"http://h", "/"),
         (b"/a?b=http://h/c", "/a?b=http://h/c"),
     ],
 )

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from builders import FixedScript, get, post, tool
 from harness import looped
 from messages import input_required, message, result
@@ -27,6 +28,7 @@ from mrtr_cassette.core.drive.conversation import (
 )
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import line_request
+from mrtr_cassette.errors import UpstreamError
 from mrtr_cassette.shell.http.client import connecting
 from mrtr_cassette.shell.pipes.transport import pipe_upstream
 from mrtr_cassette.shell.runs.live_server import LiveServer
@@ -117,6 +119,18 @@ async def test_server_without_a_listening_stream_is_no_problem() -> None:
         assert seen is not None
         assert seen.status == 405
         assert await live_server.listen(listening) is None
+
+
+@looped
+async def test_silent_server_gives_no_response() -> None:
+    """What does not come in time is an error that says how long it was waited for."""
+
+    async def silent(visit: Visit) -> None:
+        await visit.left()
+
+    async with live(silent, response_s=0.01) as (live_server, _):
+        with pytest.raises(UpstreamError, match=r"gave no response: nothing whole within 0.01 s"):
+            await live_server.follow(Conversation(post(CALL), FixedScript(refusing), session()))
 
 
 AT_ONCE = """

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
 import signal
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from pipes import LINES_SERVER, call, piped, processes_with, recorder, spoken, until
 from typing import Any
 
 import pytest
 from builders import cassette_of, encode_cassette, notification, post, rpc
-from harness import read
-from patience import seconds
+from harness import looped, read
 from processes import PROGRAM, run
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import session_of
+from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.shell.files.cassettes import load_cassette
+from mrtr_cassette.shell.pipes.processes import Grace, server_process
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
@@ -161,25 +162,22 @@ def test_deaf_server_with_a_child_is_ended_in_time(tmp_path: Path, how: str) -> 
     assert until(lambda: not processes_with(mark))
 
 
-def test_server_that_is_deaf_to_the_end_of_its_client_is_ended_in_8_seconds(tmp_path: Path) -> None:
-    """With its child, whether it is recorded alone or added from; what it said is published."""
-    said(recorder(tmp_path / "added.json"), call(1, a=1))
-    with ExitStack() as running:
-        pipes = []
-        for name, options in (("new.json", ()), ("added.json", ("--append",))):
-            server = (*LINES_SERVER, "--deaf", "--child", f"--mark={tmp_path}")
-            command = recorder(tmp_path / name, *server, options=options)
-            pipes.append(running.enter_context(piped(command)))
-            pipes[-1].say(call(2, a=2))
-            assert pipes[-1].hear()
-        for pipe in pipes:
-            pipe.stdin.close()
-        assert [pipe.process.wait(seconds(8)) for pipe in pipes] == [128 + signal.SIGKILL] * 2
-    assert not processes_with(f"--mark={tmp_path}")
-    counts = [
-        len(load_cassette(tmp_path / f"{name}.json").interactions) for name in ("new", "added")
-    ]
-    assert counts == [1, 2]
+@looped
+async def test_server_that_is_deaf_to_the_end_of_its_client_is_ended(tmp_path: Path) -> None:
+    """SIGTERM follows the end of its stdin, and SIGKILL that, for its child too."""
+    command = (*LINES_SERVER, "--deaf", "--child", f"--mark={tmp_path}")
+    grace = Grace(closed=0.01, terminated=0.01)
+    with server_process(command, Recorder(seals=False), grace=grace) as server:
+        server.writer.write(ask(1))
+        heard = server.lines(1000)
+        assert len(await anext(heard)) == 1
+        closing = asyncio.ensure_future(server.close_stdin())
+        said = asyncio.ensure_future(anext(heard))
+        assert not await server.ended(asyncio.Event(), said)
+        await closing
+        said.cancel()
+        assert server.exit_code == 128 + signal.SIGKILL
+    assert until(lambda: not processes_with(f"--mark={tmp_path}"))
 
 
 def test_killed_recorder_leaves_no_process(tmp_path: Path) -> None:
@@ -214,19 +212,6 @@ def test_server_that_answers_nothing_leaves_no_cassette(tmp_path: Path) -> None:
     assert done.returncode == 7
     assert b"ended with 7 and answered nothing" in done.stderr
     assert not output.exists()
-
-
-def test_client_that_starts_its_server_twice_has_one_cassette(tmp_path: Path) -> None:
-    """What the same client records with a further start of the server is added."""
-    output = tmp_path / "c.json"
-
-    assert spoken(recorder(output), ask(1)).returncode == 0
-    assert spoken(recorder(output), ask(2)).returncode == 0
-
-    cassette = load_cassette(output)
-    sessions = [session_of(each.exchanges[0].request) for each in cassette.interactions]
-    assert [json.loads(body)["id"] for body, _ in lines_of(cassette)] == [1, 2]
-    assert sessions == ["", "mrtr-session:1"]
 
 
 @pytest.fixture
@@ -376,19 +361,6 @@ def test_unread_stderr_holds_nothing_up(tmp_path: Path) -> None:
     assert len(load_cassette(tmp_path / "c.json").interactions) == 2_500
 
 
-def test_what_the_server_says_by_itself_is_on_disk_before_the_client_has_it(tmp_path: Path) -> None:
-    """A killed recording has every line that belongs to no call, and each once."""
-    output = tmp_path / "c.json"
-    code = "for n in range(50): print(n, flush=True)\nimport sys; sys.stdin.read()"
-    with piped(recorder(output, sys.executable, "-c", code)) as pipe:
-        heard = [pipe.hear() for _ in range(50)]
-        pipe.signal(signal.SIGKILL)
-        pipe.process.wait()
-
-    assert run([*PROGRAM, "recover", str(output)]).code == 0
-    assert lines_of(load_cassette(output)) == [(b"", heard)]
-
-
 # Adding
 
 INITIALIZED = notification("notifications/initialized") + b"\n"
@@ -483,29 +455,17 @@ def recorded(folder: Path, *lines: bytes) -> Path:
     return output
 
 
-def test_replay_says_what_the_server_said(tmp_path: Path) -> None:
-    """A client gets the recorded lines with its own ids, in any order of its calls."""
-    cassette = recorded(tmp_path, call(1, a=1), call(2, a=2))
-
-    with piped(replayer(cassette)) as pipe:
-        pipe.say(call(8, a=2))
-        assert json.loads(pipe.hear()) == {
-            "jsonrpc": "2.0",
-            "id": 8,
-            "result": {"name": "t", "arguments": {"a": 2}, "big": ""},
-        }
-        pipe.say(call(9, a=1))
-        assert json.loads(pipe.hear())["id"] == 9
-        assert pipe.end() == (b"", 0)
-
-
 def test_all_at_once_is_answered_before_the_end(tmp_path: Path) -> None:
-    """A client that closes its stdin at once gets all answers."""
+    """A client that closes its stdin at once gets all answers, with its own ids, in any order."""
     cassette = recorded(tmp_path, *(call(number, a=number) for number in range(50)))
 
-    done = spoken(replayer(cassette), b"".join(call(number, a=number) for number in range(50)))
+    calls = [call(150 - number, a=number) for number in range(50)]
+    done = spoken(replayer(cassette), b"".join(calls))
 
-    assert sorted(json.loads(line)["id"] for line in done.stdout.splitlines()) == list(range(50))
+    answers = {each["id"]: each["result"] for each in map(json.loads, done.stdout.splitlines())}
+    assert answers == {
+        150 - number: {"name": "t", "arguments": {"a": number}, "big": ""} for number in range(50)
+    }
     assert done.returncode == 0
     assert b"played 50 of 50 interactions, no misses" in done.stderr
 
@@ -526,10 +486,11 @@ def test_miss_is_an_error_to_the_request(tmp_path: Path) -> None:
 
 
 def test_nothing_but_messages_is_written(tmp_path: Path) -> None:
-    """A miss that wants no response is told on stderr only."""
+    """A miss that wants no response is told on stderr only; the replaced server is not started."""
     cassette = recorded(tmp_path, call(1))
 
-    done = spoken(replayer(cassette), b"no json\n\n" + rpc("x", number=None) + b"\n")
+    command = [*replayer(cassette), "--", "no-such-server", "--flag"]
+    done = spoken(command, b"no json\n\n" + rpc("x", number=None) + b"\n")
 
     assert done.stdout == b""
     assert done.returncode == 1
@@ -575,14 +536,13 @@ def test_server_that_died_dies_again(tmp_path: Path) -> None:
         assert pipe.process.wait(30) == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal_ends_the_replay(tmp_path: Path, number: signal.Signals) -> None:
-    """SIGTERM and SIGINT end a replay whose client is still there, with its summary."""
+def test_signal_ends_the_replay(tmp_path: Path) -> None:
+    """SIGTERM ends a replay whose client is still there, with its summary."""
     errors = tmp_path / "errors"
     with piped(replayer(recorded(tmp_path, call(1))), errors) as pipe:
         pipe.say(call(1))
         assert pipe.hear()
-        pipe.signal(number)
+        pipe.signal(signal.SIGTERM)
 
         assert pipe.process.wait(30) == 0
 
@@ -599,13 +559,3 @@ def test_cassette_of_http_that_pipes_cannot_play_is_refused(tmp_path: Path) -> N
     assert done.returncode == 3
     assert b"it can't be played over pipes: the header Mcp-Param-Region decides" in done.stderr
     assert done.stdout == b""
-
-
-def test_replay_starts_no_server(tmp_path: Path) -> None:
-    """A command may say in whose place the replay stands; it is not started."""
-    cassette = recorded(tmp_path, call(1))
-
-    done = spoken([*replayer(cassette), "--", "no-such-server", "--flag"], call(1))
-
-    assert done.returncode == 0
-    assert len(done.stdout.splitlines()) == 1

@@ -66,27 +66,6 @@ async def test_no_raw_state_is_written(tmp_path: Path, ask: Callable[[str], byte
 
 
 @looped
-async def test_no_credential_is_written(tmp_path: Path) -> None:
-    """Neither `Authorization` nor cookies nor unknown headers reach the journal or the cassette."""
-    reply = response(b"{}", JSON, "Set-Cookie: sid=SECRET-1", "X-Auth-Token: SECRET-2")
-    secrets = (
-        "Authorization: Bearer SECRET-3",
-        "Cookie: sid=SECRET-4",
-        "X-Api-Key: SECRET-5",
-        "Proxy-Authorization: SECRET-6",
-    )
-    async with taping(
-        tmp_path / "c.json", answering(reply), headers=(("X-Added", "SECRET-7"),)
-    ) as tape:
-        answer = await post(tape.url, message("ping"), *secrets)
-        assert answer.head.values("set-cookie") == ["sid=SECRET-1"]
-        assert tape.server.only.head.values("authorization") == ["Bearer SECRET-3"]
-        journal = (tmp_path / "c.json.journal").read_text()
-    for text in (journal, (tmp_path / "c.json").read_text(), *tape.log):
-        assert "SECRET" not in text
-
-
-@looped
 async def test_headers_that_the_user_named_are_kept(tmp_path: Path) -> None:
     """Of a named header the value is kept, of `Authorization` that it was there."""
     async with taping(

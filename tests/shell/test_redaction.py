@@ -92,9 +92,6 @@ async def test_no_planted_secret_is_written_and_the_cassette_plays(tmp_path: Pat
             assert not texts, (sent.row.name, texts)
 
 
-LOGIN = tool_call("login", arguments={"user": "me", "password": "hunter2-made-up"})
-
-
 @looped
 async def test_rules_can_be_added_and_switched_off(tmp_path: Path) -> None:
     """A pattern, a name and a rule that is off are named in the cassette and hold on replay."""

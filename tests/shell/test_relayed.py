@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import socket
 from pathlib import Path
 
 import pytest
@@ -195,45 +194,6 @@ async def test_secrets_of_the_upstreams_url_are_sent_and_written_nowhere(tmp_pat
     for text in (journal, path.read_text(), *log):
         for part in ("us%40er", "us@er", "p%3Aw", "p:w", expected, "sup3rs3cret", "ghp_"):
             assert part not in text
-
-
-@looped
-async def test_requests_have_nothing_that_the_client_did_not_send(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No cookie that the upstream has set, and no proxy and credential that the environment names."""
-    (tmp_path / "netrc").write_text("machine localhost login a password b\n")
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.setenv(name, "http://127.0.0.1:1/")
-    replies = (response(b"", "Set-Cookie: a=1; Path=/"), response())
-    async with upstream(answering(*replies)) as server:
-        # An address has no cookies in many jars; a name has.
-        named = server.url.replace("127.0.0.1", "localhost")
-        async with recording(named, tmp_path / "c.json") as session:
-            for _ in replies:
-                await http("GET", session.url)
-    assert [one.head.without("host") for one in server.received] == [(), ()]
-
-
-def _has_ipv6() -> bool:
-    try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError:
-        return False
-    return True
-
-
-@pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6 loopback")
-@looped
-async def test_an_upstream_on_ipv6_is_reached(tmp_path: Path) -> None:
-    """An upstream whose URL has an IPv6 address in brackets is called at it."""
-    async with (
-        upstream(answering(response(b"six")), host="::1") as server,
-        recording(server.url, tmp_path / "c.json") as session,
-    ):
-        assert (await http("GET", session.url)).body == b"six"
-    assert server.only.head.values("host") == [server.authority]
 
 
 @looped

@@ -12,7 +12,7 @@ import pytest
 from harness import looped
 from standin import Visit, response, upstream
 
-from mrtr_cassette.shell.runs.running import URL_VARIABLE, in_thread, run, run_command, stop_signals
+from mrtr_cassette.shell.runs.running import URL_VARIABLE, in_thread, run_command, stop_signals
 
 
 async def code_of(*command: str, url: str = "http://x/", said: list[str] | None = None) -> int:
@@ -24,10 +24,8 @@ async def code_of(*command: str, url: str = "http://x/", said: list[str] | None 
 @pytest.mark.parametrize(
     ("program", "code"),
     [
-        ("raise SystemExit(0)", 0),
         ("raise SystemExit(7)", 7),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", 128 + signal.SIGTERM),
     ],
 )
 @looped
@@ -152,20 +150,6 @@ async def test_signals_come_in_good_order() -> None:
             assert await signals.get() is number
     for number in numbers:
         assert signal.getsignal(number) in {signal.SIG_DFL, signal.default_int_handler}
-
-
-async def _loop_and(value: int) -> tuple[str, int]:
-    return type(asyncio.get_running_loop()).__module__, value
-
-
-def test_run_works_with_and_without_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A coroutine's value comes back, from uvloop where that is installed, else from asyncio."""
-    module, value = run(_loop_and(5))
-    assert value == 5
-    monkeypatch.setitem(sys.modules, "uvloop", None)
-    assert run(_loop_and(6)) == ("asyncio.unix_events", 6)
-    if module != "asyncio.unix_events":
-        assert module.startswith("uvloop")
 
 
 # In a thread

@@ -17,7 +17,6 @@ from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import VerifyOptions
 from mrtr_cassette.shell.runs.verifying import verify_cassette
 
-SMALL_TIMEOUT = 1
 ALL_SAME = {"same": 17}
 
 
@@ -129,28 +128,13 @@ async def breaks_off(visit: Visit) -> None:
     visit.reset()
 
 
-async def says_nothing(visit: Visit) -> None:
-    """Take the request, and say nothing."""
-    await visit.left()
-
-
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
-        (breaks_off, "gave no response"),
-        (says_nothing, "nothing whole within 1 s"),
-    ],
-    ids=["breaks off", "times out"],
-)
 @looped
-async def test_broken_server_is_never_the_same(cassette: Path, fault: Script, reason: str) -> None:
+async def test_broken_server_is_never_the_same(cassette: Path) -> None:
     """What did not come is not reached, and all else is compared."""
-    script = failing(Contract(), fault, "deploy")
-    seconds = SMALL_TIMEOUT if fault is says_nothing else 60
-    verification = await verified(cassette, script, timeout=seconds)
+    verification = await verified(cassette, failing(Contract(), breaks_off, "deploy"))
     broken = [each for each in verification.interactions if "deploy" in each.call]
     assert [each.verdict for each in broken] == ["not-reached"] * 2
-    assert all(reason in str(each.reason) for each in broken)
+    assert all("gave no response" in str(each.reason) for each in broken)
     assert verification.counts["same"] == 15
     assert not verification.is_good
 
