@@ -49,6 +49,10 @@ _ANSWERED_BY: Final = {"action": ELICITATIONS, "result": RESULTS, "value": VALUE
 """The kinds of requests that each member of a rule can answer."""
 
 
+Kind = Literal["form", "url", "sampling", "roots", "string", "number", "integer", "boolean"]
+Action = Literal["accept", "decline", "cancel"]
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -59,25 +63,13 @@ class AnswerRule(_Strict):
     tool: str | None = Field(None, description="The tool that is called.")
     prompt: str | None = Field(None, description="The prompt that is got.")
     resource: str | None = Field(None, description="The URI of the resource that is read.")
-    key: str | None = Field(
-        None, description="The server's key of the request for input, or its last part."
-    )
+    key: str | None = Field(None, description="The server's key of the request, or its last part.")
     message: str | None = Field(None, description="The message, exactly.")
-    pattern: str | None = Field(
-        None, description="A regular expression (RE2) for the whole message."
-    )
-    kind: (
-        Literal["form", "url", "sampling", "roots", "string", "number", "integer", "boolean"] | None
-    ) = Field(None, description="What the server asks for; the last four in the array dialect.")
-    action: Literal["accept", "decline", "cancel"] | None = Field(
-        None, description="What a user does with a form or a URL."
-    )
-    content: dict[str, JsonValue] | None = Field(
-        None, description="The fields of a form that is accepted."
-    )
-    result: dict[str, JsonValue] | None = Field(
-        None, description="The result of a sampling or roots request."
-    )
+    pattern: str | None = Field(None, description="A pattern (RE2) for the whole message.")
+    kind: Kind | None = Field(None, description="What is asked for; a type in the array dialect.")
+    action: Action | None = Field(None, description="What a user does with a form or a URL.")
+    content: dict[str, JsonValue] | None = Field(None, description="The fields of a form.")
+    result: dict[str, JsonValue] | None = Field(None, description="For sampling and for roots.")
     value: JsonValue = Field(None, description="The value in the array dialect.")
 
     def answer(self) -> Any:
@@ -97,24 +89,22 @@ class AnswerRule(_Strict):
 
     def fits(self, asked: Asked, key: str, request: InputRequest) -> bool:
         """Tell whether it answers a request for input."""
-        keys = (None, key, short_key(key, asked.requests))
-        if self.key not in keys or self.kind not in (None, request.kind):
-            return False
-        if self.message not in (None, request.message):
-            return False
+        fitting = {
+            "key": (key, short_key(key, asked.requests)),
+            "message": (request.message,),
+            "kind": (request.kind,),
+            **{name: (asked.name,) for name, of in _METHOD_OF.items() if of == asked.method},
+        }
+        for name in (*_METHOD_OF, "key", "message", "kind"):
+            if getattr(self, name) not in (None, *fitting.get(name, ())):
+                return False
         if self.pattern is not None and not matches_whole(self.pattern, request.message):
             return False
-        for member, method in _METHOD_OF.items():
-            name = getattr(self, member)
-            if name is not None and (asked.method, asked.name) != (method, name):
-                return False
-        if request.takes_value:
-            return "value" in self.model_fields_set
-        return request.kind in self.kinds()
+        return self.value is not None if request.takes_value else request.kind in self.kinds()
 
     def fault(self) -> str | None:
         """Return what does not go together in it."""
-        answers = [name for name in _ANSWERED_BY if name in self.model_fields_set]
+        answers = [name for name in _ANSWERED_BY if getattr(self, name) is not None]
         if len(answers) != 1:
             given = " and ".join(answers) or "none"
             return f"exactly one of action, result and value is needed, and it has {given}"
@@ -122,11 +112,6 @@ class AnswerRule(_Strict):
             return 'content: only goes with action = "accept"'
         if self.kind is not None and self.kind not in _ANSWERED_BY[answers[0]]:
             return f"kind: {self.kind} is not answered by {answers[0]}"
-        if self.message is not None and self.pattern is not None:
-            return "message and pattern don't go together"
-        named = [name for name in _METHOD_OF if getattr(self, name) is not None]
-        if len(named) > 1:
-            return f"{' and '.join(named)} don't go together"
         reason = "" if self.pattern is None else refusal_of(self.pattern)
         return f"pattern: is no regular expression: {reason}" if reason else None
 
@@ -148,9 +133,7 @@ class AnswersFile(_Strict):
         "fail", description="What happens with a form or a URL that nothing else answers."
     )
     rest: RestModel | None = Field(None, description="An endpoint that gives answers.")
-    rule: list[AnswerRule] = Field(
-        default_factory=list, description="The rules, in the order in which they are tried."
-    )
+    rule: list[AnswerRule] = Field(default=[], description="The rules, in the order of trying.")
 
     def kinds(self) -> set[str]:
         """Return the kinds of requests that it can answer."""
@@ -352,17 +335,14 @@ def wanted_of(words: Sequence[str]) -> Wanted:
     """
     if not words:
         raise UsageError("there is nothing to call", hint="name a tool, or a method")
-    first, *rest = words
-    if first not in _METHODS:
-        return Wanted(CALL_TOOL, first, read_pairs(rest, "argument"))
-    if not method_of(first).named_by:
-        return Wanted(first, "", read_pairs(rest, "argument"))
-    if not rest:
-        raise UsageError(f"{first} needs what it names", hint=f"write {first} NAME")
-    pairs = read_pairs(rest[1:], "argument")
-    if first == READ_RESOURCE and pairs:
-        raise UsageError("resources/read takes no arguments")
-    return Wanted(first, rest[0], pairs)
+    method, name, rest = words[0], "", words[1:]
+    if method not in _METHODS:
+        method, name = CALL_TOOL, method
+    elif method_of(method).named_by:
+        if not rest:
+            raise UsageError(f"{method} needs what it names", hint=f"write {method} NAME")
+        name, *rest = rest
+    return Wanted(method, name, read_pairs(rest, "argument"))
 
 
 def tool_named(name: str, tools: Iterable[Any]) -> Mapping[str, Any]:
