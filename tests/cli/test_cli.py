@@ -127,8 +127,8 @@ async def test_a_cassette_with_a_withheld_body_is_never_played(tmp_path: Path, s
     del tree["interactions"][0][side]["body"]
     tree["interactions"][0][side]["text"] = f"mrtr-withheld:40:{'0' * 64}"
     path.write_bytes(compact(tree))
-    why = f"{path}: at /interactions/0/{side}: the body was withheld by --strict-redaction, so it "
-    refused = Outcome(3, "", f"error: {why}can't be played; record it again\n")
+    why = f"{path}: at /interactions/0: a body was withheld by --strict-redaction, so it "
+    refused = Outcome(3, "", f"error: {why}can't be played; restore the file, or record it again\n")
     for words in (("replay", path, "--port", 0), ("inspect", path), ("check", path, "--fix")):
         assert await run(*words) == refused
     with pytest.raises(CassetteError, match=re.escape(why)), mrtr_cassette.replay(path):

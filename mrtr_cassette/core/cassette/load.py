@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import accumulate, pairwise
 from sys import intern
 from typing import Any, Final
@@ -19,15 +17,11 @@ from mrtr_cassette.core.cassette.dump import dump, exchange_sha256, task_turn_tr
 from mrtr_cassette.core.cassette.model import (
     VERSION,
     AnswerModel,
-    BodyModel,
     CassetteModel,
     ExchangeFactsModel,
-    ExchangeModel,
     HeaderMap,
     HttpModel,
     InteractionModel,
-    PieceModel,
-    PushedEventModel,
     PushedTurnModel,
     RequestModel,
     ResponseModel,
@@ -61,9 +55,6 @@ from mrtr_cassette.core.wire.pointers import escape_pointer
 from mrtr_cassette.errors import CassetteError, printable, shorten
 
 _MERGE_MARK: Final = re.compile(rb"^(?:<{7} |>{7} |={7}\r?$)", re.MULTILINE)
-_FORMS: Final = ("body", "text", "base64", "events", "lines")
-_WITHHELD: Final = re.compile("mrtr-withheld:[0-9]+:[0-9a-f]{64}")
-"""Stands for a body of which an earlier version kept only the size and the SHA-256."""
 
 _Place = tuple[int, int, int | None, int | None]
 """The place of an exchange: interaction, answered turn, index of a posted answer, or of a step."""
@@ -173,39 +164,40 @@ class _Loader:
         )
         self._models = file.interactions
         self._path = path
-        self._damaged = partial(damaged, path)
         self._is_stdio = file.transport == "stdio"
         self._facts = {_place_of(each): each for each in facts}
         self._loaded: list[RecordedInteraction] = []
 
     def interactions(self) -> tuple[RecordedInteraction, ...]:
         """Return all interactions."""
-        for number, model in enumerate(self._models, start=1):
-            branch = None if model.branch is None else Branch(model.branch.of, model.branch.turn)
-            shared = () if branch is None else self._shared(number, branch)
-            exchanges = (*shared, *self._chain(number, model, len(shared)))
-            steps = tuple(self._steps(number, model))
-            orphan = bool(model.orphan)
-            self._loaded.append(RecordedInteraction(number, exchanges, branch, orphan, steps=steps))
         # A pushed request may stand in a response of a later interaction.
-        for index, interaction in enumerate(self._loaded):
-            turns = tuple(self._pushed_turns(interaction))
-            self._loaded[index] = replace(interaction, pushed_turns=turns)
+        for add in (self._add, self._add_pushed_turns):
+            for number, model in enumerate(self._models, start=1):
+                try:
+                    add(number, model)
+                except ValueError as error:
+                    raise damaged(self._path, f"/interactions/{number - 1}", str(error)) from None
         for facts in self._facts.values():
             if facts.sha256 is not None:
                 raise self._changed(facts, "there is no such exchange")
         return tuple(self._loaded)
 
+    def _add(self, number: int, model: InteractionModel) -> None:
+        branch = None if model.branch is None else Branch(model.branch.of, model.branch.turn)
+        shared = () if branch is None else self._shared(number, branch)
+        exchanges = (*shared, *self._chain(number, model, len(shared)))
+        steps = tuple(self._steps(number, model))
+        orphan = bool(model.orphan)
+        self._loaded.append(RecordedInteraction(number, exchanges, branch, orphan, steps=steps))
+
     def _shared(self, number: int, branch: Branch) -> tuple[RecordedExchange, ...]:
         """Return the exchanges that a branch shares, which its file has to tell alike."""
-        pointer, turn = f"/interactions/{number - 1}", branch.turn
-        model = self._models[number - 1]
+        model, turn = self._models[number - 1], branch.turn
         own = model.elicitation_turns[:turn]
         parting = own[-1] if len(own) == turn else None
         is_answered = isinstance(parting, ResultTurnModel) and parting.answer is not None
         if branch.of >= number or not is_answered:
-            reason = "it names no earlier interaction, or no turn with a result that is answered"
-            raise self._damaged(f"{pointer}/branch", reason)
+            raise ValueError("it branches at no answered result of an earlier interaction")
         other = self._models[branch.of - 1]
         # They part with the answer.
         asked, same = (
@@ -213,12 +205,8 @@ class _Loader:
             for each, turns in ((model, own), (other, other.elicitation_turns[:turn]))
         )
         if asked != same:
-            raise CassetteError(
-                self._path,
-                f"at {pointer}: up to the ask of turn {turn} it is not the same as interaction "
-                f"{branch.of}, of which it is a branch",
-                hint="edit both, or restore the file",
-            )
+            same_as = f"not the same as interaction {branch.of}, of which it is a branch"
+            raise ValueError(f"up to the ask of turn {turn} it is {same_as}; edit both")
         count = sum(isinstance(each, ResultTurnModel) for each in own)
         return self._loaded[branch.of - 1].exchanges[:count]
 
@@ -226,26 +214,22 @@ class _Loader:
         self, number: int, model: InteractionModel, begin: int
     ) -> Iterator[RecordedExchange]:
         """Yield the exchanges of a call from one on, each the answer to the ask before it."""
-        pointer = f"/interactions/{number - 1}"
-        parts: list[tuple[RequestModel | AnswerModel, int, str]]
-        parts = [(model.request, 0, f"{pointer}/request")]
-        responses: list[tuple[ResponseModel | None, str]] = []
-        for index, turn in enumerate(model.elicitation_turns):
-            at = f"{pointer}/elicitation_turns/{index}"
+        parts: list[tuple[int, RequestModel | AnswerModel]] = [(0, model.request)]
+        responses: list[ResponseModel | None] = []
+        for answered, turn in enumerate(model.elicitation_turns, start=1):
             if len(responses) == len(parts):
-                raise self._damaged(at, "it follows a turn without `answer`")
+                raise ValueError(f"turn {answered} follows a turn without `answer`")
             if isinstance(turn, ResultTurnModel):
-                responses.append((turn.ask, f"{at}/ask"))
-                if turn.answer is not None:
-                    parts.append((turn.answer, index + 1, f"{at}/answer"))
+                responses.append(turn.ask)
+                parts += [] if turn.answer is None else [(answered, turn.answer)]
         if len(responses) < len(parts):
-            responses.append((model.response, f"{pointer}/response"))
+            responses.append(model.response)
         elif model.response is not None:
-            raise self._damaged(f"{pointer}/response", "it follows a turn without `answer`")
+            raise ValueError("`response` follows a turn without `answer`")
         pairs = list(zip(parts, responses, strict=True))
-        for (part, answered, part_at), (response, at) in pairs[begin:]:
-            request = self._request(part, model.request.http, part_at)
-            yield self._exchange((number, answered, None, None), request, response, at)
+        for (answered, part), response in pairs[begin:]:
+            place = (number, answered, None, None)
+            yield self._exchange(place, part, model.request.http, response)
 
     def _steps(self, number: int, model: InteractionModel) -> Sequence[TaskStep]:
         """Return the steps of a task, and make sure that the turns are those of the steps."""
@@ -253,69 +237,62 @@ class _Loader:
         for index, step in enumerate(model.task or ()):
             place = (number, 0, None, index)
             facts = self._facts.get(place)
-            exchange = self._whole(place, step, f"/interactions/{number - 1}/task/{index}")
+            exchange = self._exchange(place, step.request, step.request.http, step.response)
             steps.append(TaskStep(exchange, (facts and facts.polls) or 1))
         told = [each for each in model.elicitation_turns if isinstance(each, TaskTurnModel)]
         turns = [each.model_dump(exclude_none=True) for each in told]
         if turns != [task_turn_tree(turn) for turn in task_turns(steps)]:
-            reason = "the turns of a task are not those of its steps"
-            raise self._damaged(f"/interactions/{number - 1}/elicitation_turns", reason)
+            raise ValueError("the turns of the task are not those of its steps")
         return steps
 
-    def _pushed_turns(self, interaction: RecordedInteraction) -> Iterator[PushedTurn]:
-        number, branch, position = interaction.number, interaction.branch, 0
-        shared = iter(() if branch is None else self._loaded[branch.of - 1].pushed_turns)
-        for index, turn in enumerate(self._models[number - 1].elicitation_turns):
+    def _add_pushed_turns(self, number: int, model: InteractionModel) -> None:
+        interaction, position, turns = self._loaded[number - 1], 0, list[PushedTurn]()
+        branch = interaction.branch
+        shared = () if branch is None else self._loaded[branch.of - 1].pushed_turns
+        for index, turn in enumerate(model.elicitation_turns, start=1):
             if isinstance(turn, PushedTurnModel):
                 is_shared = branch is not None and index < branch.turn
-                place = (number, index + 1, position)
-                yield next(shared) if is_shared else self._pushed_turn(turn, *place)
+                place = (number, index, position)
+                turns.append(shared[len(turns)] if is_shared else self._pushed(turn, *place))
             position += isinstance(turn, ResultTurnModel)
+        self._loaded[number - 1] = replace(interaction, pushed_turns=tuple(turns))
 
-    def _pushed_turn(
+    def _pushed(
         self, turn: PushedTurnModel, number: int, turn_number: int, position: int
     ) -> PushedTurn:
         pending = self._loaded[number - 1].exchanges[position]
-        pointer = f"/interactions/{number - 1}/elicitation_turns/{turn_number - 1}"
         responses = turn.answer.responses if turn.answer else []
-        unanswered = [each.key for each in turn.ask.events]
-        keys = [each.key for each in responses]
-        if len({*unanswered}) < len(unanswered) or len({*keys, *unanswered}) > len(unanswered):
-            reason = "a key comes twice, or an answer has none of the keys of the ask"
-            raise self._damaged(pointer, reason)
-        asked = [
-            self._pushed_request(event, pending, f"{pointer}/ask/events/{index}")
-            for index, event in enumerate(turn.ask.events)
-        ]
-        answers = []
+        keys, answered = [each.key for each in turn.ask.events], [each.key for each in responses]
+        if len({*keys}) < len(keys) or len({*answered} & {*keys}) < len(answered):
+            raise ValueError(f"keys of turn {turn_number} come twice, or in its answers only")
+        asked, answers = [], []
+        for event in turn.ask.events:
+            holder: RecordedExchange | None = pending
+            if event.interaction is not None:
+                holders = self._loaded[event.interaction - 1 : event.interaction]
+                holder = holders[0].exchanges[-1] if holders else None
+            response, message = holder and holder.response, None
+            if response and event.event < len(response.pieces):
+                message = completed_by(response, event.event)
+            if holder is None or message is None or message.kind is not Kind.REQUEST:
+                raise ValueError(f"{event.key} is no request of the server's")
+            asked.append(PushedRequest(event.key, holder, event.event, event.interaction))
         for index, each in enumerate(responses):
-            at = f"{pointer}/answer/responses/{index}"
-            exchange = self._whole((number, turn_number, index, None), each, at)
+            place = (number, turn_number, index, None)
+            exchange = self._exchange(place, each.request, each.request.http, each.response)
             answers.append(PostedAnswer(each.key, exchange))
         return PushedTurn(position, tuple(asked), tuple(answers))
 
-    def _pushed_request(
-        self, event: PushedEventModel, pending: RecordedExchange, pointer: str
-    ) -> PushedRequest:
-        holders, number = [pending], event.interaction
-        if number is not None:
-            holders = [each.exchanges[-1] for each in self._loaded[number - 1 : number]]
-        response, message = holders[0].response if holders else None, None
-        if response is not None and event.event < len(response.pieces):
-            message = completed_by(response, event.event)
-        if message is None or message.kind is not Kind.REQUEST:
-            raise self._damaged(pointer, "no request of the server's stands there")
-        return PushedRequest(event.key, holders[0], event.event, number)
-
-    def _whole(self, place: _Place, model: ExchangeModel, pointer: str) -> RecordedExchange:
-        request = self._request(model.request, model.request.http, f"{pointer}/request")
-        return self._exchange(place, request, model.response, f"{pointer}/response")
-
     def _exchange(
-        self, place: _Place, request: Request, model: ResponseModel | None, pointer: str
+        self,
+        place: _Place,
+        asked: RequestModel | AnswerModel,
+        http: HttpModel | None,
+        answered: ResponseModel | None,
     ) -> RecordedExchange:
+        request = self._request(asked, http)
         facts = self._facts.pop(place, None)
-        response = None if model is None else self._response(model, facts, pointer)
+        response = None if answered is None else self._response(answered, facts)
         if facts is None:
             return RecordedExchange(None, request, response, 0, 0)
         digest = exchange_sha256(request, response)
@@ -347,23 +324,19 @@ class _Loader:
             f"mrtr-cassette check {self._path} --fix",
         )
 
-    def _request(
-        self, model: RequestModel | AnswerModel, http: HttpModel | None, pointer: str
-    ) -> Request:
-        body = b"".join(self._body(model, pointer))
+    def _request(self, model: RequestModel | AnswerModel, http: HttpModel | None) -> Request:
+        body = b"".join(model.raws)
         headers = None if http is None else http.headers
         if isinstance(model, AnswerModel):
             headers = model.headers
-        self._check_http(pointer, headers)
+        self._check_http(headers)
         if http is None or headers is None:
             return line_request(body, model.session or "")
         return Request(intern(http.method), intern(http.path), _headers_of(headers), body)
 
-    def _response(
-        self, model: ResponseModel, facts: ExchangeFactsModel | None, pointer: str
-    ) -> Response:
-        self._check_http(pointer, model.status, model.headers)
-        raws = self._body(model, pointer)
+    def _response(self, model: ResponseModel, facts: ExchangeFactsModel | None) -> Response:
+        self._check_http(model.status, model.headers)
+        raws = model.raws
         times = (facts and facts.pieces) or []
         if times and model.events is None and model.lines is None:
             # What was edited to another length has no pieces.
@@ -380,55 +353,11 @@ class _Loader:
         status = NO_STATUS if model.status is None else model.status
         return Response(status, _headers_of(model.headers or {}), tuple(pieces), end)
 
-    def _check_http(self, pointer: str, *members: Any) -> None:
+    def _check_http(self, *members: Any) -> None:
         """Make sure that members of HTTP are there, or over pipes that none of them is."""
         if any((value is None) != self._is_stdio for value in members):
-            reason = "HTTP method, path, status or headers are missing"
-            if self._is_stdio:
-                reason = "the transport is stdio, which has no HTTP"
-            raise self._damaged(pointer, reason)
-
-    def _body(self, model: BodyModel, pointer: str) -> list[bytes]:
-        """Return the bytes of a body, in one piece or those of its events or lines."""
-        forms = [form for form in _FORMS if getattr(model, form) is not None]
-        if len(forms) > 1:
-            raise self._damaged(pointer, f"both `{forms[0]}` and `{forms[1]}`")
-        if model.text is not None and _WITHHELD.fullmatch(model.text):
-            raise CassetteError(
-                self._path,
-                f"at {pointer}: the body was withheld by --strict-redaction, so it can't be played",
-                hint="record it again",
-            )
-        try:
-            if model.body is not None:
-                return [_compact(model.body)]
-            if model.events is not None:
-                return [_piece(each, end="") for each in model.events]
-            if model.lines is not None:
-                return [_piece(each, end="\n") for each in model.lines]
-            raw = _opaque(model)
-        # It is nested too deeply, or no base64.
-        except (TypeError, ValueError) as error:
-            raise self._damaged(pointer, str(error).lower()) from None
-        return [raw] if raw else []
-
-
-def _piece(piece: PieceModel, end: str) -> bytes:
-    if piece.data is None:
-        return _opaque(piece)
-    before, after = piece.before or "", piece.after or end
-    return before.encode() + _compact(piece.data) + after.encode()
-
-
-def _compact(value: Any) -> bytes:
-    # A copy, as what orjson returns holds on to the 4 KiB that it was written in.
-    return bytes(memoryview(orjson.dumps(value)))
-
-
-def _opaque(body: BodyModel | PieceModel) -> bytes:
-    if body.base64 is not None:
-        return base64.b64decode(body.base64, validate=True)
-    return (body.text or "").encode()
+            has, name = ("has", "stdio") if self._is_stdio else ("has not all", "HTTP")
+            raise ValueError(f"it {has} members of HTTP, and the transport is {name}")
 
 
 def _headers_of(headers: HeaderMap) -> Headers:

@@ -5,6 +5,8 @@ Rule: whatever differs between two recordings of an unchanged server stands in `
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
 from typing import Annotated, Any, Final, Literal, Self
 
 import orjson
@@ -17,6 +19,9 @@ SCHEMA_ID: Final = "urn:mrtr-cassette:cassette:1"
 
 HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
+_FORMS: Final = ("body", "text", "base64", "events", "lines")
+_WITHHELD: Final = re.compile("mrtr-withheld:[0-9]+:[0-9a-f]{64}")
+"""Stands for a body of which an earlier version kept only the size and the SHA-256."""
 _SESSION: Final = "over stdio: which further start of the server; absent for the first one"
 HeaderMap = dict[HeaderName, HeaderValue | list[HeaderValue]]
 Number = Annotated[int, Field(ge=1)]
@@ -49,6 +54,40 @@ class BodyModel(_Model):
     base64: str | None = Field(None, description="base64, where it is not UTF-8")
     events: list[PieceModel] | None = Field(None, description="the events of an event stream")
     lines: list[PieceModel] | None = Field(None, description="the lines of a server on a pipe")
+
+    @property
+    def raws(self) -> list[bytes]:
+        """Its bytes, in one piece or those of its events or lines.
+
+        Raises:
+            ValueError: two forms at once, no base64, or JSON that is nested too deeply.
+        """
+        forms = [form for form in _FORMS if getattr(self, form) is not None]
+        if len(forms) > 1:
+            raise ValueError(f"both `{forms[0]}` and `{forms[1]}`")
+        if self.text is not None and _WITHHELD.fullmatch(self.text):
+            raise ValueError("a body was withheld by --strict-redaction, so it can't be played")
+        end = "" if self.lines is None else "\n"
+        if self.events is None and self.lines is None:
+            raw = _bytes_of(self.body, self.text, self.base64)
+            return [raw] if raw else []
+        return [
+            _bytes_of(each.data, each.text, each.base64, each.before or "", each.after or end)
+            for each in self.events or self.lines or ()
+        ]
+
+
+def _bytes_of(
+    data: Any, text: str | None, base64: str | None, before: str = "", after: str = ""
+) -> bytes:
+    if base64 is not None:
+        return b64decode(base64, validate=True)
+    if data is None:
+        return (text or "").encode()
+    try:
+        return b"".join([before.encode(), orjson.dumps(data), after.encode()])
+    except TypeError as error:
+        raise ValueError(str(error)) from None
 
 
 class HttpModel(_Model):

@@ -440,18 +440,18 @@ def put(tree: Any, path: Sequence[str | int], to: Any) -> None:
         (("a/b",), "x" * 300, r"/a~1b: extra inputs .*, found 'x{199}… \(102 more characters\)"),
         ((*FIRST, "request"), GONE, "/interactions/0/request: field required"),
         ((*FIRST, "response", "status"), "200", "/interactions/0/response/status: .* found '200'"),
-        ((*FIRST, "request", "text"), "1", "/interactions/0/request: both `body` and `text`"),
-        ((*FIRST, "request", "body"), DEEP, "/interactions/0/request"),
-        ((*FOURTH, "response", "base64"), "A", "/interactions/3/response: "),
+        ((*FIRST, "request", "text"), "1", "/interactions/0: both `body` and `text`"),
+        ((*FIRST, "request", "body"), DEEP, "/interactions/0: "),
+        ((*FOURTH, "response", "base64"), "A", "/interactions/3: Invalid base64"),
         (("recording", "sha256"), "x", "/recording/sha256: string should match pattern"),
         (("redaction",), RULES, "/redaction: .*no regular expression"),
-        ((*SECOND, "branch", "of"), 2, "/interactions/1/branch: it names no earlier interaction"),
+        ((*SECOND, "branch", "of"), 2, "/interactions/1: it branches at no answered"),
         ((*SECOND, "branch", "of"), "1", "/interactions/1/branch/of: input should be a valid int"),
-        ((*SECOND, "branch", "turn"), 3, "/interactions/1/branch: "),
-        ((*SECOND, TURNS), [ASK], "/interactions/1/branch: "),
+        ((*SECOND, "branch", "turn"), 3, "/interactions/1: it branches at no answered"),
+        ((*SECOND, TURNS), [ASK], "/interactions/1: it branches at no answered result"),
         ((*SECOND, "request", "body"), 1, "/interactions/1: .* not the same as interaction 1"),
-        ((*FIRST, TURNS), [ASK] * 2, "/interactions/0/elicitation_turns/1: it follows a turn wit"),
-        ((*FIRST, TURNS), [ASK], "/interactions/0/response: it follows a turn without `answer`"),
+        ((*FIRST, TURNS), [ASK] * 2, "/interactions/0: turn 2 follows a turn without"),
+        ((*FIRST, TURNS), [ASK], "/interactions/0: `response` follows a turn without"),
     ],
 )
 def test_what_cannot_have_been_recorded_is_named_by_its_place(
@@ -466,17 +466,14 @@ def test_what_cannot_have_been_recorded_is_named_by_its_place(
     ("turn", "path", "to", "reason"),
     [
         (0, ("ask", "events"), [], "at {at}/ask/events: "),
-        (0, ("ask", "events", 0, "event"), -1, "at {at}/ask/events/0/event: "),
-        (0, ("ask", "events", 0, "event"), 9, "at {at}/ask/events/0: no request of the"),
-        (0, ("ask", "events", 0, "event"), 2, "at {at}/ask/events/0: no request of the"),
-        (0, ("ask", "events", 1, "interaction"), 9, "at {at}/ask/events/1: no request of the"),
-        (0, ("ask", "events", 1, "key"), "elicitation-1", "at {at}: a key comes twice"),
-        (0, ("answer", "responses", 1, "key"), "other", "at {at}: a key comes twice, or"),
-        (0, ("answer", "responses", 0, "request", "body", "id"), 5, "at /interactions/2: up to"),
+        (0, ("ask", "events", 0, "event"), 9, "at /interactions/1: elicitation-1 is no request"),
+        (0, ("ask", "events", 0, "event"), 2, "at /interactions/1: elicitation-1 is no request"),
+        (0, ("ask", "events", 1, "interaction"), 9, "at /interactions/1: roots-1 is no request"),
+        (0, ("ask", "events", 1, "key"), "elicitation-1", "at /interactions/1: keys of turn 1"),
+        (0, ("answer", "responses", 1, "key"), "other", "at /interactions/1: keys of turn 1"),
         (1, ("ask", "events", 0, "event"), 0, "at /interactions/2: up to the ask of turn 3"),
         (2, ("via",), "push", "at {at}/ask/events/0/key: field required"),
         (2, ("via",), "mail", "at {at}: `via` should be 'result', 'push' or 'task'"),
-        (0, ("via",), "result", "at {at}/ask/events/0/key: extra inputs are not permitted"),
     ],
 )
 def test_pushed_turn_that_cannot_be_is_refused(
@@ -500,7 +497,7 @@ def test_branch_parts_where_a_result_asks(turn: int) -> None:
     """The turns up to the one in which a branch parts are those of the other interaction."""
     place = ("interactions", 2, "branch", "turn")
 
-    with pytest.raises(CassetteError, match=r"^f: at /interactions/2(/branch)?: "):
+    with pytest.raises(CassetteError, match=r"^f: at /interactions/2: "):
         load(edited(lambda tree: put(tree, place, turn), dump(branched())), "f")
 
 
@@ -565,10 +562,15 @@ def test_file_of_pipes_has_no_http() -> None:
 @pytest.mark.parametrize(
     ("transport", "place", "value", "reason"),
     [
-        ("stdio", ("request", "http"), {"method": "POST", "path": "/", "headers": {}}, "no HTTP"),
-        ("stdio", ("response", "status"), 200, "no HTTP"),
-        ("stdio", ("response", "headers"), {}, "no HTTP"),
-        (None, ("request", "http"), None, "missing"),
+        (
+            "stdio",
+            ("request", "http"),
+            {"method": "POST", "path": "/", "headers": {}},
+            "it has mem",
+        ),
+        ("stdio", ("response", "status"), 200, "it has members of HTTP"),
+        ("stdio", ("response", "headers"), {}, "it has members of HTTP"),
+        (None, ("request", "http"), None, "it has not all members of HTTP"),
     ],
 )
 def test_transport_says_whether_there_is_http(
@@ -581,5 +583,5 @@ def test_transport_says_whether_there_is_http(
         put(tree, ("interactions", 0, *place), value)
 
     data = edited(change, dump(replace(PIPED, interactions=PIPED.interactions[1:2])))
-    with pytest.raises(CassetteError, match=f"/interactions/0/{place[0]}: .*{reason}"):
+    with pytest.raises(CassetteError, match=f"/interactions/0: {reason}"):
         load(data, "f")
