@@ -242,7 +242,7 @@ class _Loader:
         told = [each for each in model.elicitation_turns if isinstance(each, TaskTurnModel)]
         turns = [each.model_dump(exclude_none=True) for each in told]
         if turns != [task_turn_tree(turn) for turn in task_turns(steps)]:
-            raise ValueError("the turns of the task are not those of its steps")
+            raise ValueError("the turns of a task are not those of its steps")
         return steps
 
     def _add_pushed_turns(self, number: int, model: InteractionModel) -> None:
