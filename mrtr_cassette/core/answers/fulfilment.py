@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.answers.checking import (
+from mrtr_cassette.core.answers.forms import (
     ELICITATIONS,
     RESULTS,
     Asked,

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from mrtr_cassette.core.answers.checking import (
+from mrtr_cassette.core.answers.forms import (
     ACTIONS,
     ELICITATIONS,
     RESULTS,

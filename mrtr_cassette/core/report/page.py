@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from jinja2 import DictLoader, Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from mrtr_cassette.core.answers.checking import titled_choices
+from mrtr_cassette.core.answers.forms import titled_choices
 from mrtr_cassette.core.compare.conversations import CassetteComparison
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.report.comparison import conclusion, shown_values

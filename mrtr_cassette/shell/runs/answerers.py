@@ -14,7 +14,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from yarl import URL
 
-from mrtr_cassette.core.answers.dialogue import dialogue
+from mrtr_cassette.core.answers.forms import dialogue
 from mrtr_cassette.core.answers.fulfilment import (
     LARGEST_REPLY,
     AskEndpoint,

@@ -8,7 +8,7 @@ import pytest
 from goldens import DATA, read_case
 from messages import compact
 
-from mrtr_cassette.core.answers.dialogue import dialogue
+from mrtr_cassette.core.answers.forms import dialogue
 from mrtr_cassette.core.protocol.dialect import InputRequest
 
 OPEN = "(not over)"

@@ -8,7 +8,7 @@ import pytest
 from builders import exchange, post, tool
 from messages import array_asks, asks, compact, message, result
 
-from mrtr_cassette.core.answers.checking import Asked
+from mrtr_cassette.core.answers.forms import Asked
 from mrtr_cassette.core.answers.fulfilment import (
     AskEndpoint,
     AskPerson,

@@ -13,7 +13,7 @@ from builders import cassette_of, loaded, retry, tool
 from messages import array_asks, asks, compact, text
 from pushing import asked_once, elicit
 
-from mrtr_cassette.core.answers.checking import Asked
+from mrtr_cassette.core.answers.forms import Asked
 from mrtr_cassette.core.answers.written import (
     AnswersFile,
     GivenAnswers,

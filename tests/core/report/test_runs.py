@@ -34,7 +34,7 @@ from hypothesis import strategies as st
 from messages import NO, YES, asks, form, text
 from pushing import asked_once, elicit, in_sealed_session, posted
 
-from mrtr_cassette.core.answers.checking import Asked
+from mrtr_cassette.core.answers.forms import Asked
 from mrtr_cassette.core.answers.fulfilment import CallTurn, Unanswered
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.drive.appending import unrecorded

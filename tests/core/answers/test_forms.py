@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mrtr_cassette.core.answers.checking import (
+from mrtr_cassette.core.answers.forms import (
     is_required,
     problem_of,
     problem_of_value,
