@@ -74,14 +74,11 @@ def _problem_of_elicitation(request: InputRequest, answer: Any) -> str | None:
     if not isinstance(content, dict):
         return f"is {type_name(content)}, and not an object"
     fields = fields_of(request)
-    problems = {
-        name: "is required and missing" for name in required_in(request) if name not in content
-    } | {
-        name: problem
-        for name in fields
-        if name in content and (problem := problem_of_value(content[name], fields[name]))
-    }
-    return "; ".join(f"/{escape_pointer(name)} {problems[name]}" for name in problems) or None
+    problems: dict[str, str | None]
+    problems = dict.fromkeys(required_in(request), "is required and missing")
+    problems |= {name: problem_of_value(content[name], fields.get(name)) for name in content}
+    told = [f"/{escape_pointer(name)} {problem}" for name, problem in problems.items() if problem]
+    return "; ".join(told) or None
 
 
 def fields_of(request: InputRequest) -> Mapping[str, Any]:
@@ -94,10 +91,8 @@ def fields_of(request: InputRequest) -> Mapping[str, Any]:
 def required_in(request: InputRequest) -> list[str]:
     """Return the names of the fields that a form requires."""
     schema = request.definition.get("requestedSchema")
-    required = schema.get("required") if isinstance(schema, Mapping) else None
-    return (
-        [each for each in required if isinstance(each, str)] if isinstance(required, list) else []
-    )
+    names = schema.get("required") if isinstance(schema, Mapping) else None
+    return [it for it in names if isinstance(it, str)] if isinstance(names, list) else []
 
 
 def value_schema(request: InputRequest) -> Mapping[str, Any]:
@@ -275,16 +270,10 @@ def json_or_text(text: str) -> Any:
 
 # Asking a person
 
-_WORDS: Final = {
-    "string": "text",
-    "integer": "whole number",
-    "number": "number",
-    "boolean": "y or n",
-    "array": "several, with commas between",
-    "object": "JSON",
-}
 _ACTION_OF: Final = {":decline": "decline", ":cancel": "cancel"}
-_HELP: Final = "  :decline or :cancel refuses it; an empty line takes the default or leaves it out"
+_HELP: Final = (
+    "  :decline or :cancel refuses; an empty line is the default or none; lists have commas"
+)
 
 
 class Prompt(NamedTuple):
@@ -381,7 +370,7 @@ def _value(
     for number, (value, named) in enumerate(choices, start=1):
         spelled = text_of(value)
         shown.append(f"  {number}) {spelled if named == spelled else f'{spelled}: {named}'}")
-    about = FORMATS.get(str(schema.get("format")), (_WORDS[kind],))[0]
+    about = FORMATS.get(str(schema.get("format")), _TYPES[kind])[0]
     about = "number or value" if choices and kind != "array" else about
     about += f", default {canonical(schema['default'])}" if "default" in schema else ""
     about += "" if is_required else ", optional"

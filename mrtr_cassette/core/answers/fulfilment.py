@@ -53,9 +53,7 @@ class Sources:
         Without any it declares all, as a server never asks what is not declared, and what it asks
         is to be shown.
         """
-        kinds = self.file.kinds()
-        if self.given:
-            kinds |= self.given.kinds
+        kinds = self.file.kinds() | self.given.kinds
         return _ALL_KINDS if self.has_person or not kinds else _ALL_KINDS & kinds
 
 

@@ -373,10 +373,6 @@ class GivenAnswers:
         self._pairs = {pair.name: pair for pair in pairs}
         self._used: set[str] = set()
 
-    def __bool__(self) -> bool:
-        """Whether there are any."""
-        return bool(self._pairs)
-
     @property
     def unused(self) -> list[str]:
         """The names of those that nothing was asked for."""
@@ -385,8 +381,9 @@ class GivenAnswers:
     @property
     def kinds(self) -> set[str]:
         """The kinds of requests that they can answer."""
+        kinds = ELICITATIONS if self._pairs else frozenset()
         has_results = any(isinstance(pair.value, dict) for pair in self._pairs.values())
-        return {*ELICITATIONS, *RESULTS} if has_results else set(ELICITATIONS)
+        return {*kinds, *RESULTS} if has_results else {*kinds}
 
     def answer_to(self, key: str, request: InputRequest, keys: Collection[str] = ()) -> Any:
         """Return the answer to a request, one of several by `keys`; None where no name is for it.

@@ -59,18 +59,18 @@ SAMPLING = InputRequest("sampling", "", {"systemPrompt": "Be short", "messages":
 @pytest.mark.parametrize(
     ("field", "prompt", "line", "value"),
     [
-        (TEXT, "it* [text]: ", "a b", "a b"),
-        ({"type": "string", "title": "Name"}, "Name (it)* [text]: ", "a", "a"),
-        ({"type": "integer", "minimum": 1}, "it* [whole number]: ", "5", 5),
-        ({"type": "boolean"}, "it* [y or n]: ", "n", False),
-        ({"type": "boolean", "default": True}, "it* [y or n, default true]: ", "", True),
+        (TEXT, "it* [a text]: ", "a b", "a b"),
+        ({"type": "string", "title": "Name"}, "Name (it)* [a text]: ", "a", "a"),
+        ({"type": "integer", "minimum": 1}, "it* [a whole number]: ", "5", 5),
+        ({"type": "boolean"}, "it* [true or false]: ", "n", False),
+        ({"type": "boolean", "default": True}, "it* [true or false, default true]: ", "", True),
         ({"type": "string", "format": "email"}, "it* [e-mail address]: ", "a@b.c", "a@b.c"),
         (ENV, "it* [number or value]: ", "2", "prod"),
         (ENV, "it* [number or value]: ", "prod", "prod"),
         (ENV, "it* [number or value]: ", "Live", "prod"),
         ({"enum": ["2", "1"]}, "it* [number or value]: ", "1", "1"),
-        (TAGS, "it* [several, with commas between]: ", "1, b", ["a", "b"]),
-        (TAGS, "it* [several, with commas between]: ", ",", []),
+        (TAGS, "it* [a list]: ", "1, b", ["a", "b"]),
+        (TAGS, "it* [a list]: ", ",", []),
     ],
 )
 def test_line_is_read_as_its_field_has_it(field: Any, prompt: str, line: str, value: Any) -> None:
