@@ -420,9 +420,6 @@ def with_responses(
 
     Where the new response ends a conversation in which the recorded one asks, the turns from that
     ask on go.
-
-    Raises:
-        CassetteError: no cassette can have such a response.
     """
     new = {
         exchange: replace(exchange, response=in_time_of(exchange, response))
@@ -431,9 +428,7 @@ def with_responses(
     for exchange, request in requests.items():
         new[exchange] = replace(new.get(exchange, exchange), request=request)
     cut = [_without_turns_after_the_end(each, new) for each in cassette.interactions]
-    data = dump(replace(cassette, interactions=tuple(cut)).with_exchanges(new))
-    load(data, cassette.path)
-    return data
+    return dump(replace(cassette, interactions=tuple(cut)).with_exchanges(new))
 
 
 def in_time_of(exchange: RecordedExchange, response: Response) -> Response:

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from mrtr_cassette.core.protocol.calls import Call, CallKey
-from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, Answers
+from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES
 from mrtr_cassette.core.protocol.jsonrpc import (
     ID_KEY,
     ID_PATH,
@@ -43,7 +43,12 @@ def lookup_key(call: Call, ignored: Collection[MemberPath] = ()) -> LookupKey:
     if answers is None:
         return LookupKey(key, None, None)
     state = None if answers.request_state is None else compared_sha256(answers.request_state)
-    responses = _comparable(answers, ignored)
+    responses = None
+    if answers.input_responses is not None:
+        kept = without_paths({INPUT_RESPONSES: answers.input_responses}, ignored)
+        # A member that is null is absent.
+        responses = canonical(kept, without_null=True)
+        responses = responses if answers.shape == "map" else f"{answers.shape} {responses}"
     # Some clients answer a state-only ask with an empty map, others with none.
     if state is not None and responses == _NO_ANSWERS:
         responses = None
@@ -55,21 +60,6 @@ def answers_by_key(lookup: LookupKey) -> dict[str, str]:
     shape, brace, text = (lookup.answers or "").partition("{")
     answers = parse(f"{brace}{text}".encode()).get(INPUT_RESPONSES, {}) if brace else {}
     return {key: f"{shape}{canonical(value)}" for key, value in answers.items()}
-
-
-def has_member(call: Call, path: MemberPath) -> bool:
-    """Tell whether leaving out a member changes the key of a request."""
-    return lookup_key(call, (path,)) != lookup_key(call)
-
-
-def _comparable(answers: Answers, ignored: Collection[MemberPath]) -> str | None:
-    """Return the canonical text of a retry's answers, or None; a member that is null is absent."""
-    responses = answers.input_responses
-    if responses is None:
-        return None
-    kept = without_paths({INPUT_RESPONSES: responses}, ignored)
-    text = canonical(kept, without_null=True)
-    return text if answers.shape == "map" else f"{answers.shape} {text}"
 
 
 class CallerValues(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -272,9 +271,8 @@ class RecordedInteraction:
     def placed(self) -> tuple[tuple[RecordedExchange, TurnPlace], ...]:
         """The exchanges that no earlier interaction has, and their places; posted answers last."""
         shared = self.shared
-        positions = [turn.position for turn in self.pushed_turns]
         placed = [
-            (exchange, TurnPlace(position and position + bisect_left(positions, position)))
+            (exchange, TurnPlace(position and self.asking_turn(position - 1)))
             for position, exchange in enumerate(self.exchanges[shared:], start=shared)
         ]
         placed += [

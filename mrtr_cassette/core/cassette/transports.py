@@ -58,16 +58,12 @@ def over_pipes(cassette: Cassette) -> Cassette:
     """
     if cassette.transport == "stdio":
         return _changed(cassette, _with_session)
-    targets = {each.exchanges[0].request.target for each in cassette.interactions}
-    if len(targets) > 1:
-        reason = f"it has {len(targets)} endpoints, and a server on pipes has one"
-        raise _unsayable(cassette, reason)
     _check_headers_decide_nothing(cassette)
     return _changed(cassette, _as_lines)
 
 
 def _check_headers_decide_nothing(cassette: Cassette) -> None:
-    """Make sure that no request had other responses with another header.
+    """Make sure that no request had other responses with another header, or at another path.
 
     Equal requests with equal headers may have had several responses, so a header decides only where
     they share none.
@@ -77,7 +73,7 @@ def _check_headers_decide_nothing(cassette: Cassette) -> None:
         message, response = each.call.message, each.rpc_members
         if message is None or message.kind is not Kind.REQUEST or not response:
             continue
-        headers = each.request.headers
+        headers = (("path", each.request.target), *each.request.headers)
         headers = tuple([pair for pair in headers if pair[0].lower() not in _ABOUT_BODIES])
         # As any client may ask it.
         meta = {name: value for name, value in message.meta.items() if name.startswith(_OF_MCP)}
@@ -87,7 +83,7 @@ def _check_headers_decide_nothing(cassette: Cassette) -> None:
         for (one, said), (other, said_too) in combinations(by_headers.items(), 2):
             if said.isdisjoint(said_too):
                 names = ", ".join(sorted({name for name, _ in {*one} ^ {*other}}))
-                raise _unsayable(cassette, f"the header {names} decides a response")
+                raise _unsayable(cassette, f"the header or path ({names}) decides a response")
 
 
 def _answered(response: Mapping[str, Any]) -> str:

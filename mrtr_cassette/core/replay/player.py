@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from mrtr_cassette.core.cassette.lookup import CallerValues, caller_values, cut_body, has_member
+from mrtr_cassette.core.cassette.lookup import CallerValues, caller_values, cut_body, lookup_key
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import event_ids, is_answered
 from mrtr_cassette.core.protocol.calls import (
@@ -247,7 +247,8 @@ class Player:
         return MatchKey(self._matched.lookup(call), traits, call.caller, values, secrets)
 
     def _see(self, call: Call) -> None:
-        self._unseen = [path for path in self._unseen if not has_member(call, path)]
+        key = lookup_key(call)
+        self._unseen = [path for path in self._unseen if lookup_key(call, (path,)) == key]
 
     def unused_ignores(self) -> list[str]:
         """Return, as pointers, what was to be left out and no request has, recorded or received."""

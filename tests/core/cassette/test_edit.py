@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -195,14 +194,6 @@ def test_a_new_response_stands_as_if_it_had_been_recorded(
 
     assert shown(data) == shown(dump(recorded(*expected)))
     load(data, "f")
-
-
-def test_a_response_that_no_cassette_can_have_is_named_by_its_place() -> None:
-    """Nothing is written then."""
-    cassette = recorded(*SCRIPT)
-    wrong = replace(response_of(answer(tool("b"), text("b"))), status=99)
-    with pytest.raises(CassetteError, match="/interactions/1/response/status"):
-        with_responses(cassette, {cassette.interactions[1].exchanges[0]: wrong}, {})
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
