@@ -299,34 +299,31 @@ class _Assembly:
         place = {interaction: number for number, interaction in enumerate(linked, start=1)}
         by_last = {interaction.numbers[-1]: number for interaction, number in place.items()}
         for interaction, number in place.items():
-            exchanges = tuple([self._finish(each) for each in interaction.numbers])
             turns: list[PushedTurn] = []
             for position, each in enumerate(interaction.numbers):
                 turns += self._earlier_turns.get(each, ())
-                turns += [
-                    self._pushed_turn(turn, position, each, by_last)
-                    for turn in pushes.get(each, ())
-                ]
+                for turn in pushes.get(each, ()):
+                    asked = [
+                        PushedRequest(
+                            *(push.key, self._finish(push.number), push.piece),
+                            None if push.number == each else by_last[push.number],
+                        )
+                        for push in turn.asked
+                    ]
+                    answers = [
+                        PostedAnswer(turn.asked[at].key, self._finish(posted))
+                        for at, posted in turn.answers
+                    ]
+                    turns.append(PushedTurn(position, tuple(asked), tuple(answers)))
             branch = None
             if interaction.branch_of is not None:
                 shared = sum(turn.position < interaction.shared for turn in turns)
                 branch = Branch(place[interaction.branch_of], interaction.shared + shared)
-            steps = [TaskStep(self._finish(it), polls) for it, polls in interaction.steps.items()]
-            is_orphan = interaction.is_orphan
             yield RecordedInteraction(
-                number, exchanges, branch, is_orphan, tuple(turns), tuple(steps)
+                number,
+                tuple([self._finish(each) for each in interaction.numbers]),
+                branch,
+                interaction.is_orphan,
+                tuple(turns),
+                tuple([TaskStep(self._finish(it), n) for it, n in interaction.steps.items()]),
             )
-
-    def _pushed_turn(
-        self, turn: LinkedTurn, position: int, number: int, by_last: Mapping[int, int]
-    ) -> PushedTurn:
-        """Return a turn of the exchange at a position of its interaction."""
-        asked = []
-        for push in turn.asked:
-            elsewhere = None if push.number == number else by_last[push.number]
-            asked.append(PushedRequest(push.key, self._finish(push.number), push.piece, elsewhere))
-        answers = [
-            PostedAnswer(turn.asked[place].key, self._finish(posted))
-            for place, posted in turn.answers
-        ]
-        return PushedTurn(position, tuple(asked), tuple(answers))

@@ -26,7 +26,7 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, ask_in, completed
 from mrtr_cassette.core.protocol.methods import GET_TASK, TASK_STEPS, method_of
 from mrtr_cassette.core.protocol.tasks import named_task, polled_state
 from mrtr_cassette.core.secrets.sealed import sha256_of
-from mrtr_cassette.core.wire.http import EVENT_STREAM, Piece, Response
+from mrtr_cassette.core.wire.http import Piece, Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
 
 P = TypeVar("P")
@@ -214,28 +214,22 @@ def streams_of_closing(
     sought: set[str] = set()
     again: list[int] = []
     for number, each in facts.items():
-        request = exchanges[number].request
+        request, response = exchanges[number].request, exchanges[number].response
         if each.session not in ended or request.method == "DELETE":
             continue
-        comes_back = each.resumes is not None and facts[each.resumes].is_answered
-        accepted = request.header("accept") if request.method == "GET" else ""
-        if not (comes_back or (each.resumes is None and EVENT_STREAM in accepted)):
-            last[each.session] = number
-        elif comes_back or each.session in sought:
+        is_again = each.session in sought
+        if each.resumes is not None:
+            is_again = facts[each.resumes].is_answered
+        elif request.method == "GET":
+            sought.add(each.session)
+        is_silent = response is None or response.status >= 400
+        if response is not None and response.is_event_stream:
+            is_silent = b"jsonrpc" not in response.body
+        if request.method == "GET" and is_again and is_silent:
             again.append(number)
         else:
-            sought.add(each.session)
-    return [
-        number
-        for number in again
-        if _is_silent(exchanges[number].response) and number > last.get(facts[number].session, 0)
-    ]
-
-
-def _is_silent(response: Response | None) -> bool:
-    if response is None or not response.is_event_stream:
-        return response is None or response.status >= 400
-    return not any(b"jsonrpc" in piece.raw for piece in response.pieces)
+            last[each.session] = number
+    return [number for number in again if number > last[facts[number].session]]
 
 
 # Retries and asks

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -253,7 +253,7 @@ def _as_one(recorders: Sequence[_Recorder], givers: _Givers) -> dict[int, Record
             afters[index, number, after, at_ms] = len(requests)
         else:
             requests.append((index, number))
-    same = _SameSecrets(recorders, givers)
+    token_of = _token_of(recorders, givers)
     whole: dict[int, RecordedExchange] = {}
     for place, (index, own) in enumerate(requests, start=1):
         recorder = recorders[index]
@@ -265,7 +265,7 @@ def _as_one(recorders: Sequence[_Recorder], givers: _Givers) -> dict[int, Record
             recorder.began_ms - recorders[0].began_ms,
         )
         # All recorders are one world, whose order the clocks tell.
-        whole[place] = renumbered(replace(exchange, follows=()), same.token)
+        whole[place] = renumbered(replace(exchange, follows=()), token_of)
     return whole
 
 
@@ -290,39 +290,38 @@ def _notes_of(recorders: Sequence[_Recorder], givers: _Givers) -> Iterator[str]:
             )
 
 
-class _SameSecrets:
-    """The one token of each secret that has several.
+def _token_of(recorders: Sequence[_Recorder], givers: _Givers) -> Callable[[str, str], str]:
+    """Return what gives the one token of each secret that has several.
 
     Each recorder has a key of its own, so its tokens tell nothing about those of another one. A
     retry repeats the arguments of its call, which is the only proof; without it, two tokens stay
     two secrets.
     """
+    same: dict[tuple[str, str], str] = {}
 
-    def __init__(self, recorders: Sequence[_Recorder], givers: _Givers) -> None:
-        self._same: dict[tuple[str, str], str] = {}
-        for recorder in recorders:
-            for happening in recorder.happenings:
-                for cause in happening.needs:
-                    given = givers.get(cause, ())
-                    if cause[0] in (_STATE, _ASK) and len(given) == 1:
-                        ((index, asked),) = given
-                        call, retry = recorders[index].seen[asked], recorder.seen[happening.number]
-                        self._learn(call, retry)
-
-    def _learn(self, call: _Seen, retry: _Seen) -> None:
-        without, tokens = _tokens_in(call[1])
-        other_without, other_tokens = _tokens_in(retry[1])
-        if call[0].key != retry[0].key and without == other_without:
-            for (rule, token), (_, other) in zip(tokens, other_tokens, strict=True):
-                one, two = sorted([self.token(rule, token), self.token(rule, other)])
-                if one != two:
-                    self._same[rule, two] = one
-
-    def token(self, rule: str, token: str) -> str:
-        """Return the token that stands for a secret in the merged recording."""
-        while (rule, token) in self._same:
-            token = self._same[rule, token]
+    def token_of(rule: str, token: str) -> str:
+        while (rule, token) in same:
+            token = same[rule, token]
         return token
+
+    for recorder in recorders:
+        for happening in recorder.happenings:
+            for cause in happening.needs:
+                given = givers.get(cause, ())
+                if cause[0] not in (_STATE, _ASK) or len(given) != 1:
+                    continue
+                ((index, asked),) = given
+                (asking, call), (retrying, retry) = (
+                    recorders[index].seen[asked],
+                    recorder.seen[happening.number],
+                )
+                without, tokens = _tokens_in(call)
+                other_without, other_tokens = _tokens_in(retry)
+                if asking.key != retrying.key and without == other_without:
+                    for (rule, token), (_, other) in zip(tokens, other_tokens, strict=True):
+                        one, two = sorted([token_of(rule, token), token_of(rule, other)])
+                        same |= {(rule, two): one} if one != two else {}
+    return token_of
 
 
 def _tokens_in(exchange: RecordedExchange) -> tuple[str, list[tuple[str, str]]]:

@@ -27,7 +27,7 @@ from mrtr_cassette.core.secrets.sealed import (
 )
 from mrtr_cassette.core.wire.http import Headers, Piece, Request, Response
 
-_LONGEST_NUMBER = 10
+_NUMBER = re.compile("[0-9]{1,9}")
 
 # What every recording has anew
 
@@ -130,12 +130,12 @@ class SecretNumbers:
 
     def leave_out_those_in(self, file: bytes) -> None:
         """Leave out the numbers that a cassette's file has."""
-        renumber(file, self.leave_out)
 
-    def leave_out(self, rule: str, token: str) -> None:
-        """Leave out a number that an earlier recording gave."""
-        if token.isascii() and token.isdigit() and len(token) < _LONGEST_NUMBER:
-            self._last[rule] = max(self._last[rule], int(token))
+        def leave_out(rule: str, token: str) -> None:
+            if _NUMBER.fullmatch(token):
+                self._last[rule] = max(self._last[rule], int(token))
+
+        renumber(file, leave_out)
 
     def number(self, rule: str, token: str) -> int | None:
         """Return the number of a secret, a new one where it has none; None for other text."""
@@ -234,7 +234,7 @@ def _put_back(exchange: RecordedExchange, states: Mapping[str, str], path: str) 
         return b"sha256%b%b" % (match[match.lastindex or 0], sha256.encode())
 
     def token(rule: str, number: str) -> str | None:
-        is_number = number.isascii() and number.isdigit() and len(number) < _LONGEST_NUMBER
+        is_number = _NUMBER.fullmatch(number)
         return sha256_of(f"{path} {rule} {number}")[:24] if is_number else None
 
     return replace(

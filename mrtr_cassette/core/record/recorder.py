@@ -5,7 +5,7 @@ What must not reach the disk is taken out of an exchange; the framing of its res
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Literal, NamedTuple
@@ -22,7 +22,6 @@ from mrtr_cassette.core.protocol.calls import (
     read_call,
 )
 from mrtr_cassette.core.protocol.dialect import (
-    INPUT_RESPONSES,
     REQUEST_STATE,
     InputRequired,
     input_request,
@@ -33,12 +32,11 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     Kind,
     Message,
     classify,
-    messages_in,
     response_to,
     splice_pieces,
 )
 from mrtr_cassette.core.protocol.methods import LISTEN
-from mrtr_cassette.core.protocol.tasks import created_id, named_task, notified_state
+from mrtr_cassette.core.protocol.tasks import created_id, named_task, notified_states
 from mrtr_cassette.core.record.linking import OpenPush, PushTurns
 from mrtr_cassette.core.secrets.credentials import Credentials, Given, KnownStates, KnownTexts
 from mrtr_cassette.core.secrets.redact import Redactor
@@ -88,7 +86,6 @@ _LONGEST_LENGTH = 20
 """Digits of what is no length of a body."""
 _MOST_EVENTS = 100_000
 """Events, or lines, up to which a response is kept: each costs memory, however small."""
-_OF_RETRIES = frozenset({INPUT_RESPONSES, REQUEST_STATE})
 _IDS = (SESSION_HEADER, LAST_EVENT_ID_HEADER)
 NOTHING = Response(NO_STATUS, (), (), End.COMPLETE)
 
@@ -199,19 +196,14 @@ class Recorder:
         if b"id:" in body and response.is_event_stream and in_session:
             response = replace(response, pieces=tuple(map(_with_sealed_event_id, response.pieces)))
         # Most exchanges have no state and no task: one look at both bodies says so.
-        has_tasks = may_name_tasks(raw)
-        may_tell = has_tasks or may_ask(raw)
-        echoed = _echoed_by(call) if may_tell else None
-        located = response_to(call.message, response) if may_tell else None
-        issued = None if located is None else _issued_by(located.message)
-        if has_tasks:
-            created = None if located is None else created_id(call.message, located.message)
-            echoed, issued = named_task(call.message) or echoed, created or issued
-            for task in _tasks_of(call, created, response) if self.seals else ():
-                self.known.remember(task)
+        may_tell = may_name_tasks(raw) or may_ask(raw)
+        named = _names_in(call, response) if may_tell else (None, None, None, [])
+        message, issued, echoed, tasks = named
+        for task in tasks if self.seals else ():
+            self.known.remember(task)
         if self.seals and (self.known.texts or may_tell):
             request, response, states = _seal_states(request, response, self.known)
-            if located is None and states:
+            if message is None and states:
                 # What was not understood, such as an ask that broke off, may issue one too.
                 issued = states[0]
         if self.seals_answers:
@@ -220,7 +212,7 @@ class Recorder:
             request, response = redacted(request, response, self.redactor)
         if self.credentials is not None and self.credentials.known.texts:
             request, response = _without_known(request, response, self.credentials.known)
-        ask = None if located is None else recognise(located.message.tree.get("result"))
+        ask = None if message is None else recognise(message.tree.get("result"))
         digests: tuple[tuple[str, str], ...] = ()
         # Most responses announce nothing, and have no secret.
         if ask is None and (response.pieces != sent.pieces or may_announce(body)):
@@ -495,31 +487,23 @@ class Observation:
 # What is taken out
 
 
-def _echoed_by(call: Call) -> str | None:
-    is_retry = call.message is not None and not _OF_RETRIES.isdisjoint(call.message.params)
-    answers = call.answers if is_retry else None
-    return None if answers is None else answers.request_state
+def _names_in(
+    call: Call, response: Response
+) -> tuple[Message | None, str | None, str | None, list[str]]:
+    """Return the JSON-RPC response, the state or task that it issues, and the one that is echoed.
 
-
-def _issued_by(response: Message) -> str | None:
-    result = response.tree.get("result")
-    state = result.get(REQUEST_STATE) if isinstance(result, dict) else None
-    return state if isinstance(state, str) else None
-
-
-def _tasks_of(call: Call, created: str | None, response: Response) -> Iterator[str]:
-    """Yield the id of the task that an exchange creates, and those that it names.
-
-    Where it is short, and the task's creation is not recorded, an id is no secret.
+    Returns also the id of the task that the response creates, and those that both name.
     """
-    if created is not None:
-        yield created
-    named = named_task(call.message)
-    ids = [] if named is None else [named]
-    if may_name_tasks(response.body):
-        states = [notified_state(each.message) for each in messages_in(response)]
-        ids += [state.id for state in states if state is not None]
-    yield from filter(is_searched, ids)
+    located, answers = response_to(call.message, response), call.answers
+    message = None if located is None else located.message
+    result = None if message is None else message.tree.get("result")
+    issued = result.get(REQUEST_STATE) if isinstance(result, dict) else None
+    echoed = None if answers is None else answers.request_state
+    created, named = created_id(call.message, message), named_task(call.message)
+    # Where it is short, and the task's creation is not recorded, an id is no secret.
+    ids = [named or "", *(state.id for state in notified_states(response))]
+    tasks = [*filter(None, [created]), *filter(is_searched, ids)]
+    return message, created or (issued if isinstance(issued, str) else None), named or echoed, tasks
 
 
 # Headers come again with call after call; what is kept of them is worked out once.
