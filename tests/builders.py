@@ -20,7 +20,7 @@ from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.cassette.load import decode_cassette, load
 from mrtr_cassette.core.cassette.model import CassetteModel
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RequestState
-from mrtr_cassette.core.record.assembly import assemble, head_of
+from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss
@@ -324,9 +324,7 @@ def assembled(
     )
     journal = {exchange.number or 0: exchange for exchange in exchanges}
     before = None if earlier is None else loaded(earlier)
-    head = head_of(header, "mrtr-cassette test", before)
-    cassette = replace(head, interactions=tuple(assemble(journal, before)))
-    return decode_cassette(dump(cassette), "f")
+    return decode_cassette(dump(assemble(header, journal, "mrtr-cassette test", before)), "f")
 
 
 def encode_cassette(cassette: CassetteModel) -> bytes:

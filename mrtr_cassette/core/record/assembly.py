@@ -60,23 +60,21 @@ from mrtr_cassette.core.wire.http import SESSION_HEADER
 
 
 def assemble(
-    exchanges: Mapping[int, RecordedExchange], earlier: Cassette | None = None
-) -> Iterator[RecordedInteraction]:
-    """Yield the interactions of a recording, those of an earlier one first."""
-    assembly = _Assembly()
-    if earlier is not None:
-        assembly.add_earlier(earlier)
-    return assembly.interactions(exchanges)
-
-
-def head_of(header: JournalHeader, tool: str, earlier: Cassette | None = None) -> Cassette:
-    """Return what a cassette says of a recording, without the interactions."""
+    header: JournalHeader,
+    exchanges: Mapping[int, RecordedExchange],
+    tool: str,
+    earlier: Cassette | None = None,
+) -> Cassette:
+    """Return the cassette of a recording, which an earlier one may begin; `tool` wrote it."""
     recorders: tuple[RecorderFacts, ...] = ()
     # A recording that names no recorder has exchanges of an unknown one.
     is_known = earlier is None or bool(earlier.recorders)
     if is_known and header.recorder is not None and header.wall_ms is not None:
         before = () if earlier is None else earlier.recorders
         recorders = (*before, RecorderFacts(header.recorder, header.wall_ms))
+    assembly = _Assembly()
+    if earlier is not None:
+        assembly.add_earlier(earlier)
     return Cassette(
         path="",
         # The port of a later run is no change of the cassette.
@@ -86,6 +84,7 @@ def head_of(header: JournalHeader, tool: str, earlier: Cassette | None = None) -
         seals_answers=header.answers is not None,
         recorded_at=header.recorded_at,
         tool=tool,
+        interactions=tuple(assembly.interactions(exchanges)),
         transport=header.transport,
         client=header.client,
         recorders=recorders,

@@ -24,7 +24,7 @@ from mrtr_cassette.core.cassette.journal import (
 )
 from mrtr_cassette.core.cassette.load import accept_edit, load
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.record.assembly import assemble, head_of
+from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.merge import Source, merged
 from mrtr_cassette.core.record.naming import reopened
 from mrtr_cassette.core.record.publish_check import Outcomes
@@ -382,8 +382,7 @@ def _assembled(journal: JournalContent, output: Location) -> Cassette:
     earlier = None
     if journal.header.existing == "append" and exists(output):
         earlier = load_cassette(output)
-    head = head_of(journal.header, _TOOL, earlier)
-    return replace(head, interactions=tuple(assemble(journal.exchanges, earlier)))
+    return assemble(journal.header, journal.exchanges, _TOOL, earlier)
 
 
 def merge_files(
@@ -409,9 +408,8 @@ def merge_files(
         whole = merged(sources)
         if not whole.exchanges:
             raise CassetteError(paths[0], "no file has a whole exchange")
-        interactions = tuple(assemble(whole.exchanges))
-        head = head_of(whole.header, _TOOL)
-        cassette = replace(head, recorders=whole.recorders, interactions=interactions)
+        cassette = assemble(whole.header, whole.exchanges, _TOOL)
+        cassette = replace(cassette, recorders=whole.recorders)
         publish(output, [dump(cassette)], replace=replaces)
         return cassette, (*notes, *whole.notes)
 

@@ -31,7 +31,7 @@ from pushing import SESSION, PushingSession, elicit, posted, roots
 from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.cassette.model import BranchModel, CassetteModel, InteractionModel
 from mrtr_cassette.core.cassette.recorded import Branch, RecorderFacts
-from mrtr_cassette.core.record.assembly import assemble, head_of
+from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.sealed import sealed_hash
 from mrtr_cassette.core.wire.http import End, Request
@@ -222,13 +222,13 @@ def test_cassette_names_the_recorders_of_all_its_exchanges_or_none() -> None:
     first = replace(unnamed, recorder="first", wall_ms=1.5)
     second = replace(unnamed, recorder="second", wall_ms=2.5)
     one, other = RecorderFacts("first", 1.5), RecorderFacts("second", 2.5)
-    named = head_of(first, "tool")
+    named = assemble(first, {}, "tool")
 
     assert named.recorders == (one,)
-    assert head_of(second, "tool", named).recorders == (one, other)
-    assert head_of(unnamed, "tool").recorders == ()
-    assert head_of(second, "tool", head_of(unnamed, "tool")).recorders == ()
-    assert head_of(unnamed, "tool", named).recorders == ()
+    assert assemble(second, {}, "tool", named).recorders == (one, other)
+    assert assemble(unnamed, {}, "tool").recorders == ()
+    assert assemble(second, {}, "tool", assemble(unnamed, {}, "tool")).recorders == ()
+    assert assemble(unnamed, {}, "tool", named).recorders == ()
 
 
 # Placeholders of secrets
@@ -454,5 +454,5 @@ def test_interactions_stand_in_the_order_of_their_first_requests() -> None:
     calls = [talk.request(tool(name)) for name in "abc"]
     for number in reversed(calls):
         talk.response(number, text(f"{number}"))
-    numbered = {each.number or 0: each for each in talk.exchanges}
-    assert [each.exchanges[0].call.name for each in assemble(numbered)] == ["a", "b", "c"]
+    calls_ = [each.exchanges[0].call for each in loaded(talk.cassette()).interactions]
+    assert [call.name for call in calls_] == ["a", "b", "c"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
 
 from builders import JOURNAL_HEADER, Conversation, rpc
 from core.secrets.planted import GITHUB
@@ -16,7 +15,7 @@ from mrtr_cassette.core.cassette.journal import decode_line, encode_line
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.drive.updating import recorded_over
-from mrtr_cassette.core.record.assembly import assemble, head_of
+from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.merge import Source, merged
 from mrtr_cassette.core.record.naming import reopened
 
@@ -46,13 +45,7 @@ def recorded(texts: Sequence[str], order: Sequence[int]) -> list[RecordedExchang
 def assembled(exchanges: Sequence[RecordedExchange], earlier: Cassette | None = None) -> Cassette:
     """Return the cassette of a recording, loaded."""
     numbered = {each.number or 0: each for each in exchanges}
-    head = head_of(JOURNAL_HEADER, "test", earlier)
-    interactions = tuple(assemble(numbered, earlier))
-    return load(dump(Cassette(**{**_fields(head), "interactions": interactions})), "c.json")
-
-
-def _fields(head: Cassette) -> dict[str, Any]:
-    return {name: getattr(head, name) for name in head.__dataclass_fields__}
+    return load(dump(assemble(JOURNAL_HEADER, numbered, "test", earlier)), "c.json")
 
 
 def assert_agree(cassette: Cassette) -> None:

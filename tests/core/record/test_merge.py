@@ -43,7 +43,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.sessions import opened_session
 from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.protocol.calls import session_of
-from mrtr_cassette.core.record.assembly import assemble, head_of
+from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.merge import Merged, Source, merged
 from mrtr_cassette.core.record.naming import is_journal_token, renumbered, reopened
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -108,15 +108,15 @@ def _counted(
 
 def published(whole: Merged) -> bytes:
     """Return the cassette of a merge."""
-    head = replace(head_of(whole.header, "test"), recorders=whole.recorders)
-    return dump(replace(head, interactions=tuple(assemble(whole.exchanges))))
+    cassette = assemble(whole.header, whole.exchanges, "test")
+    return dump(replace(cassette, recorders=whole.recorders))
 
 
 def alone(exchanges: Sequence[RecordedExchange]) -> bytes:
     """Return the cassette of one recorder."""
     header = replace(HEADER, recorder="f" * 32, wall_ms=BEGAN_MS)
     by_number = {each.number or 0: each for each in exchanges}
-    return dump(replace(head_of(header, "test"), interactions=tuple(assemble(by_number))))
+    return dump(assemble(header, by_number, "test"))
 
 
 def content(cassette: bytes) -> Json:
@@ -312,7 +312,8 @@ def test_asks_that_wait_for_each_other_hold_nobody_up() -> None:
 
     whole = merged(journals(talk, 1, 2, 1, 2, 1, 2))
 
-    assert sorted(len(each.exchanges) for each in assemble(whole.exchanges)) == [1, 1, 1, 1, 2]
+    interactions = load(published(whole), "c").interactions
+    assert sorted(len(each.exchanges) for each in interactions) == [1, 1, 1, 1, 2]
 
 
 def test_session_that_cassettes_tear_apart_is_told() -> None:

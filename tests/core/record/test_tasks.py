@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 from builders import (
+    JOURNAL_HEADER,
     Answer,
     Conversation,
     Step,
@@ -34,7 +35,6 @@ from tasking import cancel, created, get, request_of, state, update
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.model import InteractionModel
-from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.naming import reopened
@@ -348,7 +348,7 @@ def test_cassette_reopens_as_the_journal_was() -> None:
     cassette = loaded(cassette_of(BEGUN, (get(TASK), ASKED), (update(TASK, {ONE: YES}), {})))
     (exchanges,) = reopened(cassette).values()
     assert b"mrtr-task" not in b"".join(each.request.body for each in exchanges.values())
-    again = Cassette("f", interactions=tuple(assemble(exchanges)))
+    again = assemble(JOURNAL_HEADER, exchanges, "f")
     assert [one.steps[0].exchange.request for one in again.interactions] == [
         one.steps[0].exchange.request for one in cassette.interactions
     ]
