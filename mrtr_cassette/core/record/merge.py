@@ -9,19 +9,39 @@ before the answer to it. Only then the clocks decide.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
+from itertools import count
+from operator import itemgetter
 from typing import NamedTuple
 
+from mrtr_cassette.core.cassette.digests import Announced
 from mrtr_cassette.core.cassette.journal import JournalHeader
-from mrtr_cassette.core.cassette.recorded import RecordedBy, RecordedExchange, RecorderFacts
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    RecordedBy,
+    RecordedExchange,
+    RecorderFacts,
+)
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.tasks import named_task
+from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.linking import Moment, facts_of
-from mrtr_cassette.core.record.naming import is_journal_token, lasting, recounted, renumbered
-from mrtr_cassette.core.secrets.sealed import renumber, sha256_of
+from mrtr_cassette.core.record.naming import (
+    NUMBER,
+    is_journal_token,
+    issued_name,
+    lasting,
+    recounted,
+    renumbered,
+    with_texts,
+)
+from mrtr_cassette.core.secrets.sealed import STATE_SURROGATE, compared_sha256, renumber, sha256_of
 from mrtr_cassette.errors import CassetteError, counted
 
 _ORIGIN = re.compile("[a-z]+://[^/?]*")
@@ -49,17 +69,8 @@ class Source:
         return self.name if self.is_published else self.recorder
 
 
-class Merged(NamedTuple):
-    """Several recordings in one, and what to know of it, in words."""
-
-    header: JournalHeader
-    recorders: tuple[RecorderFacts, ...]
-    exchanges: Mapping[int, RecordedExchange]
-    notes: tuple[str, ...]
-
-
-def merged(sources: Sequence[Source]) -> Merged:
-    """Return what recorders saw in one.
+def merged(sources: Sequence[Source], tool: str) -> tuple[Cassette, tuple[str, ...]]:
+    """Return the cassette of what recorders saw, and what to know of it, in words.
 
     Raises:
         CassetteError: they can't be put together, or contradict each other.
@@ -79,14 +90,13 @@ def merged(sources: Sequence[Source]) -> Merged:
         for happening in recorder.happenings:
             for cause in happening.gives:
                 givers.setdefault(cause, []).append((index, happening.number))
-    exchanges = _as_one(recorders, givers)
-    notes = list(_notes_of(recorders, givers))
     first = next(each for each in sources if each.recorder == recorders[0].id)
+    cassette = assemble(first.header, _as_one(recorders, givers), tool)
     facts = [
         RecorderFacts(each.id, each.began_ms, each.began_ms - recorders[0].began_ms)
         for each in recorders
     ]
-    return Merged(first.header, tuple(facts), exchanges, tuple(notes))
+    return replace(cassette, recorders=tuple(facts)), tuple(_notes_of(recorders, givers))
 
 
 def _check_alike(first: Source, source: Source) -> None:
@@ -106,6 +116,29 @@ def _check_alike(first: Source, source: Source) -> None:
         hint = "merge each server's recordings into a cassette of its own"
     if reason:
         raise CassetteError(source.name, reason, hint=hint)
+
+
+def sources_of(cassette: Cassette) -> Iterator[Source]:
+    """Yield what a cassette has of each of its recorders."""
+    clocks = {recorder.id: recorder.wall_ms for recorder in cassette.recorders}
+    began_ms = 0.0
+    with suppress(ValueError):
+        began_ms = datetime.fromisoformat(cassette.recorded_at).timestamp() * 1000
+    for recorder, exchanges in _reopened(cassette).items():
+        header = JournalHeader(
+            upstream=cassette.upstream,
+            request_state=cassette.request_state,
+            recorded_at=cassette.recorded_at,
+            existing="keep",
+            redaction=cassette.redaction,
+            answers="sealed" if cassette.seals_answers else None,
+            transport=cassette.transport,
+            client=cassette.client,
+            # Older cassettes name no recorder.
+            recorder=recorder or sha256_of(cassette.path)[:32],
+            wall_ms=clocks.get(recorder, began_ms),
+        )
+        yield Source(cassette.path, header, exchanges, is_published=True)
 
 
 # What one recorder saw
@@ -335,3 +368,97 @@ def _tokens_in(exchange: RecordedExchange) -> tuple[str, list[tuple[str, str]]]:
         return 0
 
     return renumber("\n".join(exchange.call.key()), number), tokens
+
+
+# A cassette's exchanges as the journals of its recorders had them
+
+_SURROGATE = re.compile(
+    rb"mrtr-(?:state(:|%3A)[0-9a-f]{16}\1[0-9]{1,9}\1[0-9]{1,9}|session(:|%3A)[0-9]{1,9}"
+    rb"|task(:|%3A)[0-9a-f]{16}\3[0-9]{1,9})"
+)
+
+
+def _reopened(cassette: Cassette) -> dict[str, dict[int, RecordedExchange]]:
+    """Return the exchanges of a cassette by recorder, and by number there.
+
+    A state has the hash that `recording` keeps. What a cassette has no hash of (session ids, ids of
+    events and of questions, secrets) gets one of its own path. A recorder that is not known has an
+    empty id.
+    """
+    own = [exchange for interaction in cassette.interactions for exchange in interaction.own]
+    free = count(max((exchange.number or 0 for exchange in own), default=0) + 1)
+    numbered = {exchange.number or next(free): exchange for exchange in own}
+    states = {
+        name: each.issued_sha256 or _sha256_of_name(name, cassette.path)
+        for each in own
+        if (name := issued_name(each)) is not None
+    }
+    offsets = {each.id: each.offset_ms for each in cassette.recorders}
+    numbers: dict[str, list[tuple[int, int]]] = {}
+    announced = Announced()
+    before: dict[int, RecordedExchange] = {}
+    for number in sorted(numbered):
+        exchange = before[number] = _put_back(numbered[number], states, cassette.path)
+        named = numbered[number].response
+        if named is not None and exchange.response is not None:
+            digests = announced.add(named, exchange.response)
+            before[number] = replace(exchange, digests=digests)
+        recorder, at = numbered[number].recorded_by or RecordedBy("", number)
+        numbers.setdefault(recorder, [(0, 0)]).append((number, at))
+    return {
+        recorder: {
+            at: _as_counted(before[number], at, its, offsets.get(recorder, 0))
+            for number, at in its[1:]
+        }
+        for recorder, its in numbers.items()
+    }
+
+
+def _as_counted(
+    exchange: RecordedExchange, number: int, numbers: Sequence[tuple[int, int]], offset_ms: float
+) -> RecordedExchange:
+    """Return an exchange as its recorder counted: its own requests, and the time since it began."""
+    response, ended_after = exchange.response, exchange.ended_after or 0
+    if response is not None:
+        # Of a response in one piece a cassette tells the end alone.
+        pieces = [
+            each if each.after else each._replace(at_ms=exchange.ended_ms, after=ended_after)
+            for each in response.pieces
+        ]
+        response = replace(response, pieces=tuple(pieces))
+
+    def after(count: int, _: float) -> int:
+        return max(number, numbers[bisect_right(numbers, count, key=itemgetter(0)) - 1][1])
+
+    exchange = replace(exchange, response=response, ended_after=ended_after)
+    return recounted(exchange, exchange.recorded_by, number, after, -offset_ms)
+
+
+def _put_back(exchange: RecordedExchange, states: Mapping[str, str], path: str) -> RecordedExchange:
+    """Return an exchange with what stood where it has names; `states` has hashes by name."""
+    message, answers = exchange.call.message, exchange.call.answers
+    echoed = named_task(message) or (None if answers is None else answers.request_state)
+    issued = issued_name(exchange)
+    if echoed is not None and echoed not in states:
+        # A later recording that was added echoed the name itself.
+        states = {**states, echoed: exchange.echoed_sha256 or _sha256_of_name(echoed, path)}
+
+    def hashed(match: re.Match[bytes]) -> bytes:
+        name = match[0].replace(b"%3A", b":").decode()
+        sha256 = states.get(name) or sha256_of(f"{path} {name}")
+        return b"sha256%b%b" % (match[match.lastindex or 0], sha256.encode())
+
+    def token(rule: str, number: str) -> str | None:
+        is_number = NUMBER.fullmatch(number)
+        return sha256_of(f"{path} {rule} {number}")[:24] if is_number else None
+
+    return replace(
+        with_texts(exchange, lambda raw, _: renumber(_SURROGATE.sub(hashed, raw), token)),
+        issued_sha256=None if issued is None else states[issued],
+        echoed_sha256=None if echoed is None else states[echoed],
+    )
+
+
+def _sha256_of_name(state: str, path: str) -> str:
+    is_surrogate = STATE_SURROGATE.fullmatch(state)
+    return sha256_of(f"{path} {state}") if is_surrogate else compared_sha256(state)

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -25,10 +24,8 @@ from mrtr_cassette.core.cassette.journal import (
 from mrtr_cassette.core.cassette.load import accept_edit, load
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.record.assembly import assemble
-from mrtr_cassette.core.record.merge import Source, merged
-from mrtr_cassette.core.record.naming import reopened
+from mrtr_cassette.core.record.merge import Source, merged, sources_of
 from mrtr_cassette.core.record.publish_check import Outcomes
-from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.options import Existing
 from mrtr_cassette.shell.files.disk import (
@@ -405,13 +402,11 @@ def merge_files(
     with without_collection():
         notes: list[str] = []
         sources = list(_sources(dict.fromkeys(paths), notes))
-        whole = merged(sources)
-        if not whole.exchanges:
+        if not any(source.exchanges for source in sources):
             raise CassetteError(paths[0], "no file has a whole exchange")
-        cassette = assemble(whole.header, whole.exchanges, _TOOL)
-        cassette = replace(cassette, recorders=whole.recorders)
+        cassette, further = merged(sources, _TOOL)
         publish(output, [dump(cassette)], replace=replaces)
-        return cassette, (*notes, *whole.notes)
+        return cassette, (*notes, *further)
 
 
 def _sources(places: Iterable[Location], notes: list[str]) -> Iterator[Source]:
@@ -419,7 +414,7 @@ def _sources(places: Iterable[Location], notes: list[str]) -> Iterator[Source]:
     for place in places:
         data = read_file(place)
         if not data.startswith(_JOURNAL_MARK):
-            yield from _of_cassette(load(data, str(place)))
+            yield from sources_of(load(data, str(place)))
             continue
         header, exchanges, lost = decode_journal(data, str(place))
         if header.existing == "append":
@@ -433,26 +428,3 @@ def _sources(places: Iterable[Location], notes: list[str]) -> Iterator[Source]:
         if lost is not None:
             notes.append(f"{place}: {lost}")
         yield Source(str(place), header, exchanges)
-
-
-def _of_cassette(cassette: Cassette) -> Iterator[Source]:
-    clocks = {recorder.id: recorder.wall_ms for recorder in cassette.recorders}
-    # Older cassettes name no recorder.
-    unnamed = sha256_of(f"{cassette.recorded_at}\n{cassette.upstream}")[:32]
-    began_ms = 0.0
-    with suppress(ValueError):
-        began_ms = datetime.fromisoformat(cassette.recorded_at).timestamp() * 1000
-    for recorder, exchanges in reopened(cassette).items():
-        header = JournalHeader(
-            upstream=cassette.upstream,
-            request_state=cassette.request_state,
-            recorded_at=cassette.recorded_at,
-            existing="keep",
-            redaction=cassette.redaction,
-            answers="sealed" if cassette.seals_answers else None,
-            transport=cassette.transport,
-            client=cassette.client,
-            recorder=recorder or unnamed,
-            wall_ms=clocks.get(recorder, began_ms),
-        )
-        yield Source(cassette.path, header, exchanges, is_published=True)

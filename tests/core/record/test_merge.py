@@ -37,15 +37,14 @@ from tasking import created, get, update
 from tasking import state as polled
 
 from mrtr_cassette.core.cassette.dump import dump
-from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.sessions import opened_session
 from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.protocol.calls import session_of
 from mrtr_cassette.core.record.assembly import assemble
-from mrtr_cassette.core.record.merge import Merged, Source, merged
-from mrtr_cassette.core.record.naming import is_journal_token, renumbered, reopened
+from mrtr_cassette.core.record.merge import Source, merged, sources_of
+from mrtr_cassette.core.record.naming import is_journal_token, renumbered
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, sha256_of
 from mrtr_cassette.core.wire.http import Piece
@@ -106,10 +105,14 @@ def _counted(
     return renumbered(exchange, lambda _, token: sha256_of(f"{key} {token}")[:24])
 
 
-def published(whole: Merged) -> bytes:
+def published(sources: Sequence[Source]) -> bytes:
     """Return the cassette of a merge."""
-    cassette = assemble(whole.header, whole.exchanges, "test")
-    return dump(replace(cassette, recorders=whole.recorders))
+    return dump(merged(sources, "test")[0])
+
+
+def notes_of(sources: Sequence[Source]) -> tuple[str, ...]:
+    """Return what to know of a merge."""
+    return merged(sources, "test")[1]
 
 
 def alone(exchanges: Sequence[RecordedExchange]) -> bytes:
@@ -137,10 +140,9 @@ def test_task_is_polled_through_another_recorder() -> None:
         (get("a-task-of-before-the-recordings"), polled("t")),
     )
     sources = share(talk.exchanges, {1: 1, 2: 2, 3: 1, 4: 2, 5: 2})
-    whole = merged(sources)
-    assert (content(published(whole)), whole.notes) == (content(alone(talk.exchanges)), ())
-    again = merged([*source_of(published(whole)), sources[1]])
-    assert content(published(again)) == content(published(whole))
+    whole = published(sources)
+    assert (content(whole), notes_of(sources)) == (content(alone(talk.exchanges)), ())
+    assert content(published([*source_of(whole), sources[1]])) == content(whole)
 
 
 def is_same(cassette: bytes, other: bytes) -> bool:
@@ -150,16 +152,7 @@ def is_same(cassette: bytes, other: bytes) -> bool:
 
 def source_of(cassette: bytes, name: str = "c.json") -> list[Source]:
     """Return a cassette as sources, as the shell reads it."""
-    loaded = load(cassette, name)
-    walls = {each.id: each.wall_ms for each in loaded.recorders}
-    return [
-        Source(name, _header(loaded, recorder, walls[recorder]), exchanges, is_published=True)
-        for recorder, exchanges in reopened(loaded).items()
-    ]
-
-
-def _header(cassette: Cassette, recorder: str, wall_ms: float) -> JournalHeader:
-    return replace(HEADER, recorded_at=cassette.recorded_at, recorder=recorder, wall_ms=wall_ms)
+    return [*sources_of(load(cassette, name))]
 
 
 def book(client: str, **arguments: Json) -> bytes:
@@ -272,28 +265,24 @@ def test_any_shares_of_recorders_merge_to_what_one_recorder_has(
     sources = share(talk.exchanges, recorders, skews)
     expected = alone(talk.exchanges)
 
-    whole = merged(sources)
-    cassette = published(whole)
+    cassette = published(sources)
 
     assert is_same(cassette, expected)
     shuffled = random.sample(sources, len(sources))
-    assert published(merged(shuffled)) == cassette
+    assert published(shuffled) == cassette
     twice = [*sources, *(replace(each, name="copy") for each in sources)]
-    assert published(merged(twice)) == cassette
+    assert published(twice) == cassette
     cut = [replace(each, name="0.cut", exchanges=begun(each.exchanges)) for each in sources]
-    assert published(merged([*cut, *sources])) == cassette
+    assert published([*cut, *sources]) == cassette
     if spreads:
         return
-    with_cassette = merged([*sources, *source_of(cassette)])
-    assert content(published(with_cassette)) == content(cassette)
+    assert content(published([*sources, *source_of(cassette)])) == content(cassette)
 
-    cassettes = [
-        each for source in sources for each in source_of(published(merged([source])), source.name)
-    ]
-    assert is_same(published(merged(cassettes)), expected)
+    cassettes = [each for source in sources for each in source_of(published([source]), source.name)]
+    assert is_same(published(cassettes), expected)
     half = len(sources) // 2
     mixed = [*sources[:half], *cassettes[half:]]
-    assert is_same(published(merged(random.sample(mixed, len(mixed)))), expected)
+    assert is_same(published(random.sample(mixed, len(mixed))), expected)
 
 
 def journals(talk: Conversation, *seen: int, **skews: float) -> list[Source]:
@@ -310,9 +299,9 @@ def test_asks_that_wait_for_each_other_hold_nobody_up() -> None:
     for state in "TSTS":
         talk.response(talk.request(book("A")), asks("ok", state=state))
 
-    whole = merged(journals(talk, 1, 2, 1, 2, 1, 2))
+    whole = published(journals(talk, 1, 2, 1, 2, 1, 2))
 
-    interactions = load(published(whole), "c").interactions
+    interactions = load(whole, "c").interactions
     assert sorted(len(each.exchanges) for each in interactions) == [1, 1, 1, 1, 2]
 
 
@@ -323,10 +312,10 @@ def test_session_that_cassettes_tear_apart_is_told() -> None:
     cassettes = [
         each
         for source in journals(talk, 1, 2, 2)
-        for each in source_of(published(merged([source])), source.name)
+        for each in source_of(published([source]), source.name)
     ]
 
-    (note,) = merged(cassettes).notes
+    (note,) = notes_of(cassettes)
     assert note.startswith("2.journal: 1 session began at another recorder, and no file tells")
 
 
@@ -337,7 +326,7 @@ def test_what_is_missing_is_told() -> None:
     session(talk)
     _, two, three = journals(talk, 1, 2, 1, 1, 3, 3)
 
-    session_, ask = merged([two, three]).notes
+    session_, ask = notes_of([two, three])
     assert session_.startswith("3.journal: 1 session began at another recorder, and no file tells")
     assert ask == "2.journal: 1 answer to an ask that no file has"
 
@@ -347,9 +336,9 @@ def test_secrets_of_two_recorders_are_two_unless_a_call_shows_more() -> None:
     talk = Conversation(redacts=True)
     for name in range(2):
         talk.response(talk.request(tool("plain", at=name, token=SECRET)), text("done"))
-    apart = published(merged(journals(talk, 1, 2)))
+    apart = published(journals(talk, 1, 2))
     three_rounds(talk, book("A", token=SECRET), "server")
-    together = published(merged(journals(talk, 1, 2, 1, 2, 1)))
+    together = published(journals(talk, 1, 2, 1, 2, 1))
 
     assert [apart.count(b":%d>" % number) for number in (1, 2)] == [1, 1]
     assert [together.count(b":%d>" % number) for number in (1, 2)] == [5, 0]
@@ -373,10 +362,10 @@ def test_what_was_recorded_unlike_is_refused(header: dict[str, Any], message: st
     one, two = journals(talk, 1, 2, 2)
 
     with pytest.raises(CassetteError, match=message):
-        merged([one, replace(two, header=replace(two.header, wall_ms=2e12, **header))])
+        published([one, replace(two, header=replace(two.header, wall_ms=2e12, **header))])
     piped = [replace(each, header=replace(each.header, transport="stdio")) for each in (one, two)]
     with pytest.raises(CassetteError, match="a client and a server of its own"):
-        merged(piped)
+        published(piped)
 
 
 def test_exchange_with_other_content_is_refused() -> None:
@@ -384,13 +373,13 @@ def test_exchange_with_other_content_is_refused() -> None:
     talk = Conversation()
     three_rounds(talk, book("A"), "server")
     (one,) = journals(talk, 1, 1, 1)
-    edited = published(merged([one])).replace(b'"done"', b'"DONE"')
+    edited = published([one]).replace(b'"done"', b'"DONE"')
     tree = json.loads(edited)
     for facts in tree["recording"]["exchanges"]:
         del facts["sha256"]
 
     with pytest.raises(CassetteError, match=r'exchange 3 .* tools/call "book", is not as in 1.j'):
-        merged([one, *source_of(json.dumps(tree).encode())])
+        published([one, *source_of(json.dumps(tree).encode())])
 
 
 # What a cassette gives for a journal
@@ -404,11 +393,11 @@ TALK = conversation(
 )
 
 
-def of(cassette: Cassette, recorder: str = "") -> list[RecordedExchange]:
+def of(cassette: Cassette, path: str = "this file") -> list[RecordedExchange]:
     """Return the exchanges of one recorder."""
-    exchanges = reopened(replace(cassette, path="this file"))[recorder]
-    assert [each.number for each in exchanges.values()] == list(exchanges)
-    return [exchanges[number] for number in sorted(exchanges)]
+    (source,) = sources_of(replace(cassette, path=path))
+    assert [each.number for each in source.exchanges.values()] == list(source.exchanges)
+    return [source.exchanges[number] for number in sorted(source.exchanges)]
 
 
 def all_text(exchange: RecordedExchange) -> bytes:
@@ -435,7 +424,7 @@ def test_states_without_a_hash_get_one_of_this_file() -> None:
 
     assert ask.issued_sha256 == again.echoed_sha256 != sha256_of(SIGNED)
     assert str(ask.issued_sha256).encode() in all_text(again)
-    other = reopened(replace(cassette, path="another file"))[""][1]
+    other, *_ = of(cassette, "another file")
     assert other.issued_sha256 != ask.issued_sha256
 
 

@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 import pytest
 from builders import (
-    JOURNAL_HEADER,
     Answer,
     Conversation,
     Step,
@@ -36,8 +35,6 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.model import InteractionModel
 from mrtr_cassette.core.compare.conversations import compared
-from mrtr_cassette.core.record.assembly import assemble
-from mrtr_cassette.core.record.naming import reopened
 from mrtr_cassette.core.replay.history import united
 from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import CassetteError
@@ -341,17 +338,6 @@ def test_task_of_one_recording_goes_on_in_the_next(sent: str) -> None:
     assert both.recording.exchanges[1].polls == 2
     assert both.interactions[1].response.body["result"]["taskId"] == f"{name[:-1]}2"
     assert {step.request.body["params"]["taskId"] for step in both.interactions[0].task} == {name}
-
-
-def test_cassette_reopens_as_the_journal_was() -> None:
-    """Assembled again, it is the same but for the polls that are no step."""
-    cassette = loaded(cassette_of(BEGUN, (get(TASK), ASKED), (update(TASK, {ONE: YES}), {})))
-    (exchanges,) = reopened(cassette).values()
-    assert b"mrtr-task" not in b"".join(each.request.body for each in exchanges.values())
-    again = assemble(JOURNAL_HEADER, exchanges, "f")
-    assert [one.steps[0].exchange.request for one in again.interactions] == [
-        one.steps[0].exchange.request for one in cassette.interactions
-    ]
 
 
 def test_tasks_of_several_cassettes_stay_apart() -> None:
