@@ -42,7 +42,6 @@ from mrtr_cassette.core.record.naming import (
     TextChange,
     issued_name,
     recounted,
-    renumbered,
     request_with,
     response_with,
     with_texts,
@@ -50,6 +49,7 @@ from mrtr_cassette.core.record.naming import (
 from mrtr_cassette.core.secrets.sealed import (
     SEALED_HASH,
     occurrence_in,
+    renumber,
     reveal,
     session_surrogate,
     sha256_of,
@@ -212,8 +212,9 @@ class _Assembly:
                 if number > 0:
                     for match in SEALED_HASH.finditer(self._facts[number].session):
                         self._session(match[2])
-                    named = renumbered(self._exchanges[number], self._secrets.number)
-                    self._exchanges[number] = named
+                    self._exchanges[number] = with_texts(
+                        self._exchanges[number], lambda raw, _: renumber(raw, self._secrets.number)
+                    )
         # The keys of calls have the numbers of all secrets.
         for interaction in linked:
             self._name_states_of(interaction)

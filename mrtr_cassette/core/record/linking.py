@@ -86,8 +86,8 @@ class ExchangeFacts:
     responses: tuple[tuple[str, Moment], ...] = ()
     """The id of each JSON-RPC response to another request, and when it came."""
     ended: Moment = NEVER
-    """When the response ended, or the call whose stream it resumes; never where it says no more
-    than that the request has arrived, and the response comes on a listening stream."""
+    """When the response ended; never where it says no more than that the request has arrived, and
+    the response comes on a listening stream."""
     is_answered: bool = True
     """Its response has the response to the request."""
     resumes: int | None = None
@@ -126,10 +126,6 @@ def facts_of(exchange: RecordedExchange, call: Call, resumes: int | None = None)
     kind, identity = (None, "") if message is None else (message.kind, message.id)
     is_accepted = kind is Kind.REQUEST and response is not None and response.only_accepts
     ended = Moment(exchange.ended_after or exchange.number or 0, exchange.ended_ms)
-    if is_accepted:
-        ended = NEVER
-    elif resumes is not None and responses:
-        ended = responses[-1][1]
     return ExchangeFacts(
         session=intern(session or opened),
         listens=is_listening,
@@ -137,7 +133,7 @@ def facts_of(exchange: RecordedExchange, call: Call, resumes: int | None = None)
         posted_id=identity if kind is Kind.RESPONSE else None,
         pushes=pushes,
         responses=responses,
-        ended=ended,
+        ended=NEVER if is_accepted else ended,
         # What is no stream is the response to its request.
         is_answered=not is_accepted
         and (response is None or not response.is_framed or is_answered(response)),
@@ -498,43 +494,20 @@ class LinkedPush(NamedTuple):
 LinkedTurn = PushTurn[LinkedPush]
 
 # What happens in a session; of several things at one moment, the smaller one comes first.
-_REQUEST, _PUSH, _END = range(3)
+_REQUEST, _PUSH, _RESPONSE, _END = range(4)
 
 
-def _ends_of(facts: Mapping[int, ExchangeFacts]) -> dict[int, Moment]:
-    """Return when each exchange was over.
-
-    That is the end of its response, or, where the response to the request came on another stream of
-    its session, that moment.
-    """
-    waiting: dict[tuple[str, str], deque[Moment]] = {}
-    for each in facts.values():
-        for identity, moment in each.responses:
-            waiting.setdefault((each.session, identity), deque()).append(moment)
-    ends: dict[int, Moment] = {}
-    for number, each in facts.items():
-        ends[number] = each.ended
-        if each.request_id is not None and not each.is_answered:
-            moments = waiting.get((each.session, each.request_id), deque())
-            while moments and moments[0].after < number:
-                moments.popleft()
-            if moments:
-                ends[number] = moments.popleft()
-    return ends
-
-
-def link_pushes(
-    facts: Mapping[int, ExchangeFacts],
-) -> dict[int, list[LinkedTurn]]:
+def link_pushes(facts: Mapping[int, ExchangeFacts]) -> dict[int, list[LinkedTurn]]:
     """Return the turns of a recording in order, by the exchange that was pending meanwhile."""
-    ends = _ends_of(facts)
     pushing = {each.session for each in facts.values() if each.pushes}
     events: list[tuple[int, bool, float, int, int, int]] = []
     for number, each in facts.items():
         if each.session in pushing:
             # Whatever came after this request has a later time.
             events.append((number, False, 0.0, _REQUEST, number, 0))
-            events.append((ends[number].after, True, ends[number].at_ms, _END, number, 0))
+            events.append((each.ended.after, True, each.ended.at_ms, _END, number, 0))
+            for at, (_, moment) in enumerate(each.responses):
+                events.append((moment.after, True, moment.at_ms, _RESPONSE, number, at))
             for at, push in enumerate(() if each.posted_id is not None else each.pushes):
                 events.append((push.moment.after, True, push.moment.at_ms, _PUSH, number, at))
     machine = PushTurns[LinkedPush]()
@@ -549,6 +522,8 @@ def link_pushes(
             if not turn.asked:
                 turns.setdefault(turn.owner, []).append(turn)
             turn.asked.append(LinkedPush(turn.key_for(push.method), number, push.piece))
+        elif what == _RESPONSE:
+            machine.responded(session, exchange.responses[at][0])
         elif what == _END:
             machine.ended(session, number)
         elif exchange.posted_id is not None:

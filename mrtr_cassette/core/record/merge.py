@@ -38,7 +38,6 @@ from mrtr_cassette.core.record.naming import (
     issued_name,
     lasting,
     recounted,
-    renumbered,
     with_texts,
 )
 from mrtr_cassette.core.secrets.sealed import STATE_SURROGATE, compared_sha256, renumber, sha256_of
@@ -298,7 +297,9 @@ def _as_one(recorders: Sequence[_Recorder], givers: _Givers) -> dict[int, Record
             recorder.began_ms - recorders[0].began_ms,
         )
         # All recorders are one world, whose order the clocks tell.
-        whole[place] = renumbered(replace(exchange, follows=()), token_of)
+        whole[place] = with_texts(
+            replace(exchange, follows=()), lambda raw, _: renumber(raw, token_of)
+        )
     return whole
 
 

@@ -105,13 +105,6 @@ def _changed_text(text: str, change: TextChange, name: str) -> str:
     return change(raw, name).decode("utf-8", "surrogateescape")
 
 
-def renumbered(
-    exchange: RecordedExchange, number: Callable[[str, str], int | str | None]
-) -> RecordedExchange:
-    """Return an exchange with other numbers in its placeholders; itself where nothing changes."""
-    return with_texts(exchange, lambda raw, _: renumber(raw, number))
-
-
 class SecretNumbers:
     """The numbers of the secrets of a recording, given as the secrets turn up in the cassette."""
 

@@ -44,9 +44,9 @@ from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.protocol.calls import session_of
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.merge import Source, merged, sources_of
-from mrtr_cassette.core.record.naming import is_journal_token, renumbered
+from mrtr_cassette.core.record.naming import is_journal_token, with_texts
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, sha256_of
+from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, renumber, sha256_of
 from mrtr_cassette.core.wire.http import Piece
 from mrtr_cassette.errors import CassetteError
 
@@ -102,7 +102,10 @@ def _counted(
         ended_after=after(exchange.ended_after or 0),
     )
     # Each recorder has a key of its own.
-    return renumbered(exchange, lambda _, token: sha256_of(f"{key} {token}")[:24])
+    return with_texts(
+        exchange,
+        lambda raw, _: renumber(raw, lambda _, token: sha256_of(f"{key} {token}")[:24]),
+    )
 
 
 def published(sources: Sequence[Source]) -> bytes:
