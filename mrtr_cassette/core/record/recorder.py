@@ -28,13 +28,7 @@ from mrtr_cassette.core.protocol.dialect import (
     may_ask,
     recognise,
 )
-from mrtr_cassette.core.protocol.jsonrpc import (
-    Kind,
-    Message,
-    classify,
-    response_to,
-    splice_pieces,
-)
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify, response_to, splice_pieces
 from mrtr_cassette.core.protocol.methods import LISTEN
 from mrtr_cassette.core.protocol.tasks import created_id, named_task, notified_states
 from mrtr_cassette.core.record.linking import OpenPush, PushTurns
