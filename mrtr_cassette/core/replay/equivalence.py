@@ -5,7 +5,7 @@ A request state, a session or a secret from the server stands for any that an eq
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from mrtr_cassette.core.cassette.recorded import Cassette
@@ -33,7 +33,6 @@ class EqualRequests:
         by_arrival: Iterable[ReplayEntry],
         matched: MatchedForm,
         timelines: Timelines,
-        answered: Mapping[ReplayEntry, ReplayEntry],
         tasks: Iterable[RecordedTask],
     ) -> None:
         self._matched = matched
@@ -57,7 +56,7 @@ class EqualRequests:
             first = next((each for each in group if each.exchange.response), group[0])
             for each in group:
                 each.same = None if each is first else first
-            if len(group) > 1 and len({*_digests(group, answered)}) > 1:
+            if len(group) > 1 and len({*_digests(group)}) > 1:
                 numbers = sorted({each.interaction for each in group})
                 listed = shorten(", ".join(f"#{number}" for number in numbers))
                 ambiguous.append(f"{listed}: {first.key}")
@@ -111,16 +110,15 @@ def _names_from(entry: ReplayEntry) -> list[str | None]:
     return names
 
 
-def _digests(
-    group: Iterable[ReplayEntry], answered: Mapping[ReplayEntry, ReplayEntry]
-) -> Iterator[bytes]:
+def _digests(group: Iterable[ReplayEntry]) -> Iterator[bytes]:
     for each in group:
         last = each
         # The client gets the end of what the proxy answered.
-        while last in answered:
-            last = answered[last]
-        # A notification may have got no response.
-        if last.kind is not Kind.NOTIFICATION or last.exchange.response is not None:
+        while last.answered_by_proxy is not None:
+            last = last.answered_by_proxy
+        # A notification may have got no response, and what listening streams say is compared apart.
+        is_silent = last.kind is Kind.NOTIFICATION and last.exchange.response is None
+        if not (is_silent or last.is_listening):
             yield answer_digest(last)
 
 

@@ -27,7 +27,7 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.cassette.sessions import ends_session, is_answered
 from mrtr_cassette.core.protocol.calls import NO_SESSION, CallKey, Traits
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes, messages_in, repeated_token
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, messages_in, repeated_token
 from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
     INITIALIZE,
@@ -40,7 +40,7 @@ from mrtr_cassette.core.record.naming import recounted, with_texts
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, is_searched, renumber
 from mrtr_cassette.core.wire.http import End, Response
-from mrtr_cassette.core.wire.jsonbytes import canonical, parse, splice
+from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import CassetteError, shorten
 
 GENERATED_NAME: Final = re.compile(
@@ -555,7 +555,7 @@ def answer_digest(entry: ReplayEntry) -> bytes:
     elif message is None:
         text = "" if response is None else f"{response.status} {response.body.decode('latin-1')}"
     else:
-        text = without_caller(message, exchange.call.message)
+        text = canonical([message.tree.get("result"), message.tree.get("error")])
     state = None if exchange.ask is None else exchange.ask.request_state
     if state is not None:
         spelled = canonical(state)
@@ -569,15 +569,6 @@ def outcome_of_task(created: TaskState, creating: ReplayEntry) -> str:
     states = [created, *(each.state for each in creating.steps if each.state is not None)]
     answers = [str(each.lookup.answers) for each in creating.steps if each.state is None]
     return "\n".join([*answers, states[-1].digest])
-
-
-def without_caller(message: Message, request: Message | None) -> str:
-    """Return the canonical text of a message without what it echoes of a request."""
-    if request is None or request.kind is not Kind.REQUEST:
-        return canonical(message.tree)
-    spans = echoes(message, request)
-    replacements = [(span, b"0") for span in (*spans.id, *spans.progress_token, *spans.id_as_text)]
-    return canonical(parse(splice(message.raw, sorted(replacements))))
 
 
 # Several cassettes

@@ -21,6 +21,7 @@ from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey, read_ca
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.tasks import TaskState
+from mrtr_cassette.core.record.naming import request_with
 from mrtr_cassette.core.secrets.credentials import Credentials, Given
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -43,7 +44,7 @@ from mrtr_cassette.core.secrets.sealed import (
     without_numbers,
     without_rules,
 )
-from mrtr_cassette.core.wire.http import Request, named_by_user
+from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, Request, named_by_user
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 
 _RECEIVED: Final = "received."
@@ -151,8 +152,8 @@ class MatchedForm:
         if not _has_placeholders(request):
             return self._redacted(request)
         # What was not issued looks like a placeholder until secrets have been found: it is none.
-        marked = _changed(request, self._marked)
-        return _changed(self._redacted(marked), _disowned)
+        marked = request_with(request, self._marked)
+        return request_with(self._redacted(marked), _disowned)
 
     def _alike(self, request: Request) -> tuple[Request, tuple[Secret, ...]]:
         """Return a request in which all secrets of a rule are the same one, and which they are."""
@@ -192,11 +193,11 @@ class MatchedForm:
     def _is_issued_answer(self, text: str) -> bool:
         return looks_sealed(text) and text in self.issued
 
-    def _marked(self, text: str) -> str:
+    def _marked(self, raw: bytes, _name: str) -> bytes:
         def marked(rule: str, token: str) -> str | None:
             return None if placeholder(rule, token) in self.issued else _NOT_ISSUED
 
-        return renumber(text, marked)
+        return renumber(raw, marked)
 
     def _token(self, rule: str, secret: str) -> str:
         return self._tokens.setdefault(Secret(rule, secret), f"{_RECEIVED}{len(self._tokens)}")
@@ -220,21 +221,12 @@ def _has_placeholders(request: Request) -> bool:
 
 
 def _all_alike(request: Request) -> Request:
-    return _changed(request, without_numbers)
+    return request_with(request, lambda raw, _: without_numbers(raw))
 
 
-def _changed(request: Request, change: Callable[[str], str]) -> Request:
-    return Request(
-        request.method,
-        change(request.target),
-        tuple((name, change(value)) for name, value in request.headers),
-        change(request.body.decode("latin-1")).encode("latin-1"),
-    )
-
-
-def _disowned(text: str) -> str:
+def _disowned(raw: bytes, _name: str) -> bytes:
     """Spoil the tokens that were marked, which are no placeholders then."""
-    return renumber(text, lambda _, token: f"~{token}" if token == _NOT_ISSUED else None)
+    return renumber(raw, lambda _, token: f"~{token}" if token == _NOT_ISSUED else None)
 
 
 def _raw(state: str) -> str:
@@ -264,6 +256,8 @@ class ReplayEntry:
             matched alike.
         question: what its ask is known by: the hash of the state that it issues, or what it asks;
             equal ones of a call stand for each other.
+        answered_by_proxy: the retry with which the proxy answered its ask while recording
+            (`answers`), and which is played instead of the ask.
         opens_session: its response gave the id of its session to its client.
         asker: its message, as far as responses repeat it.
         stream: the exchange with which the stream of its response began: itself, or the one that it
@@ -311,6 +305,9 @@ class ReplayEntry:
         if self.ask is not None and self.question is None:
             requests = self.ask.message.tree["result"].get(INPUT_REQUESTS)
             self.question = canonical([*self.key, requests])
+        self.answered_by_proxy: ReplayEntry | None = None
+        if parent is not None and self.request.header(ANSWERED_BY_HEADER):
+            parent.answered_by_proxy = self
         self.stream = self
         self.steps: list[ReplayEntry] = []
         self.created_by: ReplayEntry | None = None

@@ -5,7 +5,7 @@ The closest match is never played; docs/matching.md says which recording a reque
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -37,8 +37,7 @@ from mrtr_cassette.core.replay.matching import MatchedForm, ReplayEntry, entries
 from mrtr_cassette.core.replay.order import Chosen, LiveSession, MatchKey, PlayOrder, Repeat
 from mrtr_cassette.core.replay.reply import Delivery, Reply, build_reply
 from mrtr_cassette.core.replay.tasks import LiveTask, RecordedTask, Step, recorded_tasks
-from mrtr_cassette.core.secrets.credentials import Given
-from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Request, readable
+from mrtr_cassette.core.wire.http import End, Request, readable
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 from mrtr_cassette.core.wire.pointers import escape_pointer
 
@@ -60,6 +59,9 @@ class Player:
         interactions: for each interaction, the exchanges that no earlier one has.
         plays: how many requests got a recorded reply.
         poll_interval: the milliseconds between polls of a task, for clients; None as recorded.
+        is_write: tells whether an exchange ends a call that may have changed something.
+        was_given: takes credentials, to be looked for in what clients send from now on.
+        redacted: gives a text for the terminal, without known secrets.
     """
 
     def __init__(
@@ -105,14 +107,15 @@ class Player:
         self._created_by = {each.creating: each for each in self._tasks.values()}
         self._listening: dict[LiveSession, list[Delivery]] = {}
         self._replies: dict[ReplayEntry, Reply] = {}
-        self._answered = _answered_by_proxy(by_arrival)
         equal = None
         if stateless:
-            facts = self._matched, self._timelines, self._answered, self._tasks.values()
+            facts = self._matched, self._timelines, self._tasks.values()
             equal = EqualRequests(cassette, by_arrival, *facts)
         if history is History.AUTO and (stateless or repeat is Repeat.ALWAYS):
             history = History.ORDER
         self._worlds = Worlds(by_arrival, self._timelines, cassette.recorders, history, reads)
+        self.is_write, self.was_given = self._worlds.is_write, self._matched.was_given
+        self.redacted = self._matched.shown
         self._order = PlayOrder(by_arrival, self._worlds, repeat, equal)
         # The first of each.
         self._by_digest = {each.digest: each for each in by_arrival[::-1] if each.digest}
@@ -149,8 +152,8 @@ class Player:
     ) -> Play:
         session = self._order.played(chosen, key.secrets, session)
         self.plays += 1
-        if chosen in self._answered:
-            return self._play(request, self._answered[chosen], session, key)
+        if chosen.answered_by_proxy is not None:
+            return self._play(request, chosen.answered_by_proxy, session, key)
         if chosen in self._created_by:
             self._begin(self._created_by[chosen], session)
         session.arrive(chosen, key.values)
@@ -363,24 +366,12 @@ class Player:
             events.append(b"event: message\ndata: %b\n\n" % message)
         return events is not None
 
-    def is_write(self, entry: ReplayEntry) -> bool:
-        """Tell whether the response to a request ends a call that may have changed something."""
-        return self._worlds.is_write(entry)
-
     def goes_live(self, request: Request) -> None:
         """Take note that a request gets an unrecorded response, which no world has if it writes."""
         message, key = read_call(request).message, self.key_of(read_call(request))
         is_call = message is not None and message.kind is Kind.REQUEST
         if is_call and not self._worlds.only_reads(key):
             self._order.session_of(request).writes.make_unrecorded()
-
-    def was_given(self, given: Given) -> None:
-        """Look for the credentials in what the server, or who plays it, was given from now on."""
-        self._matched.was_given(given)
-
-    def redacted(self, text: str) -> str:
-        """Return a text for the terminal, without known secrets."""
-        return self._matched.shown(text)
 
     @property
     def connected(self) -> Iterator[tuple[int, int]]:
@@ -408,17 +399,3 @@ class Player:
         return [
             number for number, own in enumerate(self.interactions, start=1) if any(map(counts, own))
         ]
-
-
-def _answered_by_proxy(entries: Iterable[ReplayEntry]) -> dict[ReplayEntry, ReplayEntry]:
-    """Return the retries that the proxy made while recording (`answers`), by the asks before them.
-
-    They are replayed the same way.
-    """
-    return {
-        each.parent: each
-        for each in entries
-        if each.parent is not None
-        and each.created_by is None
-        and each.request.header(ANSWERED_BY_HEADER)
-    }
