@@ -35,7 +35,6 @@ from mrtr_cassette.core.protocol.methods import (
     is_read_only,
     method_of,
 )
-from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.naming import recounted, with_texts
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, is_searched, renumber
@@ -495,7 +494,7 @@ class Worlds:
 
     def _are_held(self, entries: list[ReplayEntry]) -> bool:
         first, last = entries[0], entries[-1]
-        if self._is_strict or first in self._answered_otherwise:
+        if self._is_strict or (first.path, first.traits) in self._answered_otherwise:
             return True
         # A caller that is like none of the recorded ones may get what was recorded of several.
         return first.traits != last.traits and len({self._digests.get(e) for e in entries}) > 1
@@ -507,17 +506,18 @@ class Worlds:
         return {each: answer_digest(each) for each in repeated}
 
     @cached_property
-    def _answered_otherwise(self) -> set[ReplayEntry]:
+    def _answered_otherwise(self) -> set[tuple[int, Traits]]:
         """Equal calls that got several answers, themselves or after equal retries."""
-        answers: dict[tuple[int, Traits], set[bytes]] = {}
-        for each, digest in self._digests.items():
-            answers.setdefault((each.path, each.traits), set()).add(digest)
-        several = {alike for alike, digests in answers.items() if len(digests) > 1}
+        latest: dict[tuple[int, Traits], bytes] = {}
+        several: set[tuple[int, Traits]] = set()
         # A retry came after the call that it answers.
         for each in reversed(self._by_arrival):
-            if each.parent is not None and (each.path, each.traits) in several:
+            alike, digest = (each.path, each.traits), self._digests.get(each, b"")
+            if latest.setdefault(alike, digest) != digest:
+                several.add(alike)
+            if each.parent is not None and alike in several:
                 several.add((each.parent.path, each.parent.traits))
-        return {each for each in self._by_arrival if (each.path, each.traits) in several}
+        return several
 
     # What is told
 
@@ -551,7 +551,10 @@ def answer_digest(entry: ReplayEntry) -> bytes:
     message = exchange.rpc_response
     task = exchange.created_task
     if task is not None:
-        text = outcome_of_task(task, entry)
+        # What was answered, and the last state.
+        states = [task, *(each.state for each in entry.steps if each.state is not None)]
+        answers = [str(each.lookup.answers) for each in entry.steps if each.state is None]
+        text = "\n".join([*answers, states[-1].digest])
     elif message is None:
         text = "" if response is None else f"{response.status} {response.body.decode('latin-1')}"
     else:
@@ -562,13 +565,6 @@ def answer_digest(entry: ReplayEntry) -> bytes:
         text = text.replace(spelled[1:-1] if is_searched(state) else spelled, "")
     text = GENERATED_NAME.sub(lambda match: match["kind"] or match["rule"], text)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def outcome_of_task(created: TaskState, creating: ReplayEntry) -> str:
-    """Return what a task came to: what was answered, and its last state."""
-    states = [created, *(each.state for each in creating.steps if each.state is not None)]
-    answers = [str(each.lookup.answers) for each in creating.steps if each.state is None]
-    return "\n".join([*answers, states[-1].digest])
 
 
 # Several cassettes
