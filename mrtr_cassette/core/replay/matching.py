@@ -134,8 +134,7 @@ class MatchedForm:
 
     def recorded(self, request: Request) -> tuple[Request, tuple[Secret, ...]]:
         """Return a recorded request as it is matched, and the secrets in it."""
-        new_state = as_recorded if self._states_are_sealed else _raw
-        request = self._sealed(request, new_state, looks_sealed)
+        request = self._sealed(request, lambda _: True)
         return self._alike(self._redacted(request) if self.has_placeholders else request)
 
     def received(self, request: Request) -> tuple[Request, tuple[Secret, ...]]:
@@ -145,8 +144,7 @@ class MatchedForm:
     def _received(self, request: Request) -> Request:
         if self.has_placeholders:
             self._credentials.seen(request.headers)
-        new_state = self._received_state if self._states_are_sealed else _raw
-        request = self._sealed(request, new_state, self._is_issued_answer)
+        request = self._sealed(request, lambda token: token in self.issued)
         if not self.has_placeholders:
             return request
         if not _has_placeholders(request):
@@ -165,12 +163,14 @@ class MatchedForm:
         found = [match for text in texts for match in PLACEHOLDER.finditer(text)]
         return same, tuple([Secret(match["rule"], match["token"]) for match in found])
 
-    def _sealed(
-        self,
-        request: Request,
-        new_state: Callable[[str], str],
-        is_sealed_answer: Callable[[str], bool],
-    ) -> Request:
+    def _sealed(self, request: Request, is_issued: Callable[[str], bool]) -> Request:
+        def new_state(state: str) -> str:
+            sealed = SEALED_HASH.fullmatch(state)
+            if sealed is not None:
+                is_hash = self._states_are_sealed and is_issued(f"sha256:{sealed[2]}")
+                return state if is_hash else sealed_hash(state)
+            return as_recorded(state) if self._states_are_sealed else state
+
         body = request.body
         if self._states_are_sealed and may_name_tasks(body):
             request = with_task(request, lambda it: new_state(it) if is_searched(it) else it)
@@ -178,20 +178,11 @@ class MatchedForm:
         if self._states_are_sealed or b"sha256" in body or b"\\u" in body:
             body = seal_states(body, new_state)
         if self._answers_are_sealed:
-            body = seal_answers(body, is_sealed_answer)
+            body = seal_answers(body, lambda text: looks_sealed(text) and is_issued(text))
         return request if body == request.body else replace(request, body=body)
 
     def _redacted(self, request: Request) -> Request:
         return self._credentials.known.sealed_request(self._redactor.request(request))
-
-    def _received_state(self, state: str) -> str:
-        sealed = SEALED_HASH.fullmatch(state)
-        if sealed is not None and f"sha256:{sealed[2]}" not in self.issued:
-            return sealed_hash(state)
-        return as_recorded(state)
-
-    def _is_issued_answer(self, text: str) -> bool:
-        return looks_sealed(text) and text in self.issued
 
     def _marked(self, raw: bytes, _name: str) -> bytes:
         def marked(rule: str, token: str) -> str | None:
@@ -227,11 +218,6 @@ def _all_alike(request: Request) -> Request:
 def _disowned(raw: bytes, _name: str) -> bytes:
     """Spoil the tokens that were marked, which are no placeholders then."""
     return renumber(raw, lambda _, token: f"~{token}" if token == _NOT_ISSUED else None)
-
-
-def _raw(state: str) -> str:
-    """Return a state that is no hash, whatever it looks like."""
-    return sealed_hash(state) if SEALED_HASH.fullmatch(state) else state
 
 
 # Recorded exchanges

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -70,6 +69,7 @@ class LiveSession:
             come on one stream; None for any other session.
         writes: the writes that it has made.
         tasks: the tasks of the calls that it has made, by id.
+        arrived: how many requests like recorded ones have come, by lookup number.
         reached: number of the latest recorded request that has come, but notifications and answers.
     """
 
@@ -84,7 +84,7 @@ class LiveSession:
     writes: PlayedWrites = field(default_factory=PlayedWrites)
     tasks: dict[str, LiveTask] = field(default_factory=dict)
     reached: int = 0
-    _arrived: dict[int, int] = field(default_factory=dict)
+    arrived: dict[int, int] = field(default_factory=dict)
     _values: dict[tuple[int, int], CallerValues] = field(default_factory=dict)
 
     def count(self, entry: ReplayEntry) -> None:
@@ -96,7 +96,7 @@ class LiveSession:
     def was_asked(self, entry: ReplayEntry) -> bool:
         """Tell whether the ask that an exchange answers has been played, or an equal one."""
         if entry.answers is not None:
-            return entry.answers.pending.lookup_number in self._arrived
+            return entry.answers.pending.lookup_number in self.arrived
         if entry.parent is None or not entry.proves_its_ask:
             return True
         return entry.parent.question in self.asked
@@ -107,7 +107,7 @@ class LiveSession:
         Without values nothing has come, but nothing waits for it any more.
         """
         number = entry.lookup_number
-        count = self._arrived[number] = self._arrived.get(number, 0) + 1
+        count = self.arrived[number] = self.arrived.get(number, 0) + 1
         if values is not None and entry.session:
             self._values[number, count] = values
         if entry.kind is Kind.REQUEST:
@@ -121,7 +121,7 @@ class LiveSession:
         recorded = task.recorded
         self.tasks[recorded.created.id] = task
         for at in recorded.causes:
-            self._arrived.pop(recorded.steps[at].lookup_number, None)
+            self.arrived.pop(recorded.steps[at].lookup_number, None)
 
     def waive(self, entry: ReplayEntry) -> None:
         """Let nothing wait any more for a request like a recorded one."""
@@ -130,11 +130,7 @@ class LiveSession:
 
     def has_arrived(self, entry: ReplayEntry) -> bool:
         """Tell whether a request like a recorded one has come, as often as it had come by then."""
-        return self._arrived.get(entry.lookup_number, 0) >= entry.occurrence
-
-    def could_be(self, contents: AbstractSet[int]) -> bool:
-        """Tell whether all that has come so far is in a recorded session, by its lookup numbers."""
-        return self._arrived.keys() <= contents
+        return self.arrived.get(entry.lookup_number, 0) >= entry.occurrence
 
     def values_of(self, entry: ReplayEntry) -> CallerValues:
         """Return the values of the live request that stands for a recorded one."""
@@ -239,7 +235,7 @@ class PlayOrder:
         self._rules: tuple[tuple[Reason, _Rule], ...] = (
             (Reason.ARGUMENTS_DIFFER, self._of_session),
             (Reason.ARGUMENTS_DIFFER, self._with_secrets),
-            (Reason.OUT_OF_ORDER, self._whose_ask_was_played),
+            (Reason.OUT_OF_ORDER, lambda entries, _, it: [*filter(it.was_asked, entries)]),
             (Reason.OTHER_HISTORY, self._after_the_same_writes),
             (Reason.ALREADY_PLAYED, self._not_used_up),
         )
@@ -300,7 +296,7 @@ class PlayOrder:
             return entries
         for each in entries:
             contents = self._recorded.get(each.session)
-            if contents is not None and session.could_be(contents):
+            if contents is not None and session.arrived.keys() <= contents:
                 session.recorded, session.reached = each.session, 0
                 return [other for other in entries if other.session == each.session]
         return entries
@@ -313,11 +309,6 @@ class PlayOrder:
             return entries
         taking = [each for each in entries if each.takes(key.secrets)]
         return (self._equal or self._secrets).fitting(taking, key.secrets)
-
-    def _whose_ask_was_played(
-        self, entries: list[ReplayEntry], _key: MatchKey, session: LiveSession
-    ) -> list[ReplayEntry]:
-        return [each for each in entries if session.was_asked(each)]
 
     def _after_the_same_writes(
         self, entries: list[ReplayEntry], _key: MatchKey, session: LiveSession

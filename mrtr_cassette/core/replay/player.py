@@ -163,9 +163,8 @@ class Player:
         if delivery is not None and listens:
             if times > 1:
                 # The end of a resumed stream was not recorded, so keep it open.
-                reply = delivery.reply._replace(end=End.OPEN)
-                had = session.sent.get(chosen, 0) if chosen.stream is chosen else 0
-                delivery = replace(delivery, reply=reply, resumes=had)
+                delivery.reply = delivery.reply._replace(end=End.OPEN)
+                delivery.sent = session.sent.get(chosen, 0) if chosen.stream is chosen else 0
             self._listening.setdefault(session, []).append(delivery)
         return Play(request, chosen, delivery)
 
@@ -208,8 +207,8 @@ class Player:
         delivery = self._delivery(entry, session, CallerValues(None, None))
         if delivery is None:
             return None
-        delivery = replace(delivery, resumes=piece + 1)
-        if len(delivery.reply.parts) == delivery.resumes:
+        delivery.sent = piece + 1
+        if len(delivery.reply.parts) == delivery.sent:
             # What a call's stream has after that was never seen, unless it has its response.
             response = entry.exchange.response
             has_all = response is not None and (response.end is End.OPEN or is_answered(response))
@@ -315,16 +314,13 @@ class Player:
     def _follow(self, session: LiveSession) -> None:
         """Let a client listen to the session that it has turned out to have."""
         for delivery in self._listening.get(session, ()):
-            stream = self._streams.get((session.recorded, delivery.entry.lookup_number))
+            here = session.recorded, delivery.entry.lookup_number
+            like = (it for it in self._by_arrival if (it.session, it.lookup_number) == here)
+            stream = next((each for each in like if each.is_listening), None)
             if stream is not None and (reply := self._reply(stream)) is not None:
                 stream.played += 1
                 session.count(stream)
                 delivery.follow(stream, reply)
-
-    @cached_property
-    def _streams(self) -> dict[tuple[str, int], ReplayEntry]:
-        listening = [each for each in self._by_arrival[::-1] if each.is_listening]
-        return {(each.session, each.lookup_number): each for each in listening}
 
     @cached_property
     def _events(self) -> dict[tuple[str, str], tuple[ReplayEntry, int]]:

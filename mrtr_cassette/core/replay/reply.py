@@ -47,14 +47,6 @@ class Part(NamedTuple):
     gate: Gate
     pieces: range
 
-    def fill(self, value_of: Callable[[Gap], bytes | None]) -> bytes:
-        """Return the bytes with values in the gaps; recorded ones where there are none."""
-        filled = [
-            each if isinstance(each, bytes) else value_of(each) or each.recorded
-            for each in self.segments
-        ]
-        return b"".join(filled)
-
 
 class Reply(NamedTuple):
     """One recorded response, ready to be served: outside the gaps every byte is recorded.
@@ -182,7 +174,7 @@ class Delivery:
 
     Attributes:
         values: the caller's values.
-        resumes: parts that its client has had already.
+        sent: parts that its client has had.
     """
 
     entry: ReplayEntry
@@ -190,26 +182,21 @@ class Delivery:
     session: LiveSession
     values: CallerValues
     lifetime_of: Callable[[ReplayEntry], Lifetime]
-    resumes: int = 0
-    _sent: int = 0
+    sent: int = 0
     _set_aside: list[Part] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Begin behind what its client has had."""
-        self._sent = self.resumes
 
     def follow(self, entry: ReplayEntry, reply: Reply) -> None:
         """Go on with what another recorded session has in the place of this stream."""
         self.entry, self.reply = entry, reply
-        self._sent = min(self._sent, len(reply.parts))
+        self.sent = min(self.sent, len(reply.parts))
         self._set_aside = []
 
     @property
     def missing_notification(self) -> ReplayEntry | None:
         """The notification that what comes next waits for, or None."""
         reply = self.reply
-        is_last = self._sent == len(reply.parts)
-        gate = reply.waits.end if is_last else reply.parts[self._sent].gate
+        is_last = self.sent == len(reply.parts)
+        gate = reply.waits.end if is_last else reply.parts[self.sent].gate
         missing = self._missing(gate)
         is_notification = missing is not None and missing.kind is Kind.NOTIFICATION
         return missing if is_notification else None
@@ -230,19 +217,20 @@ class Delivery:
         """Return what is sent next, or the end; None while it waits for what clients send."""
         session, entry = self.session, self.entry
         if entry.stream in session.refused:
-            self._sent, self._set_aside = 0, []
+            self.sent, self._set_aside = 0, []
             self.reply = self.reply._replace(parts=(), end=End.COMPLETE, waits=NO_WAITS)
             return Refusal(session.refused.pop(entry.stream), self.values.id, is_last=True)
         if session.unrecorded and entry.is_listening:
             return Sending(session.unrecorded.popleft(), 0, is_last=False, pieces=range(0))
         part = self._due_part()
         if part is None:
-            return self._ending() if self._sent == len(self.reply.parts) else None
-        raw = part.fill(self._value_of)
+            return self._ending() if self.sent == len(self.reply.parts) else None
+        filled = [it if isinstance(it, bytes) else self._value_of(it) for it in part.segments]
+        raw = b"".join(filled)
         if entry.session:
-            session.sent[entry] = self._sent
+            session.sent[entry] = self.sent
             raw = renamed(entry.session, session.id)(raw, "")
-        is_last = self._sent == len(self.reply.parts) and self._ending() is End.COMPLETE
+        is_last = self.sent == len(self.reply.parts) and self._ending() is End.COMPLETE
         request = part.gate.request
         if part.gate.responds and request is not None and request in session.refused:
             return Refusal(session.refused.pop(request), session.values_of(request).id, is_last)
@@ -260,14 +248,13 @@ class Delivery:
         may_come = self._set_aside or self.session.unrecorded is not None
         return None if end is End.OPEN and may_come else end
 
-    def _value_of(self, gap: Gap) -> bytes | None:
+    def _value_of(self, gap: Gap) -> bytes:
         source = gap.source
         if isinstance(source, str):
             task = self.session.tasks.get(source)
-            return None if task is None else task.value(gap.value, gap.recorded)
+            return gap.recorded if task is None else task.value(gap.value, gap.recorded)
         values = self.values if source is None else self.session.values_of(source)
-        value: bytes | None = getattr(values, gap.value)
-        return value
+        return getattr(values, gap.value) or gap.recorded
 
     def _due_part(self) -> Part | None:
         has_arrived = self.session.has_arrived
@@ -276,15 +263,15 @@ class Delivery:
             if request and has_arrived(request) and self._missing(part.gate) is None:
                 self._set_aside.remove(part)
                 return part
-        while self._sent < len(self.reply.parts):
-            part = self.reply.parts[self._sent]
+        while self.sent < len(self.reply.parts):
+            part = self.reply.parts[self.sent]
             request = part.gate.request
             is_here = request is None or has_arrived(request)
             if self._missing(part.gate) is not None:
                 return None
             if request is not None and not is_here and not self._is_passed_over(request):
                 return None
-            self._sent += 1
+            self.sent += 1
             if is_here:
                 return part
             self._set_aside.append(part)

@@ -58,7 +58,11 @@ def served(
 def filled(part: Part, caller: bytes | None = None) -> bytes:
     """Return the bytes of a part for a caller."""
     values = caller_values(None if caller is None else message(caller))
-    return part.fill(lambda gap: getattr(values, gap.value))
+    segments = [
+        each if isinstance(each, bytes) else getattr(values, each.value) or each.recorded
+        for each in part.segments
+    ]
+    return b"".join(segments)
 
 
 OTHER = with_token(with_id(tool("deploy"), "call-7"), "t")
