@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -69,28 +69,24 @@ def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason, detail: 
 
 
 class NoStep(NamedTuple):
-    """Why a request about a task gets nothing now; `keys` are those of the answers that differ."""
+    """Why a request about a task gets nothing now; `key` is that of an answer that differs."""
 
     reason: Reason
     detail: str
     nearest: ReplayEntry
-    keys: Collection[str] = ()
+    key: str = ""
 
 
-def no_step(
-    call: Call, found: NoStep, steps: Iterable[ReplayEntry], ignored: Collection[MemberPath]
-) -> Miss:
+def no_step(call: Call, found: NoStep, ignored: Collection[MemberPath]) -> Miss:
     """Explain why a request about a task gets none of its recorded steps."""
 
-    def shown(calls: Iterable[Call]) -> Any:
-        given = [each.answers for each in calls]
-        answers = [each.input_responses or {} for each in given if each is not None]
-        values = {key: each[key] for each in answers for key in found.keys if key in each}
-        return without_paths({INPUT_RESPONSES: values}, ignored)
+    def shown(call: Call) -> Any:
+        given = (call.answers and call.answers.input_responses) or {}
+        answers = {key: answer for key, answer in given.items() if key == found.key}
+        return without_paths({INPUT_RESPONSES: answers}, ignored)
 
-    recorded = shown(each.call for each in (*steps, found.nearest))
-    differing = tuple(differences(recorded, shown([call]), without_null=True))
-    return Miss(call, found.reason, printable(found.detail), found.nearest, differing)
+    differing = differences(shown(found.nearest.call), shown(call), without_null=True)
+    return Miss(call, found.reason, printable(found.detail), found.nearest, tuple(differing))
 
 
 def no_match(call: Call, entries: Sequence[ReplayEntry], ignored: Collection[MemberPath]) -> Miss:
@@ -148,29 +144,37 @@ def _other_answer(
     ]
     if not posted:
         return None
-
-    def shown(call: Call) -> Any:
-        return without_paths(posted_answer(call.message), ignored)
-
-    unplayed = [each for each in posted if not each.played]
-    nearest, found = _nearest(call, unplayed or posted, shown, without_null=True)
+    candidates = [each for each in posted if not each.played] or posted
     detail = "the question was answered in another way"
-    return Miss(call, Reason.ANSWERS_DIFFER, detail, nearest, found)
+    return _beside(call, candidates, Reason.ANSWERS_DIFFER, detail, ignored)
 
 
-def _nearest(
+def _beside(
     call: Call,
     candidates: Sequence[ReplayEntry],
-    shown: Callable[[Call], Any],
-    *,
-    without_null: bool = False,
-) -> tuple[ReplayEntry, tuple[Difference, ...]]:
-    received = shown(call)
+    reason: Reason,
+    detail: str,
+    ignored: Collection[MemberPath],
+) -> Miss:
+    """Return a miss with the nearest of some recorded requests, by arguments or by answers."""
+
+    def shown(call: Call) -> Any:
+        value: Any = call.arguments
+        if call.message is not None and call.message.kind is Kind.RESPONSE:
+            value = posted_answer(call.message)
+        elif reason is not Reason.ARGUMENTS_DIFFER:
+            value = {INPUT_RESPONSES: dict((call.answers and call.answers.input_responses) or {})}
+        elif isinstance(value, bytes):
+            value = value.decode("latin-1")
+        return without_paths(value, ignored)
+
+    received, by_answers = shown(call), reason is not Reason.ARGUMENTS_DIFFER
     found = [
-        (each, tuple(differences(shown(each.call), received, without_null=without_null)))
+        (each, tuple(differences(shown(each.call), received, without_null=by_answers)))
         for each in candidates
     ]
-    return min(found, key=lambda pair: len(pair[1]))
+    nearest, differing = min(found, key=lambda pair: len(pair[1]))
+    return Miss(call, reason, detail, nearest, differing)
 
 
 @dataclass(frozen=True)
@@ -240,15 +244,8 @@ class _Search:
         return Miss(self.call, reason, detail, nearest)
 
     def _arguments_differ(self, candidates: Sequence[ReplayEntry]) -> Miss:
-        def shown(call: Call) -> Any:
-            arguments = call.arguments
-            if isinstance(arguments, bytes):
-                arguments = arguments.decode("latin-1")
-            return without_paths(arguments, self.ignored)
-
-        nearest, found = _nearest(self.call, candidates, shown)
-        detail = f"{nearest.key} was recorded with other arguments"
-        return Miss(self.call, Reason.ARGUMENTS_DIFFER, detail, nearest, found)
+        detail = f"{candidates[0].key} was recorded with other arguments"
+        return _beside(self.call, candidates, Reason.ARGUMENTS_DIFFER, detail, self.ignored)
 
     def _answers_differ(
         self, asks: Sequence[ReplayEntry], orphans: Sequence[ReplayEntry] = ()
@@ -257,17 +254,12 @@ class _Search:
         if not recorded:
             detail = "the recording ends with this ask, so no answer to it was recorded"
             return Miss(self.call, Reason.ANSWERS_DIFFER, detail, asks[0])
-
-        def shown(call: Call) -> Any:
-            responses = call.answers.input_responses if call.answers is not None else None
-            return without_paths({INPUT_RESPONSES: dict(responses or {})}, self.ignored)
-
-        nearest, found = _nearest(self.call, recorded, shown, without_null=True)
-        if found and all(difference.received is None for difference in found):
-            detail = "the retry lacks answers that were recorded"
-            return Miss(self.call, Reason.ANSWERS_MISSING, detail, nearest, found)
         detail = "other answers were recorded"
-        one, other = self.call.answers, nearest.call.answers
+        miss = _beside(self.call, recorded, Reason.ANSWERS_DIFFER, detail, self.ignored)
+        if miss.differences and all(each.received is None for each in miss.differences):
+            detail = "the retry lacks answers that were recorded"
+            return replace(miss, reason=Reason.ANSWERS_MISSING, detail=detail)
+        one, other = self.call.answers, (miss.nearest or recorded[0]).call.answers
         if one is not None and other is not None and one.shape != other.shape:
             detail = f"the answers have the shape `{one.shape}`, recorded was `{other.shape}`"
         for each in self._same_call:
@@ -275,7 +267,7 @@ class _Search:
                 detail = f"#{each.interaction} has this answer, to another ask of an equal call"
                 detail += "; equal calls are played in the order of the recording"
                 break
-        return Miss(self.call, Reason.ANSWERS_DIFFER, detail, nearest, found)
+        return replace(miss, detail=detail)
 
 
 # Harmless requests

@@ -189,7 +189,7 @@ class Player:
             call = read_call(self._matched.told(readable(session.in_recorded(request))))
             miss = no_match(call, self.entries, self._ignored)
             if found is not None:
-                miss = no_step(call, found, task.steps, self._ignored)
+                miss = no_step(call, found, self._ignored)
             self.misses.append(miss)
             return miss
         for each in dict.fromkeys(found.came):

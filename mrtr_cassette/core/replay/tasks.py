@@ -206,21 +206,19 @@ class LiveTask:
             detail = f"nothing that was played has asked for {', '.join(unasked)} yet"
             nearest = asking.get(unasked[0], task.creating)
             return NoStep(Reason.OUT_OF_ORDER, detail, nearest)
-        differing = []
         for key, value in answers.items():
             recorded, count = task.answers.get(key, []), self._given[key]
             # The next answer, or the latest one again.
-            if value not in recorded[max(count - 1, 0) : count + 1]:
-                differing.append(key)
-        if not differing:
-            return None
-        answered = [at for at, each in task.updates.items() if differing[0] in each]
-        if answered:
-            detail, nearest = "other answers were recorded", task.steps[answered[-1]]
-        else:
-            detail = "no answer to this was recorded"
-            nearest = asking.get(differing[0], task.creating)
-        return NoStep(Reason.ANSWERS_DIFFER, detail, nearest, differing)
+            if value in recorded[max(count - 1, 0) : count + 1]:
+                continue
+            answered = [at for at, each in task.updates.items() if key in each]
+            if answered:
+                detail, nearest = "other answers were recorded", task.steps[answered[-1]]
+            else:
+                detail = "no answer to this was recorded"
+                nearest = asking.get(key, task.creating)
+            return NoStep(Reason.ANSWERS_DIFFER, detail, nearest, key)
+        return None
 
     def _cancel(self) -> Step | NoStep:
         steps, (_, following) = self.recorded.steps, self._stretch
