@@ -47,7 +47,7 @@ class RecordedTask:
 
     Attributes:
         causes: the steps after which the server went on: updates and cancellations.
-        updates: the answers of those causes that are updates.
+        updates: the answers of each cause; a cancellation is one to a key of its own.
         answers: the answers to each key, which may have been answered again in another way.
         notified_keys: what notifications ask for.
     """
@@ -61,8 +61,10 @@ class RecordedTask:
         self.updates: dict[int, Mapping[str, str]] = {}
         self.answers: dict[str, list[str]] = {}
         self._needed: dict[int, dict[str, int]] = {}
-        for at in (at for at in self.causes if steps[at].key.method == UPDATE_TASK):
-            self.updates[at] = answers_by_key(steps[at].lookup) or _NO_KEY
+        for at in self.causes:
+            is_update = steps[at].key.method == UPDATE_TASK
+            answers = answers_by_key(steps[at].lookup) or _NO_KEY
+            self.updates[at] = answers if is_update else {CANCEL_TASK: f"{at}"}
             for key, value in self.updates[at].items():
                 given = self.answers.setdefault(key, [])
                 given += [value] if given[-1:] != [value] else []
@@ -73,9 +75,9 @@ class RecordedTask:
         """Whether a state asks for input."""
         return bool(self.notified_keys) or any(each.asked for each in self.steps)
 
-    def is_answered(self, update: int, given: Mapping[str, int]) -> bool:
-        """Tell whether the answers of an update have come; `given` counts those to each key."""
-        return all(given[key] >= count for key, count in self._needed[update].items())
+    def has_come(self, cause: int, given: Mapping[str, int]) -> bool:
+        """Tell whether the answers of a cause have come; `given` counts those to each key."""
+        return all(given[key] >= count for key, count in self._needed[cause].items())
 
     def has(self, lookup: LookupKey) -> bool:
         """Tell whether a request is like a recorded one, but for its answers."""
@@ -120,7 +122,6 @@ class LiveTask:
         self._at = recorded.polls[-1] - 1 if is_over and recorded.polls else -1
         self._asked: set[str] = set()
         self._given: Counter[str] = Counter()
-        self._cancelled: set[int] = set()
         created_at = read_time(recorded.created.tree.get(CREATED_AT))
         self._later: timedelta | None = None
         if now is not None and created_at is not None:
@@ -133,31 +134,20 @@ class LiveTask:
         return self._cancel() if lookup.call.method == CANCEL_TASK else self._update(lookup)
 
     @property
-    def _stretch(self) -> tuple[int, int]:
-        """The latest cause that has come, after all before it, and the first that has not."""
-        before = -1
-        for cause in self.recorded.causes:
-            if not self._has_come(cause):
-                return before, cause
-            before = cause
-        return before, len(self.recorded.steps)
-
-    def _has_come(self, cause: int) -> bool:
-        if cause in self.recorded.updates:
-            return self.recorded.is_answered(cause, self._given)
-        return cause in self._cancelled
-
-    @property
-    def _present(self) -> list[int]:
-        """The polls of the present stretch, or the latest one before it."""
-        before, following = self._stretch
-        until = [at for at in self.recorded.polls if at < following]
-        return [at for at in until if at > before] or until[-1:]
+    def _stretch(self) -> tuple[list[int], int]:
+        """The polls of the present stretch, or the latest one before it, and what ends it."""
+        task, before = self.recorded, -1
+        for following in (*task.causes, len(task.steps)):
+            if following == len(task.steps) or not task.has_come(following, self._given):
+                break
+            before = following
+        until = [at for at in task.polls if at < following]
+        return [at for at in until if at > before] or until[-1:], following
 
     def _poll(self) -> Step | NoStep:
         steps, came = self.recorded.steps, list[ReplayEntry]()
         while True:
-            present, (_, following) = self._present, self._stretch
+            present, following = self._stretch
             if not present:
                 detail = "the task was not polled before this, while it was recorded"
                 return NoStep(Reason.OUT_OF_ORDER, detail, steps[0])
@@ -174,7 +164,7 @@ class LiveTask:
     def saw(self, state: TaskState) -> None:
         """Take note that the client was notified of a state."""
         self._asked.update(state.input_requests)
-        for at in self._present:
+        for at in self._stretch[0]:
             known = self.recorded.steps[at].state
             if at > self._at and known is not None and known.digest == state.digest:
                 self._at = at
@@ -185,11 +175,11 @@ class LiveTask:
         refused = self._refused(answers)
         if refused is not None:
             return refused
-        earlier = [at for at in task.causes if self._has_come(at)]
+        earlier = [at for at in task.causes if task.has_come(at, self._given)]
         for key, value in answers.items():
             given = task.answers[key][self._given[key] :]
             self._given[key] += given[:1] == [value]
-        came = [at for at in task.causes if at not in earlier and self._has_come(at)]
+        came = [at for at in task.causes if task.has_come(at, self._given) and at not in earlier]
         acknowledged = [at for at, each in task.updates.items() if answers.items() & each.items()]
         return Step(steps[acknowledged[-1]], [steps[at] for at in came])
 
@@ -222,17 +212,18 @@ class LiveTask:
 
     def _cancel(self) -> Step | NoStep:
         steps, (_, following) = self.recorded.steps, self._stretch
-        recorded = [at for at in self.recorded.causes if at not in self.recorded.updates]
-        if following in recorded:
-            self._cancelled.add(following)
+        recorded = self.recorded.answers.get(CANCEL_TASK, [])
+        if f"{following}" in recorded:
+            self._given[CANCEL_TASK] += 1
             return Step(steps[following], [steps[following]])
-        if self._cancelled:
-            return Step(steps[max(self._cancelled)])
+        count = self._given[CANCEL_TASK]
+        if count:
+            return Step(steps[int(recorded[count - 1])])
         if not recorded:
             detail = "this task was not cancelled while it was recorded"
             return NoStep(Reason.UNKNOWN_METHOD, detail, steps[-1])
         detail = "this task was cancelled later while it was recorded, after an answer"
-        return NoStep(Reason.OUT_OF_ORDER, detail, steps[recorded[0]])
+        return NoStep(Reason.OUT_OF_ORDER, detail, steps[int(recorded[0])])
 
     def value(self, name: str, recorded: bytes) -> bytes:
         """Return a member of a state as the client gets it."""
