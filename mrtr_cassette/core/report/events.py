@@ -48,27 +48,34 @@ _LONGEST_SHOWN: Final = 16 * 1024
 """Bytes of a response up to which its line says what came of it: reading it takes time."""
 
 
-def _event(name: str, observation: Observation, **facts: Any) -> Event:
-    return {"event": name, "exchange": observation.number, "call": observation.label, **facts}
-
-
 def request_event(observation: Observation) -> Event:
     """Return that a call was started or answers came."""
-    answers, push, recorder = observation.call.answers, observation.answered, observation.recorder
-    facts: Event
+    call, push, recorder = observation.call, observation.answered, observation.recorder
+    event = {"event": "started", "exchange": observation.number, "call": observation.label}
+    given = _given(call, push)
+    if given is None:
+        return event
+    via = "result" if named_task(call.message) is None else "task"
     if push is not None:
-        facts = {"call": recorder.label(push.call), "via": "push"}
-        keys, state = [push.key], None
-    elif answers is not None:
-        task = named_task(observation.call.message)
-        facts = {"via": "result" if task is None else "task"}
-        given = sorted(answers.input_responses or {})
-        keys, state = [_without_id(key, task) for key in given], answers.request_state
-    else:
-        return _event("started", observation)
-    digest = None if state is None else sha256_of(state)
-    facts |= {"keys": [recorder.shown(key) for key in keys], "request_state_sha256": digest}
-    return _event("answered", observation) | facts
+        event["call"], via = recorder.label(push.call), "push"
+    state = call.answers and call.answers.request_state
+    return event | {
+        "event": "answered",
+        "via": via,
+        "keys": [recorder.shown(key) for key in sorted(given)],
+        "request_state_sha256": None if state is None else sha256_of(state),
+    }
+
+
+def _given(call: Call, push: OpenPush | None) -> dict[str, Any] | None:
+    """Return what a request answers, by the keys of the questions; None where nothing was asked."""
+    if push is not None and call.message is not None:
+        tree = call.message.tree
+        return {push.key: tree.get("result", tree.get("error"))}
+    answers, task = call.answers, named_task(call.message)
+    if answers is None:
+        return None
+    return {_without_id(key, task): it for key, it in (answers.input_responses or {}).items()}
 
 
 def _without_id(key: str, task: str | None) -> str:
@@ -107,7 +114,8 @@ def response_said(
         "duration_ms": round(took_ms, 1),
     }
     line = f"{observation.number:>4}  {label}"
-    line += _answers_of(call, observation.answered)
+    given = _given(call, observation.answered)
+    line += "" if given is None else f", {answer_words(given)}"
     if observation.status:
         line += f" -> HTTP {observation.status}"
     elif observation.pieces:
@@ -115,11 +123,8 @@ def response_said(
     else:
         line += " -> no response"
     if asked or ask is not None:
-        requests, has_state = (
-            _shown(asked, shown),
-            ask is not None and ask.request_state is not None,
-        )
-        state = exchange.issued_sha256 if has_state else None
+        requests = _shown(asked, shown)
+        state = exchange.issued_sha256 if ask is not None and ask.request_state else None
         via = "result" if task is None else "task"
         event |= {"via": via, "keys": _kinds(requests), "request_state_sha256": state}
         line += f", asks: {question_words(requests)}"
@@ -143,17 +148,6 @@ def _shown(
     }
 
 
-def _answers_of(call: Call, pushed: OpenPush | None) -> str:
-    answers = call.answers
-    if answers is not None:
-        given, task = answers.input_responses or {}, named_task(call.message)
-        return f", {answer_words({_without_id(key, task): it for key, it in given.items()})}"
-    if pushed is None or call.message is None:
-        return ""
-    tree = call.message.tree
-    return f", {answer_words({printable(pushed.key): tree.get('result', tree.get('error'))})}"
-
-
 def pushed_said(observation: Observation, push: OpenPush) -> Said:
     """Return that a call, or a listening stream, was asked something by a pushed request."""
     label, shown = observation.recorder.label(push.call), observation.recorder.shown
@@ -169,14 +163,15 @@ def _kinds(input_requests: Mapping[str, InputRequest]) -> dict[str, str]:
 
 def unread_said(observation: Observation, unread: Unread, terms: Terms = LIBRARY_TERMS) -> Said:
     """Return which body can't be read."""
-    event = _event("unread", observation, body=unread.side, reason=printable(unread.reason))
+    event = {"event": "unread", "exchange": observation.number, "call": observation.label}
     line = (
         f"warning: the {unread.side} of exchange {observation.number}, {observation.label}, can't "
         f"be searched for asks, states and secrets, as {unread.reason}; it is recorded as it is"
     )
     if unread.side == "response" and unread.reason.startswith("its "):
         line += ": have it readable with <<accept_gzip>>"
-    return event, printable(in_terms(line, terms))
+    about = {"body": unread.side, "reason": printable(unread.reason)}
+    return event | about, printable(in_terms(line, terms))
 
 
 def unreachable_said(request: str, problem: str) -> Said:
