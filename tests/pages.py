@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
 VOID = frozenset({"input", "meta"})
-CONTROLS = frozenset({"input", "select", "textarea"})
+CONTROLS = frozenset({"input", "select"})
 FETCHES = frozenset({"action", "cite", "data", "formaction", "poster", "src", "srcset", "style"})
 """Attributes that fetch or run something, which no page has."""
 ELEMENTS_THAT_FETCH = frozenset(
@@ -127,7 +127,5 @@ def assert_readable(page: Node) -> None:
         assert link.attributes["href"].removeprefix("#") in named, link.attributes["href"]
     for node in page.every():
         assert node.attributes.get("aria-labelledby", "") in {"", *named}
-    wrapped = {id(control) for label in page.every("label") for control in label.every(*CONTROLS)}
-    labelled = {label.attributes.get("for") for label in page.every("label")}
-    for control in page.every(*CONTROLS):
-        assert id(control) in wrapped or control.attributes.get("id") in labelled
+    labelled = {id(control) for label in page.every("label") for control in label.every(*CONTROLS)}
+    assert {id(control) for control in page.every(*CONTROLS)} == labelled

@@ -92,14 +92,6 @@ class SentNotification(NamedTuple):
     params: Mapping[str, Any]
 
 
-class TaskStage(NamedTuple):
-    """A state of a call's task, or what the client did to it: `answered` or `cancel`."""
-
-    status: str
-    message: str = ""
-    polls: int = 1
-
-
 @dataclass(frozen=True, slots=True)
 class Interaction:
     """One logical call on a cassette.
@@ -116,7 +108,8 @@ class Interaction:
         parameters: its arguments, or the other params of a method that names nothing, or None.
         notifications: what the server sent meanwhile on the call's own streams.
         listens: it is a stream that tells what other calls caused.
-        task: what became of the task that the server made of it, in order.
+        task: the states of the task that the server made of it, and what the client did to it
+            (`answered`, `cancel`), in order.
     """
 
     number: int
@@ -137,7 +130,7 @@ class Interaction:
     final: FinalResponse
     notifications: tuple[SentNotification, ...]
     listens: bool
-    task: tuple[TaskStage, ...] = ()
+    task: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> Any:
@@ -198,17 +191,19 @@ def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interact
     )
 
 
-def _stage(step: TaskStep) -> TaskStage:
+def _stage(step: TaskStep) -> str:
     if step.state is not None:
-        return stage_of(step.state, step.polls)
+        return task_words(step.state, step.polls)
     did = {UPDATE_TASK: "answered", CANCEL_TASK: "cancel"}
-    return TaskStage(did.get(step.exchange.call.method, "error"), polls=step.polls)
+    return did.get(step.exchange.call.method, "error")
 
 
-def stage_of(state: TaskState, polls: int = 1) -> TaskStage:
-    """Return a state of a task, which so many polls got, as it is told."""
+def task_words(state: TaskState, polls: int = 1) -> str:
+    """Return a state of a task, which so many polls got, such as `working: half done (3 polls)`."""
     message = state.tree.get("statusMessage")
-    return TaskStage(state.status, message if isinstance(message, str) else "", polls)
+    words = f"{state.status}: {message}" if isinstance(message, str) else state.status
+    shown = printable(shorten(" ".join(words.split())))
+    return f"{shown} ({polls} polls)" if polls > 1 else shown
 
 
 def _parameters(call: Call) -> Any:

@@ -16,7 +16,7 @@ from mrtr_cassette.core.record.recorder import Observation, Unread
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.player import Play
-from mrtr_cassette.core.report.details import final_of, stage_of
+from mrtr_cassette.core.report.details import final_of, task_words
 from mrtr_cassette.core.report.runs import (
     CallResult,
     RecordingReport,
@@ -24,13 +24,7 @@ from mrtr_cassette.core.report.runs import (
     recording_text,
     summary_text,
 )
-from mrtr_cassette.core.report.text import (
-    answer_words,
-    as_data,
-    final_words,
-    question_words,
-    task_words,
-)
+from mrtr_cassette.core.report.text import answer_words, as_data, final_words, question_words
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, counted, in_terms, printable, shorten
@@ -131,7 +125,7 @@ def response_said(
         line += "" if state is None else ", with request state"
     elif task is not None and not task.response:
         event["task"] = printable(task.status)
-        line += f": task {shown(task_words([stage_of(task)]))}"
+        line += f": task {shown(task_words(task))}"
     elif observation.size <= _LONGEST_SHOWN:
         words = final_words(final_of(call.method, response))
         line += f": {words}" if words else ""
@@ -292,7 +286,7 @@ def turn_said(turn: CallTurn) -> Said:
 def task_said(state: TaskState) -> Said:
     """Return how the task of a call without a client gets on."""
     event = {"event": "task", "status": printable(state.status)}
-    return event, f"task {task_words([stage_of(state)])}"
+    return event, f"task {task_words(state)}"
 
 
 def call_ended_event(result: CallResult) -> Event:

@@ -20,7 +20,7 @@ from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.report.comparison import conclusion, shown_values
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction
 from mrtr_cassette.core.report.runs import MissReport, ReplayReport
-from mrtr_cassette.core.report.text import json_text, message_lines, outcome_line, task_words
+from mrtr_cassette.core.report.text import json_text, message_lines, outcome_line
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, SEALED_ANSWER
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference
@@ -116,7 +116,6 @@ def _template(texts: tuple[str, ...]) -> Template:
         "recorded": _recorded,
         "shorten": shorten,
         "source": _source,
-        "task_words": task_words,
         "time": _time,
     }
     return environment.get_template("page.html")

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from operator import attrgetter
 from typing import Any, Final
 
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.report.details import (
-    CassetteDetails,
-    FinalResponse,
-    Interaction,
-    TaskStage,
-    Turn,
-)
+from mrtr_cassette.core.report.details import CassetteDetails, FinalResponse, Interaction, Turn
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse
 from mrtr_cassette.errors import (
     NotJsonError,
@@ -87,7 +81,7 @@ def _interaction_lines(each: Interaction, *, is_whole: bool) -> Iterator[str]:
             yield from _said_lines(turn)
     if not is_whole:
         if each.task:
-            yield f"    task: {task_words(each.task)}"
+            yield f"    task: {', '.join(each.task)}"
         yield f"    ended: {each.ended} ({each.size_bytes:,} bytes, {each.duration_ms:,} ms)"
         return
     for sent in each.notifications:
@@ -122,15 +116,6 @@ def _said_lines(turn: Turn) -> Iterator[str]:
         yield from _indented(json_text(answer), 8)
     if turn.answered is None:
         yield "      not answered"
-
-
-def task_words(stages: Iterable[TaskStage]) -> str:
-    """Return what became of a task, such as `working (3 polls), input_required, answered`."""
-    words = []
-    for status, message, polls in stages:
-        said = f"{status}: {_one_line(message)}" if message else status
-        words.append(f"{said} ({polls} polls)" if polls > 1 else said)
-    return ", ".join(words)
 
 
 def message_lines(request: InputRequest) -> list[str]:

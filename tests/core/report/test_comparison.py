@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from builders import cassette_of, loaded, rpc, tool
+from builders import cassette_of, loaded, tool
 from goldens import DATA, read_case
 from harmless import assert_harmless
 from messages import Json, text
@@ -17,13 +17,11 @@ from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.verification import Learned, TurnChange, VerifiedInteraction, planned
 from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
 from mrtr_cassette.core.report.comparison import (
-    Fold,
     Verification,
     comparison_data,
     comparison_markdown,
     comparison_text,
     exit_code_of,
-    fold_lines,
     shown_values,
     verification_data,
     verification_markdown,
@@ -73,19 +71,6 @@ def test_values_read_as_people_write_them() -> None:
         assert value is not None
         assert value.startswith(f"… {'x' * 40}{differing}")
         assert value.endswith("more characters)")
-
-
-def test_a_change_at_the_root_has_a_place_too() -> None:
-    """An empty pointer is shown as a slash, and what is information says so."""
-    change = Change("surface-changed", "", None, "1", is_information=True)
-    assert list(fold_lines(Fold("", (change,)))) == ["/: surface-changed, information only", "+ 1"]
-
-
-def test_names_can_not_forge_lines() -> None:
-    """What servers and clients call things steers no terminal and ends no line."""
-    shown = comparison_text(comparison([], [(rpc("x\n= #9 y\x1b[2J"), text("a"))]))
-    assert "\x1b" not in shown
-    assert len(shown.split("\n")) == 4
 
 
 CHANGED = TurnChange(1, Change("question-changed", "/inputRequests/a", '"x"', None))
@@ -179,6 +164,7 @@ def test_what_a_server_says_steers_nothing() -> None:
     verified = VerifiedInteraction(plan[0], "text-changed", (change,), STRANGE)
     came_of_it = Verification("c.json", STRANGE, (verified,))
     assert_harmless(verification_text(came_of_it))
+    assert_harmless(comparison_text(comparison([], [(tool(STRANGE), text("x"))])))
     ET.fromstring(verification_junit([came_of_it]))
     (line,) = verification_annotations(came_of_it)
     assert "\n" not in line

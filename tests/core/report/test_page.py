@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -33,7 +32,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from messages import CLIENT_KEY, NO, YES, array_asks, asks, form, text
 from pages import Node, assert_readable, assert_safe, parsed
-from pushing import branched
 from tasking import task_steps
 
 from mrtr_cassette.core.cassette.recorded import Cassette
@@ -220,21 +218,6 @@ def test_long_values_are_cut() -> None:
     """A page has to stay quick; `inspect` shows the rest."""
     _, shown, _ = page_of(recording((CALL, text("x" * 20_050)))).every("pre")
     assert shown.text.endswith("x… (50 more characters)")
-
-
-def test_page_is_whole_without_its_script_and_read_aloud() -> None:
-    """The parts are landmarks, no level of headings is left out, and the tools are hidden."""
-    made = page_of(branched())
-
-    for name in ("header", "search", "main", "footer"):
-        assert made.one(name)
-    levels = [int(each.name[1]) for each in made.every("h1", "h2", "h3", "h4", "h5")]
-    assert levels[0] == 1
-    assert all(after <= before + 1 for before, after in pairwise(levels))
-    assert made.one("html").attributes["lang"] == "en"
-    assert "hidden" in made.one("search").attributes
-    assert "hidden" in made.one(class_="keys").attributes
-    assert len(list(made.every("li", class_="call"))) == 3
 
 
 # Whatever is recorded
