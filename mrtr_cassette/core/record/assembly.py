@@ -51,12 +51,15 @@ from mrtr_cassette.core.secrets.sealed import (
     occurrence_in,
     renumber,
     reveal,
+    sealed_hash,
     session_surrogate,
     sha256_of,
     state_surrogate,
     task_surrogate,
 )
-from mrtr_cassette.core.wire.http import SESSION_HEADER
+from mrtr_cassette.core.wire.http import LAST_EVENT_ID_HEADER, SESSION_HEADER
+from mrtr_cassette.core.wire.jsonbytes import splice
+from mrtr_cassette.core.wire.sse import event_id_spans
 
 
 def assemble(
@@ -110,6 +113,8 @@ class _Assembly:
         self._sessions: dict[str, str] = {}
         """The names of sessions, by the hashes of their ids."""
         self._last_session = 0
+        self._events: dict[bytes, bytes] = {}
+        """The names of events that an earlier recording may have too, by those that they had."""
         self._states: dict[str, str] = {}
         """The names of states and tasks, by hash; of several with one hash, that of the first."""
         self._issued_by: dict[int, str] = {}
@@ -180,6 +185,7 @@ class _Assembly:
                 exchange = recounted(  # noqa: PLW2901  as this cassette counts
                     exchange, exchange.recorded_by, number, lambda after, _: self._offset + after
                 )
+                exchange = with_texts(exchange, self._with_own_events)  # noqa: PLW2901
             self._exchanges[number] = exchange
             begun = streams.add(exchange, number)
             resumes = None if begun is None or self._facts[begun].listens else begun
@@ -290,6 +296,17 @@ class _Assembly:
             return own.get(sha256) or self._states.get(sha256) or self._sessions.get(sha256)
 
         return lambda raw, name: reveal(raw, self._session if name == SESSION_HEADER else name_of)
+
+    def _with_own_events(self, raw: bytes, name: str) -> bytes:
+        """Rename events: a server that was started anew may count them from the same number."""
+        if name == LAST_EVENT_ID_HEADER:
+            return self._events.get(raw, raw)
+        found = [] if name else [(span, raw[span.start : span.end]) for span in event_id_spans(raw)]
+        for _, identity in found:
+            if SEALED_HASH.fullmatch(identity.decode("latin-1")):
+                new = sealed_hash(f"{self._offset} {identity.decode()}")
+                self._events[identity] = new.encode()
+        return splice(raw, [(span, self._events.get(each, each)) for span, each in found])
 
     # The values of the cassette
 

@@ -24,6 +24,7 @@ from builders import (
     state_in,
     stream,
     tool,
+    within,
 )
 from messages import NO, YES, asks, text
 from pushing import SESSION, PushingSession, elicit, posted, roots
@@ -35,6 +36,7 @@ from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.sealed import sealed_hash
 from mrtr_cassette.core.wire.http import End, Request
+from mrtr_cassette.core.wire.sse import event_id
 
 CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
@@ -446,6 +448,27 @@ def test_resumed_stream_names_the_event_after_which_it_goes_on() -> None:
     assert one.response.body == f"id: {sealed_hash('x')}\ndata: 1\n\n".encode()
     assert other.request.header("last-event-id") == sealed_hash("x")
     assert other.response.body == f"id: {sealed_hash('y')}\r\ndata: 2\r\n\r\n".encode()
+
+
+def test_events_of_a_later_recording_are_no_earlier_ones() -> None:
+    """A server that is started anew counts its events from the same number."""
+    cassette = None
+    for session in ("one-0123456789abcdef", "mrtr-session:1"):
+        talk = Conversation()
+        event = Answer((b"id: 1\ndata: \n\n",), STREAM_HEADERS)
+        for each in (post(CALL), get("/mcp", ("Last-Event-ID", "1"))):
+            talk.response(talk.request(within(session, each)), event)
+        cassette = talk.cassette(earlier=cassette)
+    assert cassette is not None
+    first, resumed, later, resumed_later = (
+        each.exchanges[0] for each in loaded(cassette).interactions
+    )
+
+    for one, other in ((first, resumed), (later, resumed_later)):
+        assert one.response is not None
+        assert other.request.header("last-event-id") == event_id(one.response.body)
+    assert resumed.request.header("last-event-id") != resumed_later.request.header("last-event-id")
+    assert {each.request.header("mcp-session-id") for each in (first, later)} == {"mrtr-session:1"}
 
 
 def test_interactions_stand_in_the_order_of_their_first_requests() -> None:
