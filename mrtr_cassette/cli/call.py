@@ -177,6 +177,5 @@ def demo() -> None:
     Record it, stop it, replay it, and compare every byte.
     """
     from mrtr_cassette.demo.run import run_demo
-    from mrtr_cassette.shell.runs.running import run
 
-    sys.exit(run(run_demo(click.echo)))
+    run_demo(click.echo)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,7 +31,7 @@ from mrtr_cassette.shell.files.stores import Location
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.drive.updating import Proposal
-    from mrtr_cassette.core.report.comparison import Fold, Verification
+    from mrtr_cassette.core.report.comparison import Verification
     from mrtr_cassette.shell.runs.verifying import Choose, Update
 
 
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 @click.option(
     "--review",
     is_flag=True,
-    help="Ask at the terminal, change by change, what is taken into the cassette.",
+    help="Ask at the terminal, response by response, what is taken into the cassette.",
 )
 @click.option(
     "--report",
@@ -194,67 +195,29 @@ def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
         return lambda proposed: accepted_by_verdict(proposed, by_verdict)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("--review needs a terminal", hint="use --accept VERDICT")
-    return Review(by_verdict).choose
+    return partial(_reviewed, by_verdict, {})
 
 
-class Review:
-    """Asks at the terminal what is accepted, one change at a time, but those of some verdicts."""
+def _reviewed(
+    verdicts: Collection[str], decided: dict[object, bool], proposed: Sequence[Proposal]
+) -> list[Proposal]:
+    """Ask at the terminal which responses are accepted, but for changes with these verdicts."""
+    from mrtr_cassette.core.report.comparison import fold_lines, folded
 
-    def __init__(self, verdicts: set[str]) -> None:
-        """Begin with the verdicts whose changes are accepted without a question."""
-        self._verdicts = verdicts
-        self._decided: dict[tuple[object, Fold], bool] = {}
-        self._is_over = False
-
-    def choose(self, proposed: Sequence[Proposal]) -> list[Proposal]:
-        """Return the proposals of which all changes are accepted."""
-        from mrtr_cassette.core.report.comparison import folded
-
-        changes = [
-            (each, folded(each.counting or each.changes))
-            for each in proposed
-            if each.problem is None
-        ]
-        total = sum(len(its) for _, its in changes)
-        asked = 0
-        chosen = []
-        for each, its in changes:
-            accepted = []
-            for fold in its:
-                asked += 1
-                # Branches share a question, which is asked about once.
-                key = (each.recorded, fold)
-                if key not in self._decided:
-                    self._decided[key] = self._asked(each, fold, f"{asked} of {total}")
-                accepted.append(self._decided[key])
-            if all(accepted):
-                chosen.append(each)
-            elif any(accepted):
-                say(f"  {_name(each)} stays: a response is taken whole")
-        return chosen
-
-    def _asked(self, proposal: Proposal, fold: Fold, place: str) -> bool:
-        from mrtr_cassette.core.drive.updating import ACCEPTABLE
-        from mrtr_cassette.core.report.comparison import fold_lines
-
-        verdict = fold.first.verdict
-        if self._is_over or verdict in self._verdicts:
-            return not self._is_over
-        say(f"{place}: {_name(proposal)}")
-        for line in fold_lines(fold):
-            click.echo(f"    {painted(line)}", err=True)
-        keys = {"y": "yes", "n": "no"}
-        if verdict in ACCEPTABLE:
-            keys["a"] = f"all {verdict}"
-        keys["q"] = "quit"
-        shown = ", ".join(f"{key}: {words}" for key, words in keys.items())
-        answer = click.prompt(
-            f"  accept? ({shown})", type=click.Choice(list(keys)), show_choices=False, err=True
-        )
-        if answer == "a":
-            self._verdicts.add(verdict)
-        self._is_over = answer == "q"
-        return answer in ("y", "a")
+    chosen = []
+    for each in proposed:
+        folds = folded(each.counting or each.changes)
+        asked = [fold for fold in folds if fold.first.verdict not in verdicts]
+        # Branches share a question, which is asked about once.
+        key = (each.recorded, *folds)
+        if each.problem is None and key not in decided and asked:
+            say(_name(each))
+            for line in (line for fold in asked for line in fold_lines(fold)):
+                click.echo(f"    {painted(line)}", err=True)
+            decided[key] = click.confirm("  accept?", err=True)
+        if each.problem is None and decided.get(key, True):
+            chosen.append(each)
+    return chosen
 
 
 def _name(proposal: Proposal) -> str:

@@ -112,23 +112,24 @@ def test_an_error_is_taken_after_a_look_only(recorded: Path, tmp_path: Path) -> 
     assert session(cassette, "error", "--accept", "all")[0] == 1
     code, shown = session(cassette, "error", "--review", keys="n")
     assert (code, cassette.read_bytes()) == (1, before)
-    assert "1 of 1: #1 tools/call" in shown
-    assert "accept? (y: yes, n: no, q: quit)" in shown
+    assert "#1 tools/call" in shown
+    assert "accept? [y/N]" in shown
     assert session(cassette, "error", "--review", keys="y")[0] == 0
     assert "Broken" in cassette.read_text()
 
 
-def test_each_change_is_asked_about(recorded: Path, tmp_path: Path) -> None:
-    """With its count, its place and both values; a response is taken if all are accepted."""
+def test_response_is_asked_about_with_all_its_changes(recorded: Path, tmp_path: Path) -> None:
+    """Each with its place and both values, and none where `--accept` has all its verdicts."""
     cassette = Path(shutil.copy(recorded, tmp_path / "call.json"))
-    code, shown = session(cassette, "new \x1b[2J!", "--review", keys="yn")
+    code, shown = session(cassette, "new \x1b[2J!", "--review", keys="n")
     assert (code, cassette.read_bytes()) == (1, recorded.read_bytes())
-    assert '1 of 2: #1 tools/call "say"\n    /content/0/text: text-changed\n' in shown
+    assert '#1 tools/call "say"\n    /content/0/text: text-changed\n' in shown
     assert '    - "old words"\n    + "new' in shown
+    assert "    /extra: " in shown
     assert "\x1b[2J" not in shown
-    assert "accept? (y: yes, n: no, a: all text-changed, q: quit)" in shown
-    assert "2 of 2: #1 tools/call" in shown
-    assert '#1 tools/call "say" stays: a response is taken whole' in shown
+    review = ("--review", "--accept", "text-changed")
+    code, shown = session(cassette, "new words", *review, keys=" ")
+    assert (code, "accept?" in shown) == (0, False)
 
 
 STATE_OF = "the-state-of-{}-0123456789abcdef"
