@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -21,13 +21,25 @@ from mrtr_cassette.cli.common import (
     shared_options,
     warn_of_path,
 )
+from mrtr_cassette.core.answers.fulfilment import Sources
+from mrtr_cassette.core.answers.written import (
+    AnswersFile,
+    GivenAnswers,
+    answers_text,
+    read_pairs,
+    wanted_of,
+)
+from mrtr_cassette.core.report.runs import CallResult, call_data, problem_lines
+from mrtr_cassette.core.secrets.rules import BUILT_IN
+from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import UsageError, printable_json, printable_lines
 from mrtr_cassette.options import CallOptions
+from mrtr_cassette.shell.files.cassettes import load_cassette
+from mrtr_cassette.shell.files.log import Announcer, heard_by
 from mrtr_cassette.shell.files.stores import Location
-
-if TYPE_CHECKING:
-    from mrtr_cassette.core.answers.fulfilment import Sources
-    from mrtr_cassette.core.report.runs import CallResult
+from mrtr_cassette.shell.runs.answerers import ask_at_terminal, has_terminal, load_answers
+from mrtr_cassette.shell.runs.calling import call as call_server
+from mrtr_cassette.shell.runs.running import URL_VARIABLE, run_until_signal
 
 
 @click.command(cls=TakesCommand)
@@ -77,14 +89,6 @@ def call(
     a terminal. What nobody answers is printed as JSON, with the exit code 5; it is 1 where the tool
     or the server says that the call failed, and 4 where the server can't be used.
     """  # noqa: D301  \b is click's mark for lines that stay as they are
-    from mrtr_cassette.core.answers.written import wanted_of
-    from mrtr_cassette.core.report.runs import problem_lines
-    from mrtr_cassette.core.secrets.rules import BUILT_IN
-    from mrtr_cassette.shell.files.log import Announcer, heard_by
-    from mrtr_cassette.shell.runs.answerers import ask_at_terminal, has_terminal
-    from mrtr_cassette.shell.runs.calling import call as call_server
-    from mrtr_cassette.shell.runs.running import run_until_signal
-
     log = Log(log_format)
     options = read_options(CallOptions, others, log)
     upstream, rest = _server_of(words, after_dashes(context))
@@ -92,20 +96,19 @@ def call(
     if cassette is not None:
         warn_of_path(upstream, BUILT_IN)
     has_person = has_terminal()
-    sources = _sources_of(given, answers_path, has_person=has_person)
+    file = AnswersFile() if answers_path is None else load_answers(answers_path)
+    sources = Sources(GivenAnswers(read_pairs(given, "answer")), file, has_person)
     if cassette is None and options.existing != "keep":
         raise UsageError("--force and --append need --record CASSETTE")
     announcer = Announcer(log.line, heard_by(log.event), options.terms)
-    calling = call_server(
-        upstream,
-        wanted,
-        sources,
-        options,
-        announcer,
-        cassette=cassette,
-        ask_person=ask_at_terminal if has_person else None,
+    ask_person = ask_at_terminal if has_person else None
+    result = run_until_signal(
+        call_server(
+            *(upstream, wanted, sources, options, announcer),
+            cassette=cassette,
+            ask_person=ask_person,
+        )
     )
-    result = run_until_signal(calling)
     for line in problem_lines(result):
         say(line)
     _print(result, as_json=as_json)
@@ -115,8 +118,6 @@ def call(
 def _server_of(
     words: Sequence[str], command: list[str] | None
 ) -> tuple[str | list[str], Sequence[str]]:
-    from mrtr_cassette.shell.runs.running import URL_VARIABLE
-
     if command is not None:
         if not command:
             raise UsageError("there is no server after --")
@@ -132,21 +133,8 @@ def _server_of(
     return url, words
 
 
-def _sources_of(given: Sequence[str], path: Path | None, *, has_person: bool) -> Sources:
-    from mrtr_cassette.core.answers.fulfilment import Sources
-    from mrtr_cassette.core.answers.written import AnswersFile, GivenAnswers, read_pairs
-    from mrtr_cassette.shell.runs.answerers import load_answers
-
-    own = GivenAnswers(read_pairs(given, "answer"))
-    file = AnswersFile() if path is None else load_answers(path)
-    return Sources(own, file, has_person)
-
-
 def _print(result: CallResult, *, as_json: bool) -> None:
     """Print what a call came to: what a person reads, or JSON."""
-    from mrtr_cassette.core.report.runs import call_data
-    from mrtr_cassette.core.wire.jsonbytes import canonical
-
     if as_json:
         click.echo(printable_json(canonical(call_data(result))))
     elif result.unanswered is not None:
@@ -164,9 +152,6 @@ def answers() -> None:
 @click.argument("cassette", type=CASSETTE)
 def from_cassette(cassette: Location) -> None:
     """Print an answers file that gives the answers of CASSETTE."""
-    from mrtr_cassette.core.answers.written import answers_text
-    from mrtr_cassette.shell.files.cassettes import load_cassette
-
     click.echo(answers_text(load_cassette(cassette), cassette.name), nl=False)
 
 

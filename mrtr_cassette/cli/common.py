@@ -1,6 +1,6 @@
 """What the commands have in common: errors, the log, and the options that the fronts share."""
 
-# What is large is imported when a command runs, so that `--help` is quick.
+# What reports and pages need is imported when one is written: it takes half of a start.
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from glob import glob, has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import Any, Final, TextIO
 
 import click
+import orjson
 
+from mrtr_cassette.core.secrets.credentials import shown_by
+from mrtr_cassette.core.secrets.rules import RedactionRules, patterns_of_path
 from mrtr_cassette.errors import (
     CassetteError,
     MrtrCassetteError,
@@ -36,12 +39,10 @@ from mrtr_cassette.options import (
     header_of,
     options_of,
 )
+from mrtr_cassette.shell.files.cassettes import exists, is_cassette, unpublished
 from mrtr_cassette.shell.files.disk import reason_of
+from mrtr_cassette.shell.files.log import OnEvent
 from mrtr_cassette.shell.files.stores import Location, location
-
-if TYPE_CHECKING:
-    from mrtr_cassette.core.secrets.rules import RedactionRules
-    from mrtr_cassette.shell.files.log import OnEvent
 
 Decorator = Callable[[Any], Any]
 
@@ -231,6 +232,14 @@ def json_report(data: Any) -> str:
     return printable_json(json.dumps(data, indent=2, ensure_ascii=False))
 
 
+def check_reports(paths: Iterable[Path]) -> None:
+    """Make sure that reports can be written."""
+    from mrtr_cassette.shell.files.reports import check_place
+
+    for path in paths:
+        check_place(path)
+
+
 def write_report(
     path: Path, data: Callable[[], Any], forms: Mapping[str, Callable[[], bytes]]
 ) -> None:
@@ -250,8 +259,6 @@ def annotate(lines: Iterable[str]) -> None:
 
 
 def _say_json(event: dict[str, Any]) -> None:
-    import orjson
-
     say(printable_json(orjson.dumps(event).decode()))
 
 
@@ -272,8 +279,6 @@ def cassettes_in(words: Sequence[str], suffixes: Collection[str] = (".json",)) -
     Args:
         suffixes: those of the files of a folder: `.json`, and `.journal` where journals are taken.
     """
-    from mrtr_cassette.shell.files.cassettes import is_cassette
-
     found: list[Location] = []
     for word in words:
         path = location(word)
@@ -369,9 +374,6 @@ def read_options(options: type[AnyOptions], given: dict[str, Any], log: Log) -> 
 
 def warn_of_path(upstream: object, rules: RedactionRules) -> None:
     """Warn of a secret in the path of the recorded URL that the rules of redaction don't find."""
-    from mrtr_cassette.core.secrets.credentials import shown_by
-    from mrtr_cassette.core.secrets.rules import patterns_of_path
-
     patterns = patterns_of_path(shown_by(rules)(upstream)) if isinstance(upstream, str) else ()
     if patterns:
         options = " ".join(f"--redact {shlex.quote(each)}" for each in patterns)
@@ -383,8 +385,6 @@ def warn_of_path(upstream: object, rules: RedactionRules) -> None:
 
 def tell_of_journal(cassette: Location, log: Log) -> None:
     """Say that a killed recording left something beside a cassette, which is whole all the same."""
-    from mrtr_cassette.shell.files.cassettes import exists, unpublished
-
     note = unpublished(cassette)
     if note is not None and exists(cassette):
         log.tell(f"note: {note}", {"event": "unpublished", "note": note})

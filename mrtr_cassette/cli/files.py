@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
+from mrtr_cassette.api import diff as files_diff
 from mrtr_cassette.cli.common import (
     CASSETTE,
     TERMS,
@@ -24,12 +25,30 @@ from mrtr_cassette.cli.common import (
     tell_of_journal,
     tell_unused,
 )
+from mrtr_cassette.core.cassette.client_config import has_wrapped, unwrapped, wrapped
+from mrtr_cassette.core.cassette.model import schema as generated
+from mrtr_cassette.core.compare.conversations import CassetteComparison, compared
+from mrtr_cassette.core.record.publish_check import exposed_secrets
+from mrtr_cassette.core.report.comparison import (
+    comparison_data,
+    comparison_markdown,
+    comparison_text,
+)
+from mrtr_cassette.core.report.details import details_of
+from mrtr_cassette.core.report.runs import ReplayReport, saved_report
+from mrtr_cassette.core.report.text import diagram, inspection_data, inspection_text, review_text
 from mrtr_cassette.errors import CassetteError, UsageError, counted
+from mrtr_cassette.shell.files import cassettes
+from mrtr_cassette.shell.files.cassettes import (
+    journal_path,
+    load_cassette,
+    merge_files,
+    recover_journal,
+    stands,
+    without_collection,
+)
+from mrtr_cassette.shell.files.disk import change_config, is_locked
 from mrtr_cassette.shell.files.stores import Location, path_of
-
-if TYPE_CHECKING:
-    from mrtr_cassette.core.compare.conversations import CassetteComparison
-    from mrtr_cassette.core.report.runs import ReplayReport
 
 
 @click.command()
@@ -45,15 +64,6 @@ def inspect(cassettes: tuple[str, ...], *, as_json: bool, full: bool, markdown: 
     Each interaction with its turns, how it ended, the size of its result, and its time. A folder or
     a glob stands for all cassettes in it; JSON of several cassettes is a list.
     """
-    from mrtr_cassette.core.report.details import details_of
-    from mrtr_cassette.core.report.text import (
-        diagram,
-        inspection_data,
-        inspection_text,
-        review_text,
-    )
-    from mrtr_cassette.shell.files.cassettes import load_cassette, without_collection
-
     if markdown and (full or as_json):
         raise UsageError(f"--markdown and {'--full' if full else '--json'} don't go together")
     form = diagram if markdown else review_text if full else inspection_text
@@ -102,9 +112,6 @@ def diff(
     RECORDED and RECEIVED are compared call by call and turn by turn; of two folders, the cassettes
     with the same name. The exit code is 1 where something differs that counts, else 0.
     """
-    from mrtr_cassette.api import diff as compared
-    from mrtr_cassette.core.report.comparison import comparison_data
-
     if as_json and markdown:
         raise UsageError("--json and --markdown don't go together")
     if len(words) != 2 and not for_git:
@@ -113,7 +120,7 @@ def diff(
     given = _given_by_git(words) if for_git else words
     pairs = _same_names(words) if are_folders else {words[0]: given}
     try:
-        comparisons = {name: compared(*pair, ignore=ignored) for name, pair in pairs.items()}
+        comparisons = {name: files_diff(*pair, ignore=ignored) for name, pair in pairs.items()}
     except CassetteError as error:
         if not for_git:
             raise
@@ -134,7 +141,7 @@ def diff(
             verb = "differs" if len(differing) == 1 else "differ"
             click.echo(f"{len(differing)} of {counted(len(comparisons), 'cassette')} {verb}")
     for it in ignored:
-        if all(compared(*pair, ignore=[it]) == compared(*pair) for pair in pairs.values()):
+        if all(files_diff(*pair, ignore=[it]) == files_diff(*pair) for pair in pairs.values()):
             tell_unused([it], Log())
     context.exit(1 if differing and not for_git else 0)
 
@@ -142,8 +149,6 @@ def diff(
 def _show_comparisons(
     comparisons: Mapping[str, CassetteComparison], *, markdown: bool, has_names: bool
 ) -> None:
-    from mrtr_cassette.core.report.comparison import comparison_markdown, comparison_text
-
     for name, comparison in comparisons.items():
         if markdown:
             title = f"### {name}\n\n" if has_names else ""
@@ -208,9 +213,6 @@ def recover(cassettes: tuple[str, ...]) -> None:
 
 
 def _recover(cassette: Location) -> None:
-    from mrtr_cassette.shell.files.cassettes import journal_path, recover_journal, stands
-    from mrtr_cassette.shell.files.disk import is_locked
-
     journal = journal_path(cassette)
     if not stands(journal):
         raise CassetteError(journal, "there is no journal to recover from")
@@ -251,8 +253,6 @@ def merge(recordings: tuple[str, ...], output: Location, *, force: bool) -> None
     several recorders is one call. The files may be cassettes and journals, also of killed runs, in
     any order, or folders and globs of them; they are only read. What is in several counts once.
     """
-    from mrtr_cassette.shell.files.cassettes import merge_files
-
     found = cassettes_in(recordings, (".json", ".journal"))
     merged, notes = merge_files(found, output, replaces=force)
     for note in notes:
@@ -264,8 +264,6 @@ def merge(recordings: tuple[str, ...], output: Location, *, force: bool) -> None
 @click.command()
 def schema() -> None:
     """Print the JSON Schema of the cassette format."""
-    from mrtr_cassette.core.cassette.model import schema as generated
-
     click.echo(generated(), nl=False)
 
 
@@ -291,9 +289,6 @@ def check(cassettes: tuple[str, ...], *, fixes: bool) -> None:
 
 
 def _check(cassette: Location, *, fixes: bool) -> bool:
-    from mrtr_cassette.core.record.publish_check import exposed_secrets
-    from mrtr_cassette.shell.files import cassettes
-
     if fixes:
         say(f"{cassette}: {counted(cassettes.fix(cassette), 'exchange')} changed; accepted")
     checked = cassettes.load_cassette(cassette)
@@ -349,10 +344,7 @@ def view(cassettes: tuple[str, ...], output: Path | None, report: Path | None) -
 def _write_page(
     cassette: Location, page: Path, before: Sequence[Location] = (), report: Path | None = None
 ) -> None:
-    from mrtr_cassette.core.compare.conversations import compared
-    from mrtr_cassette.core.report.details import details_of
     from mrtr_cassette.core.report.page import Earlier, View
-    from mrtr_cassette.shell.files.cassettes import load_cassette, without_collection
     from mrtr_cassette.shell.files.reports import check_place, write_page
 
     check_place(page)
@@ -370,8 +362,6 @@ def _write_page(
 
 
 def _replay_report(path: Path, interactions: int) -> ReplayReport:
-    from mrtr_cassette.core.report.runs import saved_report
-
     with suppress(ValueError):
         report = saved_report(path.read_bytes())
         if len(report.interactions) == interactions:
@@ -397,9 +387,6 @@ def wrap(file: Path, server: str, record: Location | None, replay: Location | No
     FILE is the client's configuration (its `mcpServers`), SERVER a name in it. Everything else in
     FILE stays, and a copy without wrapped servers stands beside it. `unwrap` takes it back.
     """
-    from mrtr_cassette.core.cassette.client_config import has_wrapped, wrapped
-    from mrtr_cassette.shell.files.disk import change_config
-
     if record is not None and replay is None:
         # The journal of any other would stand wherever the client runs.
         ours = ["record", "--stdio", "--output", str(path_of(record).absolute())]
@@ -422,9 +409,6 @@ def wrap(file: Path, server: str, record: Location | None, replay: Location | No
 @_server
 def unwrap(file: Path, server: str) -> None:
     """Give a server that was wrapped its own command again."""
-    from mrtr_cassette.core.cassette.client_config import unwrapped
-    from mrtr_cassette.shell.files.disk import change_config
-
     change_config(file, lambda data: unwrapped(data, str(file), server), lambda _data: False)
     say(f"wrote {file}; restart the client")
 

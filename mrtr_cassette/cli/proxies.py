@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import shlex
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
@@ -22,6 +24,7 @@ from mrtr_cassette.cli.common import (
     after_dashes,
     annotate,
     cassettes_in,
+    check_reports,
     log_format,
     read_options,
     say,
@@ -32,18 +35,28 @@ from mrtr_cassette.cli.common import (
     warn_of_path,
     write_report,
 )
+from mrtr_cassette.core.report.ci import annotation, junit
+from mrtr_cassette.core.report.events import recording_said, replay_said
+from mrtr_cassette.core.report.runs import ReplayReport, report_of_replay, summary_data
+from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.errors import UpstreamError, UsageError
 from mrtr_cassette.options import AnyOptions, ProxyOptions, RecordOptions, ReplayOptions
+from mrtr_cassette.shell.files.cassettes import exists, load_cassette
+from mrtr_cassette.shell.files.log import Aside
 from mrtr_cassette.shell.files.stores import Location
-
-if TYPE_CHECKING:
-    import asyncio
-    import signal
-
-    from mrtr_cassette.core.report.runs import ReplayReport
-    from mrtr_cassette.core.secrets.rules import RedactionRules
-    from mrtr_cassette.shell.runs.running import CommandEnd
-    from mrtr_cassette.shell.runs.sessions import RecordSession, ReplaySession, Session
+from mrtr_cassette.shell.http.access import is_loopback
+from mrtr_cassette.shell.pipes.processes import client_sha256
+from mrtr_cassette.shell.runs.piped import record_pipe, replay_pipe
+from mrtr_cassette.shell.runs.recording import recording
+from mrtr_cassette.shell.runs.replaying import replaying
+from mrtr_cassette.shell.runs.running import (
+    URL_VARIABLE,
+    CommandEnd,
+    run,
+    run_command,
+    stop_signals,
+)
+from mrtr_cassette.shell.runs.sessions import RecordSession, ReplaySession, Session, rules_of_both
 
 AnyProxyOptions = TypeVar("AnyProxyOptions", bound=ProxyOptions)
 _DRAIN_S: Final = 10.0
@@ -125,9 +138,6 @@ def record(
 
 def _rules_of(output: Location, options: RecordOptions) -> RedactionRules:
     """Return the rules of redaction, with those of a cassette that is added to."""
-    from mrtr_cassette.shell.files.cassettes import exists, load_cassette
-    from mrtr_cassette.shell.runs.sessions import rules_of_both
-
     is_there = options.existing == "append" and exists(output)
     return rules_of_both(load_cassette(output) if is_there else None, options.redaction)
 
@@ -161,9 +171,6 @@ async def _record(
     log: Log,
     command: tuple[str, ...],
 ) -> int:
-    from mrtr_cassette.shell.runs.recording import recording
-    from mrtr_cassette.shell.runs.running import stop_signals
-
     async with stop_signals() as signals:
         async with recording(upstream, output, options, on_event=log.event) as session:
             end = await _until_stopped(
@@ -181,9 +188,6 @@ async def _record(
 async def _record_pipe(
     command: tuple[str, ...], output: Location, options: RecordOptions, log: Log
 ) -> int:
-    from mrtr_cassette.shell.pipes.processes import client_sha256
-    from mrtr_cassette.shell.runs.piped import record_pipe
-
     session, code = await record_pipe(command, output, options, log.event, client=client_sha256())
     _conclude_recording(session, log)
     return code or _code_of(session, log)
@@ -200,8 +204,6 @@ def _code_of(session: RecordSession, log: Log) -> int:
 
 
 def _conclude_recording(session: RecordSession, log: Log) -> None:
-    from mrtr_cassette.core.report.events import recording_said
-
     report = session.report
     event, line = recording_said(report)
     log.tell(line, event)
@@ -249,9 +251,7 @@ def replay(
     command = tuple(after_dashes(context) or ())
     options = replace(read_options(ReplayOptions, given, log), beside=[*map(str, others)])
     if report is not None:
-        from mrtr_cassette.shell.files.reports import check_place
-
-        check_place(report)
+        check_reports([report])
     for each in cassettes:
         tell_of_journal(each, log)
     if stdio:
@@ -267,9 +267,6 @@ async def _replay(
     report: Path | None,
     command: tuple[str, ...],
 ) -> int:
-    from mrtr_cassette.shell.runs.replaying import replaying
-    from mrtr_cassette.shell.runs.running import stop_signals
-
     # What a load balancer has sent here is answered before this process ends.
     drain_s = _DRAIN_S if options.stateless else 0.0
     async with stop_signals() as signals:
@@ -290,8 +287,6 @@ async def _replay_pipe(
     options: ReplayOptions,
     log: Log,
 ) -> int:
-    from mrtr_cassette.shell.runs.piped import replay_pipe
-
     session, _ = await replay_pipe(cassette, options, log.event, server_command=command)
     _, fails = _conclude(session, options, log, report)
     return int(fails)
@@ -300,10 +295,6 @@ async def _replay_pipe(
 def _conclude(
     session: ReplaySession, options: ReplayOptions, log: Log, report: Path | None
 ) -> tuple[ReplayReport, bool]:
-    from mrtr_cassette.core.report.ci import annotation, junit
-    from mrtr_cassette.core.report.events import replay_said
-    from mrtr_cassette.core.report.runs import report_of_replay, summary_data
-
     player, elsewhere = session.player, tuple(session.authorities_elsewhere)
     summary = replace(report_of_replay(player, options.terms), authorities_elsewhere=elsewhere)
     event, line = replay_said(summary)
@@ -327,9 +318,6 @@ def _with_port(
 
 
 def _run_on_http(options: ProxyOptions, main: Coroutine[Any, Any, int]) -> NoReturn:
-    from mrtr_cassette.shell.http.access import is_loopback
-    from mrtr_cassette.shell.runs.running import run
-
     if not is_loopback(options.host):
         say(
             f"warning: listening on {options.host}: whoever reaches this machine can read what is "
@@ -344,8 +332,6 @@ def _run_on_pipes(
     log: Log,
     main: Callable[[AnyOptions, Log], Coroutine[Any, Any, int]],
 ) -> NoReturn:
-    from mrtr_cassette.shell.runs.running import run
-
     given = click.core.ParameterSource.COMMANDLINE
     for option in context.command.params:
         name = option.name or ""
@@ -358,8 +344,6 @@ def _run_on_pipes(
 @contextmanager
 def _aside(log: Log) -> Iterator[Log]:
     """Give a log for which nothing that is told ever waits, until the block ends."""
-    from mrtr_cassette.shell.files.log import Aside
-
     beside = Log()
     beside.line = line = None if log.line is None else Aside(log.line)
     beside.event = event = None if log.event is None else Aside(log.event)
@@ -373,8 +357,6 @@ def _aside(log: Log) -> Iterator[Log]:
 
 def _tell_no_client(command: Sequence[str], log: Log) -> None:
     """Say that a command has run and sent nothing to the proxy."""
-    from mrtr_cassette.shell.runs.running import URL_VARIABLE
-
     text = f"error: no client came; does {command[0]!r} read {URL_VARIABLE}?"
     log.tell(text, {"event": "no_client", "command": command[0]})
 
@@ -386,8 +368,6 @@ async def _until_stopped(
     hint: str = "",
 ) -> CommandEnd:
     """Announce the address, and wait for the command's end or a signal."""
-    from mrtr_cassette.shell.runs.running import CommandEnd, run_command
-
     # What is imported and loaded stays: the collector need not look at it again and again.
     gc.freeze()
     tell(f"listening on {session.shown_url}")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -17,6 +17,7 @@ from mrtr_cassette.cli.common import (
     after_dashes,
     annotate,
     cassettes_in,
+    check_reports,
     painted,
     read_options,
     say,
@@ -25,14 +26,23 @@ from mrtr_cassette.cli.common import (
     tell_unused,
     write_report,
 )
+from mrtr_cassette.core.compare.values import unused_pointers
+from mrtr_cassette.core.drive.updating import ACCEPTABLE, Proposal, accepted_by_verdict
+from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
+from mrtr_cassette.core.report.comparison import (
+    Verification,
+    exit_code_of,
+    fold_lines,
+    folded,
+    verification_data,
+    verification_markdown,
+    verification_text,
+)
 from mrtr_cassette.errors import CassetteError, UsageError, counted, printable
 from mrtr_cassette.options import VerifyOptions
 from mrtr_cassette.shell.files.stores import Location
-
-if TYPE_CHECKING:
-    from mrtr_cassette.core.drive.updating import Proposal
-    from mrtr_cassette.core.report.comparison import Verification
-    from mrtr_cassette.shell.runs.verifying import Choose, Update
+from mrtr_cassette.shell.runs.running import run_until_signal
+from mrtr_cassette.shell.runs.verifying import Choose, Update, update_cassette, verify_cassette
 
 
 @click.command(cls=TakesCommand)
@@ -83,9 +93,6 @@ def verify(
     The exit code is 0 where all is the same, 1 where something differs, 4 where nothing could be
     compared.
     """
-    from mrtr_cassette.shell.files.reports import check_place
-    from mrtr_cassette.shell.runs.running import run_until_signal
-
     log = Log()
     options = read_options(VerifyOptions, given, log)
     command = after_dashes(context) or []
@@ -96,8 +103,7 @@ def verify(
             "verify needs one live server",
             hint="give its URL, or -- COMMAND ARGS, which starts it",
         )
-    for report in reports:
-        check_place(report)
+    check_reports(reports)
     paths = cassettes_in([word for word in words if word not in urls])
     upstream_or_command: str | list[str] = command or servers[0]
     choose = acceptance_of(verdicts, reviews=review)
@@ -112,10 +118,6 @@ async def _verify(
     options: VerifyOptions,
     choose: Choose | None,
 ) -> tuple[list[Verification], int]:
-    from mrtr_cassette.core.compare.values import unused_pointers
-    from mrtr_cassette.core.report.comparison import exit_code_of, verification_text
-    from mrtr_cassette.shell.runs.verifying import update_cassette, verify_cassette
-
     verifications = []
     problems = 0
     for path in paths:
@@ -144,9 +146,6 @@ async def _verify(
 
 
 def _ways_out(verifications: Sequence[Verification], *, learns: bool) -> list[str]:
-    from mrtr_cassette.core.drive.updating import ACCEPTABLE
-    from mrtr_cassette.core.report.comparison import folded
-
     failing = [each for verification in verifications for each in verification.failures]
     changes = [change for each in failing for _, change in each.changes]
     folds = folded(change for change in changes if not change.is_information)
@@ -163,9 +162,6 @@ def _ways_out(verifications: Sequence[Verification], *, learns: bool) -> list[st
 
 
 def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> None:
-    from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
-    from mrtr_cassette.core.report.comparison import verification_data, verification_markdown
-
     annotate(line for each in verifications for line in verification_annotations(each))
     forms = {
         ".xml": lambda: verification_junit(verifications),
@@ -180,8 +176,6 @@ _ALL: Final = "all"
 
 def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
     """Return what says which proposals are accepted; None where the cassettes are only read."""
-    from mrtr_cassette.core.drive.updating import ACCEPTABLE, accepted_by_verdict
-
     if not (verdicts or reviews):
         return None
     for verdict in verdicts:
@@ -202,8 +196,6 @@ def _reviewed(
     verdicts: Collection[str], decided: dict[object, bool], proposed: Sequence[Proposal]
 ) -> list[Proposal]:
     """Ask at the terminal which responses are accepted, but for changes with these verdicts."""
-    from mrtr_cassette.core.report.comparison import fold_lines, folded
-
     chosen = []
     for each in proposed:
         folds = folded(each.counting or each.changes)
