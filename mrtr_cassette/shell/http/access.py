@@ -139,10 +139,7 @@ class OwnOrigin:
     """
 
     def __init__(self, handler: Handler, origin: ServerOrigin, url: str) -> None:
-        """Serve the server of an origin at a URL of our own."""
-        self._handler = handler
-        self._origin = origin
-        self._url = url
+        self._handler, self._origin, self._url = handler, origin, url
         self.elsewhere: dict[str, None] = {}
         """Origins of other authorization servers that clients were sent to."""
         self._headers = lru_cache(maxsize=1024)(

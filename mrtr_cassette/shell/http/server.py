@@ -39,8 +39,6 @@ _SHUTDOWN_S = 1.0
 """Seconds in which a client can take what was sent; its request has been cancelled before."""
 _BACKLOG = 1024
 """Connections that may wait to be accepted."""
-_TURNS: Final = 5
-"""Turns of the event loop from accepting a connection to reading its request, and some more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -414,15 +412,10 @@ async def serving(
 
 async def _drain(service: Service, listeners: Sequence[asyncio.Server], seconds: float) -> None:
     """Take no new connections, close idle ones, and the others after the response under way."""
-    loop = asyncio.get_running_loop()
-    for bound in (bound for listener in listeners for bound in listener.sockets):
-        loop.remove_reader(bound.fileno())
-    # What was accepted is forgotten, and never closed, by a listener that is closed before it
-    # has a transport; and requests that have come begin to be handled.
-    for _ in range(_TURNS):
-        await asyncio.sleep(0)
     for listener in listeners:
         listener.close()
+    # Requests that have come begin to be handled.
+    await asyncio.sleep(0)
     connections = tuple(service.connections)
     for connection in connections:
         connection.let_go()

@@ -24,8 +24,6 @@ from mrtr_cassette.errors import UpstreamError, printable
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.pipes.lines import LineWriter, lines_from
 
-NOT_FOUND: Final = 127
-NOT_RUNNABLE: Final = 126
 _POLL_S: Final = 0.01
 """Seconds between two looks at a process group, which gives no notice."""
 _GUARD: Final = (
@@ -88,7 +86,7 @@ class CommandError(UpstreamError):
     def __init__(self, command: Sequence[str], error: OSError) -> None:
         shown = shown_by(BUILT_IN, given_to(command))(" ".join(map(printable, command)))
         super().__init__(f"can't run the server {shown!r}: {reason_of(error)}")
-        self.exit_code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUNNABLE
+        self.exit_code = 127 if isinstance(error, FileNotFoundError) else 126
 
 
 @dataclass(frozen=True, slots=True)

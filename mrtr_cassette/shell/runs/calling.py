@@ -62,11 +62,7 @@ async def _reached(
     cassette: Location | None,
     recorder: Recorder,
 ) -> AsyncIterator[tuple[LiveServer, str, RecordSession | None]]:
-    """Connect to the server, its path, and the recording proxy before it if the call is recorded.
-
-    Raises:
-        CassetteError: the recording is not whole, or can't be published.
-    """
+    """Connect to the server, through the recording proxy if the call is recorded."""
     async with AsyncExitStack() as stack:
         target = target_of(upstream, options, BUILT_IN)
         if cassette is None:
@@ -185,11 +181,7 @@ class _Caller:
         return standing.exchange
 
     def _check_reached(self, exchange: RecordedExchange | None = None) -> None:
-        """Refuse a response that the recording proxy gave for a missing upstream.
-
-        Raises:
-            UpstreamError: it gave no response; the proxy says why in its own.
-        """
+        """Refuse a response that the recording proxy gave for a missing upstream."""
         if self.recorded is not None and self.recorded.unreachable:
             error = {} if exchange is None else exchange.rpc_members.get("error") or {}
             raise UpstreamError(str(error.get("message", "the upstream gave no response")))

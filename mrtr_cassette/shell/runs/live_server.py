@@ -14,7 +14,6 @@ from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import Headers, Request, is_event_stream
 from mrtr_cassette.errors import MrtrCassetteError, UpstreamError
-from mrtr_cassette.shell.files.log import CLOCK, Clock
 from mrtr_cassette.shell.http.transport import (
     Upstream,
     UpstreamResponse,
@@ -33,15 +32,6 @@ _LEAVING_S: Final = 2.0
 
 
 @dataclass(eq=False, slots=True)
-class _UnderWay:
-    """An exchange under way: its conversation, and the task that reads its response."""
-
-    steps: Requests
-    reading: asyncio.Task[None]
-    supply: Supply | None
-
-
-@dataclass(eq=False, slots=True)
 class LiveServer:
     """A live server."""
 
@@ -49,8 +39,10 @@ class LiveServer:
     shown_as: str
     headers: Headers = ()
     response_s: float | None = None
-    clock: Clock = CLOCK
-    _under_way: list[_UnderWay] = field(default_factory=list, init=False)
+    _under_way: list[tuple[Requests, asyncio.Task[None], Supply | None]] = field(
+        default_factory=list, init=False
+    )
+    """Exchanges: their conversations, and the tasks that read their responses."""
     _beside: list[asyncio.Task[None]] = field(default_factory=list, init=False)
     """What reads listening streams, and the responses to posted answers."""
     _answering: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
@@ -96,10 +88,20 @@ class LiveServer:
             if self.response_s is not None and steps.task is None:
                 limit.reschedule(clock() + self.response_s)
             if steps.wait_s:
-                await self.clock.sleep(steps.wait_s)
+                await asyncio.sleep(steps.wait_s)
             if (observation := steps.next()) is None:
                 return
-            await self._exchange(observation, steps, supply)
+            reading = self._begin(observation, steps, supply)
+            try:
+                await asyncio.wait({reading})
+            finally:
+                reading.cancel()
+            # What reads is cancelled where the response is of no interest any more.
+            error = None if reading.cancelled() else reading.exception()
+            if isinstance(error, OSError):
+                raise UpstreamError(no_response(self.shown_as, error))
+            if error is not None:
+                raise error
             steps.responded(observation)
             if told is not None and steps.task is not None:
                 told(steps.task)
@@ -135,21 +137,6 @@ class LiveServer:
         await asyncio.gather(*self._beside, return_exceptions=True)
         self._beside.clear()
 
-    async def _exchange(
-        self, observation: Observation, steps: Requests, supply: Supply | None
-    ) -> None:
-        reading = self._begin(observation, steps, supply)
-        try:
-            await asyncio.wait({reading})
-        finally:
-            reading.cancel()
-        # What reads is cancelled where the response is of no interest any more.
-        error = None if reading.cancelled() else reading.exception()
-        if isinstance(error, OSError):
-            raise UpstreamError(no_response(self.shown_as, error))
-        if error is not None:
-            raise error
-
     def _begin(
         self,
         observation: Observation,
@@ -158,7 +145,7 @@ class LiveServer:
         begun: asyncio.Event | None = None,
     ) -> asyncio.Task[None]:
         reading = asyncio.ensure_future(self._read(observation, steps, begun))
-        exchange = _UnderWay(steps, reading, supply)
+        exchange = (steps, reading, supply)
         self._under_way.append(exchange)
         reading.add_done_callback(lambda _: self._under_way.remove(exchange))
         return reading
@@ -173,7 +160,7 @@ class LiveServer:
             await self._show(response, observation, steps)
         while (rest := resumption(observation)) is not None:
             request, after_s = rest
-            await self.clock.sleep(after_s)
+            await asyncio.sleep(after_s)
             with closing(await self._sent(request)) as response:
                 if not is_event_stream(passed_headers(response.headers)):
                     break
@@ -199,14 +186,13 @@ class LiveServer:
             if posted is not None:
                 # Beside the stream, on which the server may wait for this answer.
                 self._beside.append(asyncio.ensure_future(self._read(posted, steps)))
-        for each in self._under_way:
-            if each.steps.is_over:
-                each.reading.cancel()
+        for each, reading, _ in self._under_way:
+            if each.is_over:
+                reading.cancel()
 
     async def _supplied(self) -> Observation | None:
-        for each in self._under_way:
-            ask = each.steps.unanswered
-            if ask is not None and each.supply:
-                answer = await each.supply(ask)
-                return None if answer is None else each.steps.answer(answer)
+        for steps, _, supply in self._under_way:
+            if supply is not None and (ask := steps.unanswered) is not None:
+                answer = await supply(ask)
+                return None if answer is None else steps.answer(answer)
         return None

@@ -139,11 +139,7 @@ def _check_transport(earlier: Cassette) -> None:
 
 
 async def _predecessor_ended(output: Location, client: str, named: Location) -> None:
-    """Wait until the client's earlier recording is published.
-
-    Raises:
-        CassetteError: it goes on, or was killed, and what it left can't be published.
-    """
+    """Wait until the client's earlier recording is published; it may have been killed."""
     journal = journal_path(output)
     deadline = time.monotonic() + _PREDECESSOR_S
     while cassettes.client_of(journal) == client:
@@ -303,7 +299,6 @@ class ClientStarts:
     admin_url = None
 
     def __init__(self, path: Location, work: _Work, folder: Path, base: Cassette | None) -> None:
-        """Prepare a folder for the work; `base` is the cassette that is played or added to."""
         self.path = path
         self.base = base
         self.is_recording = work.func is record_pipe

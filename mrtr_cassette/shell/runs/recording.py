@@ -148,15 +148,14 @@ async def _handling(relay: Relay, options: RecordOptions) -> AsyncIterator[Handl
 
 
 class RelayedResponse:
-    """An upstream's response that is recorded as it is read: what was read may be passed on."""
+    """An upstream's response that is recorded as it is read: what was read may be passed on.
+
+    `endpoint` is the upstream's name, where a stream may say where its client is to post.
+    """
 
     def __init__(
         self, response: UpstreamResponse, recording: ExchangeRecording, endpoint: str | None
     ) -> None:
-        """Wrap a response of which nothing has been read.
-
-        `endpoint` is the upstream's name, where a stream may say where its client is to post.
-        """
         self.status, self.reason, self.headers = response.status, response.reason, response.headers
         self.passed = passed_headers(response.headers)
         self.is_read = False

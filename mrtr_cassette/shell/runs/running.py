@@ -247,10 +247,7 @@ class Proxy(Generic[T]):
         return self._value
 
     def _checked(self, error: object) -> None:
-        """Check a run that has ended; an exception of its block has the first word.
-
-        An exit with success is none.
-        """
+        # An exception of the block has the first word; an exit with success is none.
         is_success = error is None or (isinstance(error, SystemExit) and not error.code)
         if is_success and self._value is not None:
             self._check(self._value)

@@ -93,11 +93,7 @@ async def _held(
 
 
 def _keep_learned(path: Path, places: Sequence[tuple[str, Learned]]) -> None:
-    """Add what was learned to the file.
-
-    Raises:
-        UsageError: it can't be written.
-    """
+    """Add what was learned to the file."""
     by_call: dict[str, list[str]] = {}
     for call, place in places:
         if place.reason is None:
