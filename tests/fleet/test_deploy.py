@@ -67,17 +67,6 @@ def test_variants_build_and_are_valid(variant, tmp_path):
         validate(resource)
 
 
-def test_resources_select_the_pods_of_the_deployment_and_no_others():
-    """Service, budget and policy name the labels that the pods have."""
-    kinds = by_kind(list(shipped()))
-    labels = kinds["Deployment"]["spec"]["template"]["metadata"]["labels"]
-    assert labels
-    assert kinds["Service"]["spec"]["selector"] == labels
-    for kind in ("Deployment", "PodDisruptionBudget"):
-        assert kinds[kind]["spec"]["selector"]["matchLabels"] == labels
-    assert kinds["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"] == labels
-
-
 def test_pods_can_write_nothing_and_reach_nobody():
     """They are not root, their root is read-only, and the policy has no way out."""
     kinds = by_kind(list(shipped()))
@@ -87,17 +76,6 @@ def test_pods_can_write_nothing_and_reach_nobody():
     assert container["securityContext"]["readOnlyRootFilesystem"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert kinds["NetworkPolicy"]["spec"]["egress"] == []
-
-
-def test_object_store_variant_goes_out_for_names_and_https_only(tmp_path):
-    """Its cassette is a URL, and its policy opens the ports that this takes."""
-    kinds = by_kind(built("object-store", tmp_path))
-    (container,) = kinds["Deployment"]["spec"]["template"]["spec"]["containers"]
-    assert container["args"][1].startswith("s3://")
-    ports = [
-        each["port"] for rule in kinds["NetworkPolicy"]["spec"]["egress"] for each in rule["ports"]
-    ]
-    assert ports == [53, 53, 443]
 
 
 def test_command_of_the_pods_has_options_that_exist():

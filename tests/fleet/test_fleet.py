@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fleet.balancers import Balancer, Fleet, at, balancing
 from fleet.clients import Tally, converse
-from fleet.runs import CONFIG, UPSTREAM, record_from, stateless
-from processes import listening
+from processes import PROGRAM, PYTHON, TESTS, listening, record_command
 
+CONFIG: dict[Balancer, str] = {"haproxy": "haproxy.cfg", "nginx": "nginx.conf"}
+UPSTREAM = (*PYTHON, str(TESTS.parent / "bench" / "servers.py"), "upstream")
+"""A server whose request states say all that it has to know: any instance of it answers any."""
 DISTINCT = 30
 """Conversations that were recorded; they come again and again."""
 CONVERSATIONS = 300
 CLIENTS = 30
 
 
+def stateless(cassette: Path) -> tuple[str, ...]:
+    """Return the command of a replica, without its address."""
+    return (*PROGRAM, "replay", str(cassette), "--stateless")
+
+
 @pytest.fixture(scope="module")
 def cassette(tmp_path_factory):
     """A recording of conversations of three rounds."""
     path = tmp_path_factory.mktemp("recorded") / "rounds.json"
-    with listening(UPSTREAM) as server:
-        record_from(server.url, path, DISTINCT)
+    with (
+        listening(UPSTREAM) as server,
+        listening(record_command(server.url, path), signal.SIGINT) as proxy,
+    ):
+        tally = asyncio.run(converse(proxy.url, lambda _: iter(range(DISTINCT)), 1))
+    assert (proxy.code, tally.finished) == (0, DISTINCT), proxy.stderr
     return path
 
 

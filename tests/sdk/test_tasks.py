@@ -108,19 +108,10 @@ def test_tasks_are_played(recorded: Path, way: str) -> None:
     assert "no misses" in done.stderr
 
 
-@pytest.mark.parametrize("way", ["http"], indirect=True)
-def test_client_that_never_answers_never_gets_the_result(recorded: Path, way: str) -> None:
-    """It polls until its own deadline, and sees nothing after the question."""
-    done = played(recorded, way, *OTHER_CLIENT, "never")
-    assert done.code == 1
-    # Whether a poll came while the task worked, while it was recorded, is chance.
-    assert done.stdout.splitlines()[-1].removeprefix("working ") == "input_required"
-
-
 @pytest.mark.parametrize("way", ["stdio"], indirect=True)
 def test_declined_task_is_a_miss(recorded: Path, way: str) -> None:
     """A client that declines what was accepted gets the error that says so."""
-    done = played(recorded, way, *OTHER_CLIENT, "decline")
+    done = played(recorded, way, *OTHER_CLIENT)
     assert done.code == 1
     for words in ("miss: answers-differ", '(form) "Whose name?"', 'recorded "accept", received'):
         assert words in done.stderr

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import connected, http, looped, playing, post, read, taping
+from harness import connected, looped, playing, post, read, taping
 from messages import NO, JsonObject, compact, input_required, message, result, tool_call, yes
-from standin import JSON, PushingServer, Visit, json_response, response, upstream
+from standin import JSON, PushingServer, Visit, json_response, response
 from tasking import created, state
 
 from mrtr_cassette.errors import UsageError
@@ -129,24 +129,6 @@ async def test_unrecorded_answer_leads_the_server_and_becomes_a_branch(tmp_path:
 
 
 @looped
-async def test_abandoned_conversation_is_continued(tmp_path: Path) -> None:
-    """An ask that nobody answered gets its answer in a later run, and live turns follow."""
-    path = tmp_path / "c.json"
-    async with taping(path, server("first")) as tape:
-        await post(tape.url, tool_call("wipe", id=1))
-    async with taping(path, server("second"), existing="append") as tape:
-        live = await accept_both(tape.url)
-    (whole,) = read(path)["interactions"]
-    assert len(whole["elicitation_turns"]) == 2
-    assert "branch" not in whole
-    async with playing(path) as replay:
-        played = await accept_both(replay.url)
-        assert outcome_of(played[-1]) == outcome_of(live[-1]) == ("accept", "second")
-        assert replay.player.misses == []
-    assert [one["turn"] for one in read(path)["recording"]["exchanges"]] == [0, 1, 2]
-
-
-@looped
 async def test_changed_question_is_an_error_and_nothing_is_recorded(tmp_path: Path) -> None:
     """Where the live server asks something else, client and run are told what, and where."""
     path = await recorded(tmp_path / "c.json")
@@ -166,44 +148,6 @@ async def test_changed_question_is_an_error_and_nothing_is_recorded(tmp_path: Pa
     assert error["message"] in tape.log
     assert len(tape.session.unrecorded) == 1
     assert path.read_bytes() == before
-
-
-@looped
-async def test_call_with_a_secret_is_led(tmp_path: Path) -> None:
-    """The server gets the client's secret, of which the cassette has a placeholder."""
-    path = tmp_path / "c.json"
-    secret = {"password": "correct-horse"}
-
-    async def converse(url: str, answer: JsonObject) -> JsonObject:
-        asked = (await post(url, tool_call("wipe", id=1, arguments=secret))).json
-        again = retry(asked, {"confirm": answer})
-        again["params"]["arguments"] = secret
-        body: JsonObject = (await post(url, again)).json
-        return body
-
-    async with taping(path, server("first")) as tape:
-        await converse(tape.url, yes("confirm")["confirm"])
-    async with taping(path, server("second"), existing="append") as tape:
-        assert outcome_of(await converse(tape.url, NO)) == ("decline", "second")
-        assert [one.json["params"]["arguments"] for one in tape.server.received] == [secret] * 2
-    async with taping(path, server("third", "Changed?"), existing="append") as tape:
-        error = (await converse(tape.url, {"action": "cancel"}))["error"]
-    assert error["code"] == NOT_LED
-    assert "correct-horse" not in json.dumps(error)
-    assert "correct-horse" not in "".join(tape.log)
-
-
-@looped
-async def test_upstream_that_is_gone_is_told_as_ever(tmp_path: Path) -> None:
-    """A lead without a server ends as a relayed request does."""
-    path = await recorded(tmp_path / "c.json")
-    async with upstream(server("second")) as gone:
-        url = gone.url
-    async with recording(url, path, RecordOptions(existing="append")) as session:
-        one = (await post(session.url, tool_call("wipe", id=1))).json
-        last = await post(session.url, retry(one, {"confirm": NO}))
-    assert last.status == 502
-    assert session.unreachable == 1
 
 
 def sessions_server(run: str) -> Script:
@@ -347,20 +291,6 @@ async def test_another_answer_to_a_played_task_is_refused(tmp_path: Path) -> Non
         assert tape.server.received == []
     assert error["code"] == NOT_LED
     assert "the task of a call that is played as recorded" in error["message"]
-
-
-@looped
-async def test_other_traffic_is_appended_too(tmp_path: Path) -> None:
-    """A request that is no JSON-RPC is played where it is recorded, else relayed."""
-    path = await recorded(tmp_path / "c.json")
-
-    async def script(visit: Visit) -> None:
-        await visit.send(response(b"hello", "Content-Type: text/plain"))
-
-    for calls in (1, 0):
-        async with taping(path, script, existing="append") as tape:
-            assert (await http("GET", f"{tape.url}/x")).body == b"hello"
-            assert len(tape.server.received) == calls
 
 
 @looped

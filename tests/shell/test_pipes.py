@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import signal
 import sys
@@ -13,7 +12,7 @@ from pipes import LINES_SERVER, call, piped, processes_with, recorder, spoken, u
 from typing import Any
 
 import pytest
-from builders import cassette_of, encode_cassette, notification, post, rpc
+from builders import notification, rpc
 from harness import looped, read
 from processes import PROGRAM, run
 
@@ -345,22 +344,6 @@ def test_what_does_not_go_together_is_refused(arguments: tuple[str, ...], reason
     assert reason in done.stderr
 
 
-def test_unread_stderr_holds_nothing_up(tmp_path: Path) -> None:
-    """A client that never reads what this program logs gets its answers all the same."""
-    read, write = os.pipe()
-    try:
-        with piped(recorder(tmp_path / "c.json"), Path(f"/proc/self/fd/{write}")) as pipe:
-            for number in range(2_500):
-                pipe.say(ask(number))
-                assert pipe.hear()
-            assert pipe.end() == (b"", 0)
-    finally:
-        os.close(read)
-        os.close(write)
-
-    assert len(load_cassette(tmp_path / "c.json").interactions) == 2_500
-
-
 # Adding
 
 INITIALIZED = notification("notifications/initialized") + b"\n"
@@ -547,15 +530,3 @@ def test_signal_ends_the_replay(tmp_path: Path) -> None:
         assert pipe.process.wait(30) == 0
 
     assert "played 1 of 1 interactions" in errors.read_text()
-
-
-def test_cassette_of_http_that_pipes_cannot_play_is_refused(tmp_path: Path) -> None:
-    """What only HTTP has is named at start, and nothing is played."""
-    path, price = tmp_path / "c.json", rpc("tools/call", {"name": "price"})
-    steps = ((price, {"in": "EUR"}), (post(price, ("Mcp-Param-Region", "us")), {"in": "USD"}))
-    path.write_bytes(encode_cassette(cassette_of(*steps)))
-    done = spoken(replayer(path), call(1))
-
-    assert done.returncode == 3
-    assert b"it can't be played over pipes: the header Mcp-Param-Region decides" in done.stderr
-    assert done.stdout == b""

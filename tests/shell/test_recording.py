@@ -65,18 +65,6 @@ async def test_no_raw_state_is_written(tmp_path: Path, ask: Callable[[str], byte
         assert STATE not in written
 
 
-@looped
-async def test_headers_that_the_user_named_are_kept(tmp_path: Path) -> None:
-    """Of a named header the value is kept, of `Authorization` that it was there."""
-    async with taping(
-        tmp_path / "c.json", answering(json_response(result({}))), match_headers=["x-tenant"]
-    ) as tape:
-        await post(tape.url, message("ping"), "X-Tenant: acme", "Authorization: Bearer SECRET")
-    headers = read(tmp_path / "c.json")["interactions"][0]["request"]["http"]["headers"]
-
-    assert (headers["X-Tenant"], headers["Authorization"]) == ("acme", "")
-
-
 # --- Recording over a cassette ---
 
 

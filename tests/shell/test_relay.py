@@ -122,19 +122,6 @@ async def test_response_is_in_the_journal_before_its_last_byte_is_passed_on(
         path.unlink()
 
 
-@looped
-async def test_client_that_leaves_ends_the_response(tmp_path: Path) -> None:
-    """What came is recorded, and the upstream's response is closed."""
-    path = tmp_path / "c.json"
-    response = Response([b": a\n\n"])
-    async with relaying(path, Server(response)) as (relay, _):
-        with pytest.raises(ConnectionResetError):
-            await relay.handle(PING, Client(has_left=True))
-
-    assert response.is_closed
-    assert len(read(path)["interactions"]) == 1
-
-
 DELETE = Request("DELETE", "/mcp", (), b"")
 ACKNOWLEDGED: dict[str, tuple[Request, int, list[bytes | OSError], str, str | None]] = {
     "accepted": (PING, 202, [b"Acc", b"epted"], "Accepted", None),

@@ -376,9 +376,8 @@ async def test_a_response_that_is_too_large_passes_unrecorded(
     assert any(line.startswith("RECORDING FAILED: ") for line in tape.log)
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
 @looped
-async def test_a_client_that_leaves_a_stream_ends_it_upstream(tmp_path: Path, method: str) -> None:
+async def test_a_client_that_leaves_a_stream_ends_it_upstream(tmp_path: Path) -> None:
     """When the client leaves an open stream the upstream sees that, and what came is kept as open."""
     left = asyncio.Event()
 
@@ -389,7 +388,7 @@ async def test_a_client_that_leaves_a_stream_ends_it_upstream(tmp_path: Path, me
 
     async with taping(tmp_path / "c.json", script) as tape:
         async with connected(tape.url) as client:
-            _, body = await client.ask(method, "/mcp", "Accept: text/event-stream")
+            _, body = await client.ask("GET", "/mcp", "Accept: text/event-stream")
             assert await body.some() == b": hello\n\n"
         await left.wait()
     (kept,) = read(tmp_path / "c.json")["interactions"]

@@ -257,24 +257,3 @@ async def test_a_subscription_plays_what_calls_cause(
         await stop()
         assert await body.rest() == b""
         assert not body.is_whole
-
-
-@looped
-async def test_a_held_stream_ends_when_its_client_leaves(tmp_path: Path) -> None:
-    """A client that leaves a stream without an end is no trouble: others go on, the replay ends."""
-    path = tmp_path / "c.json"
-
-    async def script(visit: Visit) -> None:
-        await visit.send(stream_head(), chunk(b": open\n\n"))
-        await visit.left()
-
-    async with taping(path, script) as tape, connected(tape.url) as client:
-        _, body = await client.ask("GET", "/mcp")
-        assert await body.some() == b": open\n\n"
-    async with playing(path) as replay:
-        for _ in range(3):
-            async with connected(replay.url) as client:
-                _, body = await client.ask("GET", "/mcp")
-                assert await body.some() == b": open\n\n"
-        assert replay.player.plays == 3
-        assert not replay.player.misses

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from contract import TOOLS, Contract, Plant, Reply, record_contract, text
+from contract import TOOLS, Contract, Plant, Reply, record_contract
 from harness import looped, post, taping
 from messages import tool_call
 from standin import Script, Visit, response, upstream
@@ -196,24 +196,6 @@ async def test_what_differs_by_itself_is_learned_and_hides_nothing_else(tmp_path
     assert [change.pointer for _, change in changes] == ["/structuredContent/stable"]
     again = await verified(path, Contract(), learn=rules)
     assert again.learned == []
-
-
-@looped
-async def test_what_would_hide_something_stable_is_not_learned(tmp_path: Path) -> None:
-    """The words of a sentence are told as the reason."""
-    import secrets
-
-    path, rules = tmp_path / "clock.json", tmp_path / "ignore.toml"
-    async with taping(path, Contract()) as tape:
-        await post(tape.url, tool_call("clock"))
-
-    def sentence(reply: Reply) -> None:
-        reply.said[-1]["result"] = text(f"It is {secrets.token_hex(4)} now")
-
-    learning = await verified(path, Contract(clock=sentence), learn=rules)
-    assert (learning.counts, learning.is_good) == ({"unstable": 1}, False)
-    assert "'It is now'" in str(learning.refused)
-    assert not rules.exists()
 
 
 @looped
