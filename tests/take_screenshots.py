@@ -17,9 +17,6 @@ from typing import NamedTuple
 from browsers import Browser, browser_in
 from processes import CASSETTES
 
-from mrtr_cassette.core.compare.conversations import compared
-from mrtr_cassette.core.report.details import details_of
-from mrtr_cassette.core.report.page import Earlier, View
 from mrtr_cassette.shell.files.cassettes import load_cassette
 from mrtr_cassette.shell.files.reports import write_page
 
@@ -49,22 +46,13 @@ PICTURES = (
 )
 
 
-def view_of(paths: tuple[Path, ...]) -> View:
-    """Return what the page of a cassette, or of two, shows."""
-    shown = load_cassette(paths[-1])
-    if len(paths) == 1:
-        return View(details_of(shown))
-    first = load_cassette(paths[0])
-    return View(details_of(shown), earlier=Earlier(details_of(first), compared(first, shown)))
-
-
 def take(browser: Browser, picture: Picture, folder: Path) -> None:
     """Take a picture."""
     with tempfile.TemporaryDirectory() as scratch:
         page = Path(scratch) / "page.html"
         # The folder of this machine is nobody's business.
-        view = view_of(picture.paths)
-        write_page(page, view)
+        *first, shown = map(load_cassette, picture.paths)
+        write_page(page, shown, None, *first)
         html = page.read_text("utf-8")
         for path in picture.paths:
             html = html.replace(f"{path.parent}/", "")

@@ -344,20 +344,14 @@ def view(cassettes: tuple[str, ...], output: Path | None, report: Path | None) -
 def _write_page(
     cassette: Location, page: Path, before: Sequence[Location] = (), report: Path | None = None
 ) -> None:
-    from mrtr_cassette.core.report.page import Earlier, View
     from mrtr_cassette.shell.files.reports import check_place, write_page
 
     check_place(page)
     tell_of_journal(cassette, Log())
     with without_collection():
         recording = load_cassette(cassette)
-        details = details_of(recording)
-        earlier = None
-        for each in before:
-            first = load_cassette(each)
-            earlier = Earlier(details_of(first), compared(first, recording))
-        replay = None if report is None else _replay_report(report, len(details.interactions))
-        write_page(page, View(details, replay, earlier))
+        replay = None if report is None else _replay_report(report, len(recording.interactions))
+        write_page(page, recording, replay, *map(load_cassette, before))
     say(f"wrote {page}")
 
 

@@ -15,8 +15,6 @@ from typing import Any, Final, Literal, NoReturn
 import pytest
 from _pytest._code.code import ExceptionChainRepr, ReprEntryNative
 
-from mrtr_cassette.core.report.details import details_of
-from mrtr_cassette.core.report.page import View
 from mrtr_cassette.core.report.runs import InteractionOutcome, ReplayReport
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.shell.files.cassettes import OPENED_VARIABLE, is_cassette
@@ -311,7 +309,7 @@ def _write_page(root: Path, use: CassetteUse) -> str | None:
     page.parent.mkdir(parents=True, exist_ok=True)
     # Nobody commits what every failing run writes.
     (root / _PAGES / ".gitignore").write_text("*\n")
-    write_page(page, View(details_of(recording), _replay_of(use)))
+    write_page(page, recording, _replay_of(use))
     return str(page.relative_to(root))
 
 

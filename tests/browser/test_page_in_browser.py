@@ -15,9 +15,6 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.compare.conversations import compared
-from mrtr_cassette.core.report.details import details_of
-from mrtr_cassette.core.report.page import Earlier, View
 from mrtr_cassette.core.report.runs import report_of_replay
 from mrtr_cassette.shell.files.cassettes import load_cassette
 from mrtr_cassette.shell.files.reports import write_page
@@ -44,7 +41,7 @@ def browser(folder: Path) -> Iterator[Browser]:
 def demo(folder: Path) -> Path:
     """The page of the demo server's cassette."""
     path = folder / "demo.html"
-    write_page(path, View(details_of(load_cassette(CASSETTES / "demo-server.json"))))
+    write_page(path, load_cassette(CASSETTES / "demo-server.json"))
     return path
 
 
@@ -56,8 +53,7 @@ def noted(folder: Path) -> Path:
     player = player_of(*script_of(HOSTILE_WORDS))
     missed(player, tool("deploy", env=HOSTILE_WORDS))
     missed(player, tool(HOSTILE_WORDS))
-    earlier = Earlier(details_of(first), compared(first, second))
-    write_page(path, View(details_of(second), report_of_replay(player), earlier))
+    write_page(path, second, report_of_replay(player), first)
     return path
 
 
@@ -140,7 +136,7 @@ def test_apps_are_shown_without_power(browser: Browser, folder: Path) -> None:
     read = rpc("resources/read", {"uri": content["uri"]})
     path = folder / "app.html"
     recorded = loaded(cassette_of((read, {"contents": [content]})), "app.json")
-    write_page(path, View(details_of(recorded)))
+    write_page(path, recorded)
     browser.requested()
     browser.open(path)
     browser.one("#open-all").click()
@@ -197,9 +193,7 @@ def test_reviewer_finds_a_changed_question(browser: Browser, folder: Path) -> No
         load_cassette(EXAMPLES / f"flights-{name}.json") for name in ("before", "after")
     )
     path = folder / "two.html"
-    write_page(
-        path, View(details_of(second), earlier=Earlier(details_of(first), compared(first, second)))
-    )
+    write_page(path, second, first=first)
     browser.open(path)
 
     links = browser.driver.find_elements(By.CSS_SELECTOR, "#differences a")

@@ -15,8 +15,7 @@ from harness import looped, taping
 from messages import text
 from standin import answering
 
-from mrtr_cassette.core.report.details import details_of
-from mrtr_cassette.core.report.page import START, View
+from mrtr_cassette.core.report.page import START
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import Journal, journal_path
@@ -200,15 +199,15 @@ def test_a_report_is_written_as_a_careful_program_does(tmp_path: Path) -> None:
 
 def test_a_page_replaces_a_page_only(tmp_path: Path) -> None:
     """An earlier page is written anew; any other file, and a folder, stays as it is."""
-    view = View(details_of(loaded(cassette_of((tool("deploy"), text("done"))))))
+    cassette = loaded(cassette_of((tool("deploy"), text("done"))))
     path = tmp_path / "page.html"
     for _ in range(2):
-        write_page(path, view)
+        write_page(path, cassette)
     assert path.read_text("utf-8").startswith(START)
     for other in (tmp_path / "notes.html", tmp_path / "c.json"):
         other.write_text("<!doctype html>\nmine")
         with pytest.raises(UsageError, match="exists and is no report or page of this"):
-            write_page(other, view)
+            write_page(other, cassette)
         assert other.read_text() == "<!doctype html>\nmine"
     for place, reason in (
         (tmp_path, "is a directory"),
@@ -217,4 +216,4 @@ def test_a_page_replaces_a_page_only(tmp_path: Path) -> None:
         (Path("/proc/page.html"), "can't be written: "),
     ):
         with pytest.raises(CassetteError, match=reason):
-            write_page(place, view)
+            write_page(place, cassette)

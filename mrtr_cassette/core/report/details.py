@@ -84,14 +84,6 @@ _ENDS: Final = {
 }
 
 
-class SentNotification(NamedTuple):
-    """A notification on a call's own stream, and when it came after the recording began."""
-
-    at_ms: float
-    method: str
-    params: Mapping[str, Any]
-
-
 @dataclass(frozen=True, slots=True)
 class Interaction:
     """One logical call on a cassette.
@@ -128,7 +120,7 @@ class Interaction:
     client: str
     session: str
     final: FinalResponse
-    notifications: tuple[SentNotification, ...]
+    notifications: tuple[Message, ...]
     listens: bool
     task: tuple[str, ...] = ()
 
@@ -185,7 +177,12 @@ def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interact
         client=_client(call),
         session=session_of(first.request) or opened_session(first.response),
         final=final,
-        notifications=tuple(each for exchange in chain for each in _notifications(exchange)),
+        notifications=tuple(
+            each.message
+            for exchange in chain
+            for each in (() if exchange.response is None else messages_in(exchange.response))
+            if each.message.kind is Kind.NOTIFICATION
+        ),
         listens=listens(call, first.response),
         task=tuple(map(_stage, recorded.steps)),
     )
@@ -222,15 +219,6 @@ def _client(call: Call) -> str:
         return ""
     facts = (info.get("title") or info.get("name"), info.get("version"))
     return " ".join(fact for fact in facts if isinstance(fact, str))
-
-
-def _notifications(exchange: RecordedExchange) -> Iterator[SentNotification]:
-    response = exchange.response
-    for located in () if response is None else messages_in(response):
-        message = located.message
-        if message.kind is Kind.NOTIFICATION and response is not None:
-            at_ms = response.pieces[located.piece].at_ms
-            yield SentNotification(at_ms, message.method, message.params)
 
 
 # Turns and time

@@ -7,7 +7,6 @@ import re
 from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -15,10 +14,12 @@ from jinja2 import DictLoader, Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from mrtr_cassette.core.answers.forms import titled_choices
-from mrtr_cassette.core.compare.conversations import CassetteComparison
+from mrtr_cassette.core.cassette.model import VERSION
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.report.comparison import conclusion, shown_values
-from mrtr_cassette.core.report.details import CassetteDetails, Interaction
+from mrtr_cassette.core.report.details import Interaction, details_of
 from mrtr_cassette.core.report.runs import MissReport, ReplayReport
 from mrtr_cassette.core.report.text import json_text, message_lines, outcome_line
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, SEALED_ANSWER
@@ -46,46 +47,41 @@ class Assets(NamedTuple):
     templates: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """The cassette that another one is compared with."""
-
-    details: CassetteDetails
-    comparison: CassetteComparison
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What a page shows: a cassette, and what a replay or another cassette adds to it."""
-
-    details: CassetteDetails
-    replay: ReplayReport | None = None
-    earlier: Earlier | None = None
-
-
-def page(view: View, assets: Assets) -> Iterator[str]:
-    """Yield a page in pieces."""
+def page(
+    cassette: Cassette,
+    assets: Assets,
+    replay: ReplayReport | None = None,
+    first: Cassette | None = None,
+) -> Iterator[str]:
+    """Yield the page of a cassette in pieces, with what a replay or an earlier cassette adds."""
+    calls = details_of(cassette).interactions
     branches: dict[int, list[Interaction]] = defaultdict(list)
     sessions: dict[str, list[Interaction]] = defaultdict(list)
-    for each in view.details.interactions:
+    for each in calls:
         sessions[each.session].append(each)
         if each.branch is not None:
             branches[each.branch.of].append(each)
     misses: dict[int, list[tuple[int, MissReport]]] = defaultdict(list)
-    for number, miss in enumerate(view.replay.misses if view.replay else (), start=1):
+    for number, miss in enumerate(replay.misses if replay else (), start=1):
         if miss.nearest is not None:
             misses[miss.nearest.interaction].append((number, miss))
-    compared = view.earlier.comparison.interactions if view.earlier else ()
+    comparison = None if first is None else compared(first, cassette)
+    both = () if comparison is None else comparison.interactions
     stream = _template(assets.templates).stream(
-        view=view,
+        cassette=cassette,
+        version=VERSION,
+        calls=calls,
+        replay=replay,
+        comparison=comparison,
+        earlier=() if first is None else details_of(first).interactions,
         start=Markup(START),  # noqa: S704  all three are ours
         style=Markup(assets.style),  # noqa: S704
         script=Markup(assets.script),  # noqa: S704
         sessions=sessions,
         branches=branches,
         misses_near=misses,
-        changed={each.received: each for each in compared if each.mark != "="},
-        opens=sum(bool(each.turns) for each in view.details.interactions) <= _MOST_OPEN,
+        changed={each.received: each for each in both if each.mark != "="},
+        opens=sum(bool(each.turns) for each in calls) <= _MOST_OPEN,
     )
     stream.enable_buffering(_PIECES)
     return stream

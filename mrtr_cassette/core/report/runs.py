@@ -80,17 +80,10 @@ _FIXES = {
     ),
 }
 """What can be done about a miss: one of these; each front fills the slots in its own terms."""
-_FIXES_OF_POSTED = (
-    "answer as recorded",
-    "record the whole session with this answer, into another cassette",
-    _IGNORE,
-)
-"""The same for an answer to a pushed request: a call that is played has no other answer."""
-
-_FIXES_OF_TASK = {
+_FIXES_UNDER_WAY = {
     Reason.ANSWERS_DIFFER: (
         "answer as recorded",
-        "record the whole call with this answer, into another cassette",
+        "record the whole call, or session, with this answer, into another cassette",
         _IGNORE,
     ),
     Reason.OUT_OF_ORDER: ("make the call, poll its task, and answer what it asks, in this order",),
@@ -99,9 +92,7 @@ _FIXES_OF_TASK = {
         "record the whole call with the cancellation, into another cassette",
     ),
 }
-"""The same for a request about the task of a call: the call that is played has no other course."""
-
-_ABOUT_ANSWERS = frozenset({Reason.ANSWERS_DIFFER, Reason.ANSWERS_MISSING})
+"""The same for what pushed requests and tasks get: a call that is played has no other course."""
 
 
 class Nearest(NamedTuple):
@@ -204,9 +195,9 @@ def _fixes(miss: Miss) -> Sequence[str]:
     if nearest is None:
         return fixes
     if nearest.answers is not None and miss.differences:
-        return _FIXES_OF_POSTED
+        return _FIXES_UNDER_WAY[Reason.ANSWERS_DIFFER]
     if nearest.created_by is not None:
-        return _FIXES_OF_TASK.get(miss.reason, fixes)
+        return _FIXES_UNDER_WAY.get(miss.reason, fixes)
     if miss.reason is Reason.ALREADY_PLAYED and nearest.session:
         return (*fixes, "open a new session, in which everything is played anew")
     return fixes
@@ -218,7 +209,7 @@ def _questions(miss: Miss) -> Iterator[str]:
     asked: Mapping[str, InputRequest] = {}
     if nearest is not None and nearest.answers is not None:
         asked = {nearest.answers.request.key: nearest.answers.request.asks}
-    elif nearest is not None and miss.reason in _ABOUT_ANSWERS:
+    elif nearest is not None and miss.reason in (Reason.ANSWERS_DIFFER, Reason.ANSWERS_MISSING):
         asker = nearest if nearest.state is not None else nearest.parent
         keys = {pointer_path(difference.pointer)[1] for difference in miss.differences}
         every = {} if asker is None else asker.asked
@@ -516,10 +507,9 @@ _CALL_ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
 }
 
 
-def call_data(result: CallResult) -> dict[str, Any]:
+def call_data(result: CallResult) -> Any:
     """Return a call with its whole conversation, for programs."""
-    data = as_data(result, _CALL_ROWS)
-    return {name: value for name, value in data.items() if value is not None}
+    return as_data(result, _CALL_ROWS)
 
 
 def problem_lines(result: CallResult) -> list[str]:

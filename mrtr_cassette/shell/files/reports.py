@@ -11,7 +11,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from mrtr_cassette.core.report.page import START, TEMPLATES, Assets, View, page
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.report.page import START, TEMPLATES, Assets, page
+from mrtr_cassette.core.report.runs import ReplayReport
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.files.disk import check_writable, reason_of, write_whole
 
@@ -91,6 +93,12 @@ def page_assets() -> Assets:
     return Assets(style, script, tuple(templates))
 
 
-def write_page(path: Path, view: View) -> None:
+def write_page(
+    path: Path,
+    cassette: Cassette,
+    replay: ReplayReport | None = None,
+    first: Cassette | None = None,
+) -> None:
     """Write a page as `write_own` does."""
-    write_own(path, (piece.encode("utf-8") for piece in page(view, page_assets())))
+    pieces = page(cassette, page_assets(), replay, first)
+    write_own(path, (piece.encode("utf-8") for piece in pieces))

@@ -215,7 +215,7 @@ def test_answer_is_shown_beside_the_recorded_one() -> None:
         '  nearest:  #1 (tools/call "deploy", answer of turn 1) in t.json',
         '  /inputResponses/a/action: recorded "accept", received "decline"',
         "  fix:      answer as recorded",
-        "       or:  record the whole call with this answer, into another cassette",
+        "       or:  record the whole call, or session, with this answer, into another cassette",
         '       or:  leave what differs from run to run out of matching with ignore=["/POINTER"]',
     ]
 

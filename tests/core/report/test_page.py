@@ -35,9 +35,7 @@ from pages import Node, assert_readable, assert_safe, parsed
 from tasking import task_steps
 
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.compare.conversations import compared
-from mrtr_cassette.core.report.details import details_of
-from mrtr_cassette.core.report.page import START, Assets, Earlier, View, form_fields, page
+from mrtr_cassette.core.report.page import START, Assets, form_fields, page
 from mrtr_cassette.core.report.runs import ReplayReport, report_of_replay
 from mrtr_cassette.shell.files.reports import page_assets
 
@@ -64,10 +62,7 @@ def page_of(
     cassette: Cassette, replay: ReplayReport | None = None, first: Cassette | None = None
 ) -> Node:
     """Return the page of a cassette, which is as every page must be."""
-    earlier = None
-    if first is not None:
-        earlier = Earlier(details_of(first), compared(first, cassette))
-    html = "".join(page(View(details_of(cassette), replay, earlier), ASSETS))
+    html = "".join(page(cassette, ASSETS, replay, first))
     assert html.startswith(START)
     made = parsed(html.removeprefix("<!doctype html>\n"))
     assert_safe(made)
