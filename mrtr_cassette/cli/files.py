@@ -27,7 +27,7 @@ from mrtr_cassette.cli.common import (
 )
 from mrtr_cassette.core.cassette.client_config import has_wrapped, unwrapped, wrapped
 from mrtr_cassette.core.cassette.model import schema as generated
-from mrtr_cassette.core.compare.conversations import CassetteComparison, compared
+from mrtr_cassette.core.compare.conversations import CassetteComparison
 from mrtr_cassette.core.record.publish_check import exposed_secrets
 from mrtr_cassette.core.report.comparison import (
     comparison_data,
