@@ -70,7 +70,7 @@ from mrtr_cassette.core.protocol.methods import (
     INITIALIZED,
     LIST_TOOLS,
     UPDATE_TASK,
-    is_read_only,
+    method_of,
 )
 from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.record.recorder import Observation, Recorder
@@ -608,7 +608,7 @@ class Verifier:
 
     def only_reads(self, planned: Planned) -> bool:
         """Tell whether an interaction changes nothing, as the protocol or the server says."""
-        if planned.part == "call" and is_read_only(planned.call.method):
+        if planned.part == "call" and method_of(planned.call.method).reads:
             return True
         return self._hints_of(planned).get("readOnlyHint") is True
 

@@ -104,27 +104,15 @@ class Traits(NamedTuple):
     Traits break ties among recorded requests with the same key.
     """
 
-    empty_members: str
-    session: str
-    named_headers: Headers
-    is_authorized: bool
-    has_progress_token: bool
-    capabilities: str
-    protocol_version: str
-    further_headers: Headers
-    accept: str
-
-
-class HeaderTraits(NamedTuple):
-    """The traits in the headers of a request; an absent header is an empty text."""
-
-    session: str
-    is_authorized: bool
-    protocol_version: str
-    further_headers: Headers
-    accept: str
-    mcp_method: str
-    mcp_name: str
+    empty_members: str = ""
+    session: str = ""
+    named_headers: Headers = ()
+    is_authorized: bool = False
+    has_progress_token: bool = False
+    capabilities: str = ""
+    protocol_version: str = ""
+    further_headers: Headers = ()
+    accept: str = ""
 
 
 class Call(NamedTuple):
@@ -232,10 +220,9 @@ class Call(NamedTuple):
         """
         if not self.is_rpc:
             return ""
-        headers = traits_of_headers(self.request.headers)
-        if headers.mcp_method not in ("", self.method):
-            return f"Mcp-Method: {headers.mcp_method}"
-        name = headers.mcp_name
+        method, name = (self.request.header(each) for each in ("mcp-method", "mcp-name"))
+        if method not in ("", self.method):
+            return f"Mcp-Method: {method}"
         if (
             name
             and method_of(self.method).named_by
@@ -257,18 +244,15 @@ class Call(NamedTuple):
         elif message is not None:
             capabilities = message.meta.get(_CAPABILITIES)
             version = message.meta.get(_PROTOCOL_VERSION)
-        headers = traits_of_headers(self.request.headers)
+        of_headers = traits_of_headers(self.request.headers)
         named = [(name.lower(), value) for name, value in self.request.headers if header_names]
-        return Traits(
-            self._empty_members,
-            session_of(self.request),
-            tuple(sorted(pair for pair in named if pair[0] in header_names)),
-            headers.is_authorized,
-            message is not None and message.progress_token is not None,
-            canonical(capabilities),
-            f"{canonical(version)} {headers.protocol_version}",
-            headers.further_headers,
-            headers.accept,
+        return of_headers._replace(
+            empty_members=self._empty_members,
+            session=session_of(self.request),
+            named_headers=tuple(sorted(pair for pair in named if pair[0] in header_names)),
+            has_progress_token=message is not None and message.progress_token is not None,
+            capabilities=canonical(capabilities),
+            protocol_version=f"{canonical(version)} {of_headers.protocol_version}",
         )
 
     @property
@@ -296,22 +280,18 @@ class Call(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def traits_of_headers(headers: Headers) -> HeaderTraits:
-    """Return what headers tell of a request.
+def traits_of_headers(headers: Headers) -> Traits:
+    """Return the traits that headers have.
 
     Cached, as a client sends the same headers with all of its calls.
     """
     lower = [(name.lower(), value) for name, value in headers]
-    return HeaderTraits(
+    return Traits(
         session=header_value(headers, SESSION_HEADER),
         is_authorized=any(name == "authorization" for name, _ in lower),
         protocol_version=header_value(headers, "mcp-protocol-version"),
-        further_headers=tuple(
-            sorted(each for each in lower if each[0].startswith(_FURTHER_HEADERS))
-        ),
+        further_headers=tuple(sorted(it for it in lower if it[0].startswith(_FURTHER_HEADERS))),
         accept=header_value(headers, "accept"),
-        mcp_method=header_value(headers, "mcp-method"),
-        mcp_name=header_value(headers, "mcp-name"),
     )
 
 

@@ -151,8 +151,3 @@ _OTHER: Final = Method("other")
 def method_of(name: str) -> Method:
     """Return what is known of a method."""
     return METHODS.get(name, _OTHER)
-
-
-def is_read_only(name: str) -> bool:
-    """Tell whether a method changes nothing, so that its response may be played again."""
-    return method_of(name).reads

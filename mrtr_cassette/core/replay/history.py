@@ -28,13 +28,7 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.sessions import ends_session, is_answered
 from mrtr_cassette.core.protocol.calls import NO_SESSION, CallKey, Traits
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, messages_in, repeated_token
-from mrtr_cassette.core.protocol.methods import (
-    CALL_TOOL,
-    INITIALIZE,
-    LIST_TOOLS,
-    is_read_only,
-    method_of,
-)
+from mrtr_cassette.core.protocol.methods import CALL_TOOL, INITIALIZE, LIST_TOOLS, method_of
 from mrtr_cassette.core.record.naming import recounted, with_texts
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, is_searched, renumber
@@ -223,7 +217,7 @@ class _Timeline:
             if entry.answered_call is None:
                 self.of_no_call.append(entry)
         elif entry.kind is Kind.REQUEST:
-            if not is_read_only(entry.key.method):
+            if not method_of(entry.key.method).reads:
                 self.changes.append(entry)
             if entry.asker is not None:
                 for name in ((True, entry.asker.id), (False, entry.asker.progress_token)):
@@ -397,7 +391,7 @@ class Worlds:
         """Tell whether a call is known to change nothing."""
         if key.method == CALL_TOOL:
             return key.name in self._named or key.name in self._hinted
-        return is_read_only(key.method)
+        return method_of(key.method).reads
 
     @cached_property
     def _hinted(self) -> frozenset[str]:

@@ -23,11 +23,11 @@ def compiled(pattern: str, *, is_text: bool = False) -> Any:
         re2.error: RE2 refuses it.
         UnicodeEncodeError: it has a lone surrogate.
     """
-    return re2.compile(pattern.encode(), quiet_options(is_text=is_text))
+    return re2.compile(pattern.encode(), _quiet_options(is_text=is_text))
 
 
-def quiet_options(*, is_text: bool = False) -> Any:
-    """Return RE2's options: nothing is logged, and automata have room for all rules of ours."""
+def _quiet_options(*, is_text: bool = False) -> Any:
+    # Nothing is logged, and automata have room for all rules of ours.
     options = re2.Options()
     options.log_errors = False
     if not is_text:
@@ -78,11 +78,6 @@ class Rule:
                 yield start, end
             # What ends one match may begin the next one, so only the secret itself is passed.
             at = max(match.end() if self.is_custom else max(end - 1, match.start() + 1), at + 1)
-
-
-def custom_rule(number: int, pattern: str) -> Rule:
-    """Return the row of a user's own pattern, whose group 1, if there is one, is the secret."""
-    return Rule(f"custom-{number}", pattern, is_custom=True)
 
 
 _WORD = "A-Za-z0-9"
@@ -677,7 +672,8 @@ class ActiveRules:
         self.shapes = tuple(rule for rule in RULES if rule.name not in self.disabled)
         self._with_literals = {row for row, each in enumerate(self.shapes) if not each.marker}
         self.custom = tuple(
-            custom_rule(number, pattern) for number, pattern in enumerate(rules.patterns, start=1)
+            Rule(f"custom-{number}", pattern, is_custom=True)
+            for number, pattern in enumerate(rules.patterns, start=1)
         )
         self.keys = {fold(key) for key in rules.keys}
         self._disabled_names = {fold(name) for name in rules.disabled if name not in RULE_NAMES}
@@ -726,13 +722,13 @@ class ActiveRules:
             (_BASE64, Mark.BASE64),
             *((rule.marker, row) for row, rule in enumerate(self.shapes) if rule.marker),
         ]
-        patterns = re2.Set.SearchSet(quiet_options())
+        patterns = re2.Set.SearchSet(_quiet_options())
         for marker, _ in markers:
             patterns.Add(marker.encode())
         patterns.Compile()
         literals = re2.Filter()
         for rule in self.shapes:
-            literals.Add(rule.pattern.encode(), quiet_options())
+            literals.Add(rule.pattern.encode(), _quiet_options())
         literals.Compile()
         return [meaning for _, meaning in markers], patterns, literals
 

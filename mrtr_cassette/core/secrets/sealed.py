@@ -23,15 +23,7 @@ from mrtr_cassette.core.secrets.decode import (
 )
 from mrtr_cassette.core.secrets.rules import RULE_NAMES
 from mrtr_cassette.core.wire.http import Request, decoded_header
-from mrtr_cassette.core.wire.jsonbytes import (
-    MemberPath,
-    Span,
-    canonical,
-    find_spans,
-    item_spans,
-    parse,
-    splice,
-)
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span, canonical, find_spans, parse, splice
 from mrtr_cassette.errors import NotJsonError
 
 _NUMBER: Final = "-number"
@@ -212,12 +204,7 @@ def seal_answers(body: bytes, is_sealed: Callable[[str], bool] = looks_sealed) -
         return body
     sealer = _AnswerSealer(is_sealed)
     try:
-        tree = parse(body)
-        if isinstance(tree, list):
-            places = zip(item_spans(body, Span(body.index(b"["), len(body))), tree, strict=True)
-        else:
-            places = zip([Span(0, len(body))], [tree], strict=True)
-        sealed = [each for place in places for each in sealer.message(body, *place)]
+        sealed = list(sealer.message(body))
     except NotJsonError:
         text = body.decode("latin-1")
         return body if is_sealed(text) else _answer_hash(text).encode()
@@ -232,15 +219,16 @@ def _answer_hash(text: str) -> str:
 class _AnswerSealer:
     is_sealed: Callable[[str], bool]
 
-    def message(self, body: bytes, at: Span, message: Any) -> Iterator[tuple[Span, bytes]]:
+    def message(self, raw: bytes) -> Iterator[tuple[Span, bytes]]:
+        message = parse(raw)
         if not isinstance(message, dict):
-            return
+            # Nobody answers in a batch, which MCP no longer has.
+            raise NotJsonError("no message")
         is_response = "jsonrpc" in message and "method" not in message
-        raw = body[at.start : at.end]
         paths = (ANSWERS_PATH, _RESULT) if is_response else (ANSWERS_PATH,)
         for path, spans in find_spans(raw, paths).items():
-            for start, end in spans:
-                value = parse(raw[start:end])
+            for span in spans:
+                value = parse(raw[span.start : span.end])
                 if path == ANSWERS_PATH and isinstance(value, dict):
                     value = {key: self.answer(answer) for key, answer in value.items()}
                 elif path == ANSWERS_PATH and isinstance(value, list):
@@ -248,7 +236,7 @@ class _AnswerSealer:
                 elif value != {}:
                     # An empty result answers nothing: it only says that the request has come.
                     value = self.answer(value)
-                yield Span(at.start + start, at.start + end), canonical(value).encode()
+                yield span, canonical(value).encode()
 
     def item(self, item: Any) -> Any:
         if isinstance(item, dict) and isinstance(item.get("id"), str):

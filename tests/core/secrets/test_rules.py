@@ -13,7 +13,6 @@ from mrtr_cassette.core.secrets.rules import (
     Name,
     RedactionRules,
     Rule,
-    custom_rule,
     matches_whole,
 )
 
@@ -98,7 +97,7 @@ def test_token_begins_after_what_is_no_letter(between: str) -> None:
 )
 def test_pattern_of_a_user_finds_all_matches(pattern: str, text: str, secrets: list[str]) -> None:
     """Group 1 is the secret if there is one, however far the match is from the last one."""
-    assert found(custom_rule(1, pattern), text) == secrets
+    assert found(Rule("custom-1", pattern, is_custom=True), text) == secrets
 
 
 def test_pattern_is_for_the_whole_text() -> None:
