@@ -83,14 +83,12 @@ def spelled_requests(requests: Mapping[str, InputRequest]) -> Any:
     """Return requests for input as their server spelled them: a map, or in one dialect an array."""
     if any(request.takes_value for request in requests.values()):
         return [request.definition for request in requests.values()]
-    kinds = {
-        key: ELICITATION if request.kind in ("form", "url") else request.kind
-        for key, request in requests.items()
-    }
-    return {
-        key: {"method": _METHODS.get(kinds[key], kinds[key]), "params": request.definition}
-        for key, request in requests.items()
-    }
+    kinds = {"form": ELICITATION, "url": ELICITATION}
+    spelled = {}
+    for key, request in requests.items():
+        kind = kinds.get(request.kind, request.kind)
+        spelled[key] = {"method": _METHODS.get(kind, kind), "params": request.definition}
+    return spelled
 
 
 def read_map(value: Any) -> dict[str, InputRequest] | None:
@@ -115,13 +113,12 @@ def _read_array(value: Any) -> dict[str, InputRequest] | None:
         if not isinstance(request, dict):
             return None
         key, kind = request.get("id"), request.get("kind")
-        description = request.get("description", "")
-        required = request.get("required", True)
-        if not (isinstance(key, str) and isinstance(kind, str) and isinstance(description, str)):
+        words, required = request.get("description", ""), request.get("required", True)
+        if not (isinstance(key, str) and isinstance(kind, str) and isinstance(words, str)):
             return None
         if not isinstance(required, bool) or key in requests:
             return None
-        requests[key] = InputRequest(kind, description, request, takes_value=True)
+        requests[key] = InputRequest(kind, words, request, takes_value=True)
     return requests
 
 
@@ -193,37 +190,26 @@ def answers_in(params: Mapping[str, Any]) -> Answers | None:
 
 
 def _by_id(responses: Any) -> Mapping[str, Any] | None:
-    if not isinstance(responses, list):
+    items: list[Any] = responses if isinstance(responses, list) else [None]
+    if not all(isinstance(it, dict) and isinstance(it.get("id"), str) for it in items):
         return None
-    by_id = {}
-    for response in responses:
-        if not isinstance(response, dict) or not isinstance(response.get("id"), str):
-            return None
-        by_id[response["id"]] = {k: v for k, v in response.items() if k != "id"}
-    return by_id if len(by_id) == len(responses) else None
+    by_id = {it["id"]: {k: v for k, v in it.items() if k != "id"} for it in items}
+    return by_id if len(by_id) == len(items) else None
 
 
 def answers_text(request: bytes) -> bytes | None:
-    """Return the `inputResponses` of a JSON-RPC request, all of them, as they were spelled.
-
-    Raises:
-        NotJsonError: `request` is no JSON.
-    """
+    """Return the `inputResponses` of a JSON-RPC request, all of them, as they were spelled."""
     return spelled_at(request, ANSWERS_PATH)
 
 
 def with_answer_keys(request: bytes, names: Mapping[str, str]) -> bytes:
-    """Return a retry that gives its answers under other keys, by the old ones; other bytes stay.
-
-    Raises:
-        NotJsonError: `request` is no JSON.
-    """
+    """Return a retry that gives its answers under other keys, by the old ones; other bytes stay."""
     for old, new in names.items():
         answer = spelled_at(request, (*ANSWERS_PATH, old))
         if answer is not None:
             request = replace_members(request, ANSWERS_PATH, {old: None, new: answer})
     answers = find_spans(request, [ANSWERS_PATH]).get(ANSWERS_PATH, []) if names else []
-    arrays = [span for span in answers if request[span.start : span.start + 1] == b"["]
+    arrays = [span for span in answers if request.startswith(b"[", span.start)]
     renamed = []
     for item in (item for span in arrays for item in item_spans(request, span)):
         raw = request[item.start : item.end]

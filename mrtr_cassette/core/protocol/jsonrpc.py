@@ -151,28 +151,21 @@ def _echoes_by_search(message: Message, request: Message) -> Echoes | None:
 def _echoes_by_path(message: Message, request: Message) -> Echoes:
     wanted: dict[MemberPath, str | None] = {}
     if message.kind is Kind.RESPONSE:
-        wanted[ID_PATH] = request.id
-        wanted[RESULT_SUBSCRIPTION_PATH] = request.id
+        wanted[ID_PATH] = wanted[RESULT_SUBSCRIPTION_PATH] = request.id
     else:
         wanted[NOTIFIED_SUBSCRIPTION_PATH] = request.id
         if request.progress_token is not None:
             wanted[NOTIFIED_TOKEN_PATH] = request.progress_token
-    spans = find_spans(message.raw, wanted.keys())
     ids: list[Span] = []
     tokens: list[Span] = []
     texts: list[Span] = []
-    for path, candidates in spans.items():
-        for span in candidates:
+    for path, spans in find_spans(message.raw, wanted.keys()).items():
+        for span in spans:
             value = parse(message.raw[span.start : span.end])
             if _scalar(value) == wanted[path]:
                 (tokens if path == NOTIFIED_TOKEN_PATH else ids).append(span)
-            elif (
-                path in _SUBSCRIPTION_PATHS
-                and isinstance(value, str)
-                and value == wanted[path]
-                # The canonical text of an id that is a string is never the id itself.
-                and not value.startswith('"')
-            ):
+            # The canonical text of an id that is a string is never the id itself.
+            elif path in _SUBSCRIPTION_PATHS and value == wanted[path] and value[:1] != '"':
                 texts.append(span)
     return Echoes(tuple(ids), tuple(tokens), tuple(texts))
 
@@ -212,9 +205,8 @@ def messages_in(response: Response) -> list[Located]:
 
 def _messages_of_pieces(response: Response) -> Iterator[Located]:
     offset = 0
-    is_event_stream = response.is_event_stream
     for index, piece in enumerate(response.pieces):
-        event = read_event(piece.raw, first=index == 0) if is_event_stream else None
+        event = read_event(piece.raw, first=index == 0) if response.is_event_stream else None
         data = piece.raw if event is None else event.data
         message = classify(data) if data else None
         if message is not None:
@@ -236,10 +228,8 @@ def response_to(request: Message | None, response: Response) -> Located | None:
     """Return the response to a request; other messages may have the same id."""
     if request is None or request.kind is not Kind.REQUEST:
         return None
-    for located in messages_in(response):
-        if located.message.kind is Kind.RESPONSE and located.message.id == request.id:
-            return located
-    return None
+    responses = (it for it in messages_in(response) if it.message.kind is Kind.RESPONSE)
+    return next((it for it in responses if it.message.id == request.id), None)
 
 
 def last_response(response: Response) -> Message | None:
@@ -283,8 +273,8 @@ def ask_in(request: Message | None, response: Response) -> Ask | None:
     required = recognise(located.message.tree.get("result")) if located is not None else None
     if located is None or required is None:
         return None
-    dialect, requests, state = required.dialect, required.input_requests, required.request_state
-    return Ask(dialect, requests, state, located.message, located.piece)
+    asked = required.dialect, required.input_requests, required.request_state
+    return Ask(*asked, located.message, located.piece)
 
 
 def splice_pieces(

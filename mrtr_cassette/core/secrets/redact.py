@@ -57,7 +57,7 @@ from mrtr_cassette.core.wire.http import (
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span, find_spans
 from mrtr_cassette.errors import NotJsonError
 
-_Kind = Literal["text", "url", "form"]
+Kind = Literal["text", "url", "form"]
 
 
 class _Find(NamedTuple):
@@ -235,22 +235,20 @@ class Redactor:
 
     def request(self, request: Request) -> Request:
         """Redact a request."""
-        body = self.body(request.body, header_value(request.headers, "content-type"))
-        return self.head(request if body == request.body else replace(request, body=body))
-
-    def head(self, request: Request) -> Request:
-        """Redact target and headers of a request."""
         target, headers = self.target(request.target), self.headers(request.headers)
-        if target == request.target and headers == request.headers:
+        body = self.body(request.body, header_value(request.headers, "content-type"))
+        if (target, headers, body) == (request.target, request.headers, request.body):
             return request
-        return replace(request, target=target, headers=headers)
+        return replace(request, target=target, headers=headers, body=body)
 
-    def text(self, value: str) -> str:
+    def text(self, value: str, kind: Kind = "text") -> str:
         """Redact any text."""
-        return self._redacted(value, "text")
+        raw = value.encode("utf-8", "surrogatepass")
+        redacted = self._replaced(raw, kind)
+        return value if redacted is raw else redacted.decode("utf-8", "surrogatepass")
 
     def _redacted_target(self, path_with_query: str) -> str:
-        redacted = self._redacted(path_with_query, "url")
+        redacted = self.text(path_with_query, "url")
         if "token" in self._rules.disabled:
             return redacted
         return _CHALLENGE.sub(
@@ -275,7 +273,7 @@ class Redactor:
             _in_named(known.rule, searched, self._rules.disabled) if known and is_named else None
         )
         if named is None or PLACEHOLDER.fullmatch(named.plain):
-            redacted = self._redacted(searched, "text")
+            redacted = self.text(searched)
         else:
             rule = named.rule
             if rule != CUSTOM_KEY:
@@ -292,12 +290,7 @@ class Redactor:
             return value if first is None else first[0]
         return redacted
 
-    def _redacted(self, text: str, kind: _Kind) -> str:
-        raw = text.encode("utf-8", "surrogatepass")
-        redacted = self._replaced(raw, kind)
-        return text if redacted is raw else redacted.decode("utf-8", "surrogatepass")
-
-    def _replaced(self, raw: bytes, kind: _Kind, *, is_stream: bool = False) -> bytes:
+    def _replaced(self, raw: bytes, kind: Kind, *, is_stream: bool = False) -> bytes:
         parts: list[bytes] = []
         at = 0
         for find in self._finds(raw, kind, is_stream=is_stream):
@@ -311,7 +304,7 @@ class Redactor:
             at = find.end
         return b"".join([*parts, raw[at:]]) if parts else raw
 
-    def _finds(self, raw: bytes, kind: _Kind, *, is_stream: bool = False) -> list[_Find]:
+    def _finds(self, raw: bytes, kind: Kind, *, is_stream: bool = False) -> list[_Find]:
         """Return what is secret in a text, in order; no two overlap."""
         spelled = text = raw.decode("latin-1")
         if is_stream:
@@ -331,7 +324,7 @@ class Redactor:
             found = [cut for find in found if (cut := _in_one_string(text, find))]
         return list(_without_exempt(text, _without_overlaps(text, found)))
 
-    def _in_layer(self, text: str, kind: _Kind, depth: int) -> Iterator[_Find]:
+    def _in_layer(self, text: str, kind: Kind, depth: int) -> Iterator[_Find]:
         marks = self._rules.marks(text.encode("latin-1"))
         if Mark.ESCAPE in marks:
             decoded = without_ascii_escapes(text)
@@ -355,7 +348,7 @@ class Redactor:
             for find in _mapped_back(decoded, escaped):
                 yield find._replace(in_url=True)
 
-    def _custom(self, text: str, kind: _Kind) -> Iterator[_Find]:
+    def _custom(self, text: str, kind: Kind) -> Iterator[_Find]:
         """Find what a user's patterns match in a text, or if it is JSON in each of its strings.
 
         A pattern must not touch the names that a protocol or a schema is made of, so of those that
@@ -478,7 +471,7 @@ def _in_named(rule: str, value: str, disabled: Collection[str]) -> _Find | None:
 class _JudgedText:
     """A text in which the finds of RE2 are judged by what stands around them."""
 
-    def __init__(self, rules: ActiveRules, text: str, kind: _Kind) -> None:
+    def __init__(self, rules: ActiveRules, text: str, kind: Kind) -> None:
         self._rules, self._text, self._kind = rules, text, kind
         self._flat = flattened(text)
         self._shapes: dict[tuple[int, int], str] = {}
