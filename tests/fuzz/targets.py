@@ -25,7 +25,6 @@ from builders import (
     decode_cassette,
     encode_cassette,
     exchange,
-    framed,
     get,
     loaded,
     notification,
@@ -37,14 +36,12 @@ from builders import (
 )
 from messages import array_asks, asks, text
 
-from mrtr_cassette.core.cassette.lookup import caller_values
 from mrtr_cassette.core.cassette.model import CassetteModel
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, classify
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.replay.reply import Reply
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import harmless_event, missed_event, played_events
 from mrtr_cassette.core.report.runs import (
@@ -56,7 +53,6 @@ from mrtr_cassette.core.report.runs import (
 from mrtr_cassette.core.report.text import inspection_data, inspection_text
 from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import canonical
-from mrtr_cassette.core.wire.sse import read_event
 from mrtr_cassette.errors import CassetteError
 
 Target = Callable[[bytes], None]
@@ -205,8 +201,6 @@ def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
         }
         state = _state(asked.tree)
         assert state == _state(known.tree) or _sha256(state) in raw
-    if decision.delivery is not None and asked.kind is Kind.REQUEST:
-        _check_id(decision.delivery.reply, asked, known)
 
 
 def _state(tree: dict[str, Any]) -> Any:
@@ -217,26 +211,6 @@ def _state(tree: dict[str, Any]) -> Any:
 
 def _sha256(state: Any) -> str:
     return hashlib.sha256(str(state).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _filled(reply: Reply, caller: Message | None) -> bytes:
-    values = caller_values(caller)
-    return b"".join(part.fill(lambda gap: getattr(values, gap.value, None)) for part in reply.parts)
-
-
-def _check_id(reply: Reply, asked: Message, known: Message) -> None:
-    """Check that a response has its caller's own id where it had the recorded caller's."""
-    before, after = _filled(reply, None), _filled(reply, asked)
-    was, now = classify(_last_data(before)), classify(_last_data(after))
-    assert (was is None) == (now is None)
-    if was is not None and now is not None and was.kind is Kind.RESPONSE:
-        assert now.id == (asked.id if was.id == known.id else was.id)
-
-
-def _last_data(body: bytes) -> bytes:
-    events, _ = framed(body)
-    data = read_event(events[-1], first=len(events) == 1).data if events else None
-    return data or body
 
 
 def _question(body: bytes) -> Any:

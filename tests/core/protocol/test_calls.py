@@ -1,11 +1,22 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from builders import changed, get, notification, post, retry, rpc, tool, with_meta, with_token
 from messages import CAPABILITIES_KEY, CLIENT_KEY, NO, VERSION_KEY, YES, compact
 
 from mrtr_cassette.core.cassette.lookup import lookup_key
-from mrtr_cassette.core.protocol.calls import CallKey, read_call
+from mrtr_cassette.core.protocol.calls import (
+    CallKey,
+    ids_given_in,
+    read_call,
+    session_in,
+    session_of,
+    without_session,
+)
+from mrtr_cassette.core.protocol.methods import METHODS, Method, method_of
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 
@@ -281,3 +292,78 @@ def test_traits_ignore_what_varies_between_runs() -> None:
     assert (one.client, three.client) == ('{"name":"c"}', '{"name":"d"}')
     assert read_call(post(DEPLOY)).client == read_call(get("/mcp")).client == ""
     assert read_call(post(FULL, ("Mcp-Session-Id", "s"))).caller != one.caller
+
+
+# Sessions in headers and in the URLs of HTTP+SSE
+
+HASH = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("target", "session"),
+    [
+        ("/messages/?session_id=mrtr-session%3A12", "mrtr-session:12"),
+        ("/messages/mrtr-session:3", "mrtr-session:3"),
+        (f"/messages?sessionId=sha256%3A{HASH}", f"sha256:{HASH}"),
+        ("/messages?sessionId=4711", ""),
+    ],
+)
+def test_session_is_found_in_a_url(target: str, session: str) -> None:
+    """Surrogates and hashes are found, percent-encoded or not; anything else is no session."""
+    assert session_in(target) == session
+    assert session_of(post(b"", target=target)) == session
+
+
+def test_header_comes_before_the_url() -> None:
+    """A request with a session header is in that session."""
+    request = post(b"", ("Mcp-Session-Id", "s"), target="/?session_id=mrtr-session:1")
+
+    assert session_of(request) == "s"
+
+
+def test_urls_differ_in_everything_but_the_session() -> None:
+    """All sessions have the same URL, and a hash under another name is no session."""
+    urls = [
+        "/m?session_id=mrtr-session%3A1",
+        "/m?session_id=mrtr-session:22",
+        f"/m?session_id=sha256:{HASH}",
+    ]
+
+    assert {without_session(url) for url in urls} == {"/m?session_id=mrtr-session"}
+    assert without_session("/m?session_id=4711") == "/m?session_id=4711"
+    assert without_session(f"/blobs/sha256:{HASH}") == f"/blobs/sha256:{HASH}"
+
+
+@pytest.mark.parametrize(
+    ("url", "ids"),
+    [
+        ("/messages/?session_id=0f9d8c7b6a5e4d3c", ["0f9d8c7b6a5e4d3c"]),
+        (
+            "/m?sessionId=0f9d8c7b-6a5e4d3c&v=1&t=0123456789abcdefg",
+            ["0f9d8c7b-6a5e4d3c", "0123456789abcdefg"],
+        ),
+        ("http://a-long-name-1.example:80/m/0f9d8c7b6a5e4d3c2b/post", ["0f9d8c7b6a5e4d3c2b"]),
+        ("http://a-long-name-1.example:80/conversation-messages", []),
+        ("/messages?session=4711", []),
+    ],
+)
+def test_ids_in_the_url_that_a_server_gives(url: str, ids: list[str]) -> None:
+    """A session id is long: a value of the query, or a segment of the path with a digit in it."""
+    assert ids_given_in(url) == ids
+
+
+# The table of methods
+
+
+def test_method_that_is_in_no_table_is_a_write() -> None:
+    """Nothing names it, and it asks for nothing."""
+    assert method_of("made/up/list") == method_of("") == Method("other")
+
+
+def test_the_guide_lists_the_methods_that_read() -> None:
+    """Users find there which calls may be repeated."""
+    guide = Path(__file__).parents[3] / "docs" / "matching.md"
+    listed = re.search(r"`--reads`, (.*?)\)", guide.read_text(encoding="utf-8"))
+
+    assert listed is not None
+    assert {*re.findall("`(.*?)`", listed[1])} == {n for n, each in METHODS.items() if each.reads}

@@ -244,15 +244,8 @@ PLANTED: tuple[Planted, ...] = (
         armoured("PRIVATE"),
         "private-key",
     ),
-    Planted(
-        "settings", Place.TEXT, "HOST=example.com\nDB_PASSWORD=made-up\n", "made-up", "password"
-    ),
     Planted("encoded header", Place.HEADER, encoded_header(f"é {GITHUB}"), GITHUB, "github"),
 )
-
-
-def _text(name: str, text: str) -> Planted:
-    return Planted(name, Place.RESULT, json.dumps({"text": text}))
 
 
 def _from_file() -> list[Planted]:
@@ -267,8 +260,8 @@ def _from_file() -> list[Planted]:
 
 
 LOOK_ALIKES: tuple[Planted, ...] = (
-    _text("public key", armoured("PUBLIC")),
-    _text("certificate", armoured("CERTIFICATE")),
+    Planted("public key", Place.RESULT, json.dumps(armoured("PUBLIC"))),
+    Planted("certificate", Place.RESULT, json.dumps(armoured("CERTIFICATE"))),
     Planted(
         "ids of JSON lines",
         Place.MESSAGE,

@@ -126,17 +126,3 @@ def test_what_a_user_gives_is_never_forgotten() -> None:
     assert sealed.count(":1>") == 7
     assert "kq7x" not in sealed
     assert sealed.endswith(" postgres")
-
-
-def test_forgotten_credential_is_known_again_when_it_comes_again() -> None:
-    """Many other credentials may have passed since, and many headers without any."""
-    first = (("Authorization", "Bearer first-credential"),)
-    known = credentials(*first)
-    for number in range(256):
-        known.seen((("Authorization", f"Bearer credential-{number:04}"),))
-    assert known.known.seal_text("first-credential") == "first-credential"
-
-    known.seen(first)
-
-    assert known.known.seal_text("first-credential") == "<authorization:1>"
-    assert known.known.seal_text("credential-0255") == "<authorization:1>"

@@ -7,12 +7,14 @@ import pytest
 from mrtr_cassette.core.secrets.sealed import (
     as_recorded,
     compared_sha256,
+    find_states,
     occurrence_in,
     placeholder,
     renumber,
     reveal,
     reveal_in_json,
     reveal_text,
+    seal_states,
     sealed_hash,
     session_surrogate,
     sha256_of,
@@ -125,4 +127,43 @@ def test_recorded_states_stand_in_json_as_json() -> None:
     raw = b'{"state":"sha256:%b","url":"?s=sha256:%b"}' % (b"a" * 64, b"b" * 64)
     assert reveal_in_json(raw, {"a" * 64: '{"n":1}'}) == (
         b'{"state":"{\\"n\\":1}","url":"?s=sha256:%b"}' % (b"b" * 64)
+    )
+
+
+# States
+
+
+@pytest.mark.parametrize(
+    ("raw", "sealed", "states"),
+    [
+        (b'{"requestState":"abc"}', b'{"requestState":"<abc>"}', ["abc"]),
+        (b'[{"requestState":"a"},[{"requestState":"b"}]]', None, ["a", "b"]),
+        (b'{"requestState":"a\\"\\u00e9","x":"\xc3\xa9"}', None, ['a"\u00e9']),
+        (b'{"\xc3\xa9":"\xc3\xa9","request\\u0053tate":"\xc3\xa9"}', None, ["\u00e9"]),
+        (b'"{\\"requestState\\":\\"a\\"}"', b'"{\\"requestState\\":\\"<a>\\"}"', ["a"]),
+        (b'["[\\"{\\\\\\"requestState\\\\\\":\\\\\\"a\\\\\\"}\\"]"]', None, ["a"]),
+        (b'{"requestState":"abc', b'{"requestState":"<abc>', ["abc"]),
+        (b'{"requestState" : "abc","x":1', b'{"requestState" : "<abc>","x":1', ["abc"]),
+        (b'{"requestState":"a\\"b\\\\","x', b'{"requestState":"<a\\"b\\\\>","x', ['a"b\\']),
+        (b'<p>{"requestState": "abc"}', b'<p>{"requestState": "<abc>"}', ["abc"]),
+        (b'\xff"requestState":"a" "requestState":"b"', None, ["a", "b"]),
+        (b'{"requestState":""}', b'{"requestState":"<>"}', [""]),
+        (b'{"requestState":5', None, []),
+        (b'{"requestState":["a"]}', None, []),
+        (b'{"requestState":{"type":"string"}}', None, []),
+        (b'["requestState","a"]', None, []),
+        (b'{"a":"requestState","b":"requestState: x"}', None, []),
+        (b"<html>", None, []),
+        (rb'log: {"requestState":"a"} "requestState\" or \u0072', rb'log: {"requestState":"<a>"} "requestState\" or \u0072', ["a"]),
+    ],
+)  # fmt: skip
+def test_state_is_what_stands_under_its_name(
+    raw: bytes, sealed: bytes | None, states: list[str]
+) -> None:
+    """A state is found at any depth, in what broke off and what is no JSON, and nothing else is."""
+    assert [place.state for place in find_states(raw)] == states
+    if sealed is not None:
+        assert seal_states(raw, lambda state: f"<{state}>") == sealed
+    assert seal_states(raw, lambda state: state).count(b"requestState") == raw.count(
+        b"requestState"
     )

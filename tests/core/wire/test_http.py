@@ -7,23 +7,34 @@ import zlib
 
 import pytest
 from builders import JSON_HEADERS, tool
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mrtr_cassette.core.wire.http import (
     NO_STATUS,
+    SESSION_HEADER,
     ContentDecoder,
     End,
     Headers,
+    Line,
+    LineFramer,
     Piece,
     Request,
     Response,
+    channel_request,
     decoded_header,
     is_event_stream,
     kept_request_headers,
     kept_response_headers,
+    line_request,
+    lines_in,
     named_by_user,
+    opens_channel,
     readable,
     why_unread,
 )
+from mrtr_cassette.core.wire.jsonbytes import Span
+from mrtr_cassette.core.wire.sse import SseFramer, event_id_spans, read_event
 
 
 @pytest.mark.parametrize(
@@ -165,16 +176,6 @@ def test_what_cannot_be_decoded_fails_without_raising() -> None:
     assert decoded("deflate", zlib.compress(TEXT)[2:-4])[1]
 
 
-def test_body_is_whole_where_its_last_member_ends() -> None:
-    """A body that is cut off, or in no known coding, isn't whole."""
-    decoder = ContentDecoder("gzip")
-    decoder.decode(GZIP[:-1])
-    assert not decoder.is_whole
-    decoder.decode(GZIP[-1:])
-    assert decoder.is_whole
-    assert not ContentDecoder("br").is_whole
-
-
 CALL = tool("deploy", env="prød")
 
 
@@ -235,3 +236,157 @@ def test_bytes_that_are_no_text_cannot_be_read(body: bytes, is_read: bool) -> No
 
     assert (why_unread(Request("POST", "/", headers, body)) == "") is is_read
     assert (why_unread(Response(200, headers, pieces, End.COMPLETE)) == "") is is_read
+
+
+# Lines on a pipe
+
+LONGEST = 12
+
+a_text = st.lists(st.sampled_from([b"\n", b"\r\n", b"{}", b"a", b"", b"\xff", b"long" * 4])).map(
+    b"".join
+)
+
+
+def lines_of(*chunks: bytes, longest: int = LONGEST) -> list[Line]:
+    """Return the lines of bytes that come in these chunks; parts of a long line are joined."""
+    framer = LineFramer(longest)
+    lines = [line for chunk in chunks for line in framer.feed(chunk)] + framer.finish()
+    joined: list[Line] = []
+    for line in lines:
+        before = joined[-1] if joined else None
+        if before is not None and not before.is_whole and not before.raw.endswith(b"\n"):
+            joined[-1] = Line(before.raw + line.raw, is_whole=False)
+        else:
+            joined.append(line)
+    return joined
+
+
+@given(a_text, st.lists(st.integers(0, 40)))
+def test_any_split_into_reads_gives_the_same_lines(data: bytes, cuts: list[int]) -> None:
+    """However bytes are cut, the lines are the same, and together they are the bytes."""
+    places = sorted({min(cut, len(data)) for cut in cuts})
+    chunks = [
+        data[start:end] for start, end in zip([0, *places], [*places, len(data)], strict=True)
+    ]
+
+    lines = lines_of(*chunks)
+
+    assert lines == lines_of(data)
+    assert b"".join(line.raw for line in lines) == data
+    assert all(line.is_whole == (len(line.raw) <= LONGEST) for line in lines)
+    assert all(line.raw.endswith(b"\n") for line in lines[:-1])
+    assert all(line.raw.count(b"\n") <= 1 for line in lines)
+
+
+def test_line_comes_when_it_ends() -> None:
+    """Nothing is told of a line before its end; only the last one may lack it."""
+    framer = LineFramer(100)
+
+    assert framer.feed(b"one\ntw") == [Line(b"one\n")]
+    assert framer.feed(b"o") == []
+    assert framer.feed(b"\n\nrest") == [Line(b"two\n"), Line(b"\n")]
+    assert framer.finish() == [Line(b"rest")]
+    assert framer.finish() == []
+
+
+def test_line_that_is_too_long_passes_in_parts() -> None:
+    """A line longer than the limit is not held; the next one is whole again."""
+    framer = LineFramer(4)
+
+    assert framer.feed(b"1234") == []
+    assert framer.feed(b"5") == [Line(b"12345", is_whole=False)]
+    assert framer.feed(b"6") == [Line(b"6", is_whole=False)]
+    assert framer.feed(b"7\n123\n") == [Line(b"7\n", is_whole=False), Line(b"123\n")]
+
+
+@pytest.mark.parametrize(
+    ("line", "body"),
+    [(b"{}\n", b"{}"), (b"{}\r\n", b"{}"), (b"{}", b"{}"), (b"\n", b"\n"), (b" \n", b" ")],
+)
+def test_request_is_the_line_without_its_end(line: bytes, body: bytes) -> None:
+    """A request has the line's bytes, and never none: that is the beginning of the channel."""
+    request = line_request(line)
+
+    assert request.body == body
+    assert request.is_line
+    assert request.headers == ()
+    assert not opens_channel(request)
+
+
+def test_channel_has_a_request_of_its_own() -> None:
+    """The beginning of a channel is a request without a body; a session is named in it."""
+    request = channel_request("mrtr-session:1")
+
+    assert opens_channel(request)
+    assert request.header(SESSION_HEADER) == "mrtr-session:1"
+
+
+def test_lines_that_came_together_are_told_apart() -> None:
+    """Each keeps its end, and together they are the bytes."""
+    for raw, lines in (
+        (b"", [b""]),
+        (b"a\n", [b"a\n"]),
+        (b"a", [b"a"]),
+        (b"a\r\n\n\rb\nc", [b"a\r\n", b"\n", b"\rb\n", b"c"]),
+    ):
+        assert list(lines_in(raw)) == lines
+        assert b"".join(lines) == raw
+
+
+# Event streams
+
+BOM = b"\xef\xbb\xbf"
+
+
+def test_event_is_there_as_soon_as_it_is_whole() -> None:
+    """An event whose blank line has come doesn't wait for the next chunk."""
+    framer = SseFramer()
+
+    assert list(framer.feed(b"data: 1\n")) == []
+    assert list(framer.feed(b"\ndata: 2")) == [b"data: 1\n\n"]
+    assert list(framer.feed(b"\r\n\r\n")) == [b"data: 2\r\n\r\n"]
+
+
+def test_byte_order_mark_counts_in_the_first_event_only() -> None:
+    """A byte order mark is skipped where the stream begins, and is part of a line elsewhere."""
+    raw = BOM + b"data: 1\n\n"
+
+    assert read_event(raw, first=True).data == b"1"
+    assert read_event(raw, first=False).data is None
+
+
+@pytest.mark.parametrize(
+    ("span", "found"),
+    [
+        (Span(0, 3), b"abc"),
+        (Span(1, 2), b"b"),
+        (Span(3, 3), b""),
+        (Span(4, 7), b"def"),
+        (Span(6, 7), b"f"),
+        (Span(2, 5), None),
+        (Span(3, 4), None),
+        (Span(7, 9), None),
+    ],
+)
+def test_span_of_data_is_found_in_the_bytes(span: Span, found: bytes | None) -> None:
+    """A span of the data stands in one data line of the event, or nowhere."""
+    event = read_event(b"id: 1\r\ndata: abc\r\ndata:def\r\n\r\n", first=True)
+
+    place = event.raw_span(span)
+
+    assert (None if place is None else event.raw[place.start : place.end]) == found
+
+
+@pytest.mark.parametrize(
+    ("raw", "ids"),
+    [
+        (b"id: 1\ndata: x\n\n", [b"1"]),
+        (b"data: x\r\nid:a b \r\n\r\n", [b"a b "]),
+        (b"id: 1\rid: 2\r\r", [b"1", b"2"]),
+        (b"id:\nid\ndata: id: 3\n\n", []),
+        (b"data: x\n\n", []),
+    ],
+)
+def test_ids_of_events_are_found(raw: bytes, ids: list[bytes]) -> None:
+    """An id is the value of a field of that name; an empty one names no event."""
+    assert [raw[span.start : span.end] for span in event_id_spans(raw)] == ids
