@@ -145,19 +145,19 @@ class ServerSession:
         self._owners.pop(observation.number, None)
 
 
-def as_recorded(live: RecordedExchange, recorded: RecordedExchange) -> RecordedExchange:
-    """Return a live exchange with the id of the recorded one, in whatever repeats it too."""
-    own, identity = (caller_values(each.call.message).id or b"" for each in (live, recorded))
+def with_id_of(call: Call, live: RecordedExchange) -> RecordedExchange:
+    """Return a live exchange with the id of another call, in whatever repeats it too."""
+    own, identity = (caller_values(each.message).id or b"" for each in (live.call, call))
     if not own.startswith(b'"' + OWN_ID):
         return live
     # In a text, quotes may be escaped; a server that quotes one writes a number without them.
     repeated = re.compile(rb"""(\\*["'])?%b(?![0-9])(?(1)\1)""" % own[1:-1])
 
-    def with_recorded(found: re.Match[bytes]) -> bytes:
+    def other_id(found: re.Match[bytes]) -> bytes:
         quote = found[1] or b""
         return quote + identity[1:-1] + quote if identity.startswith(b'"') else identity
 
-    return with_texts(live, lambda raw, _: repeated.sub(with_recorded, raw))
+    return with_texts(live, lambda raw, _: repeated.sub(other_id, raw))
 
 
 def resumption(observation: Observation) -> tuple[Request, float] | None:

@@ -9,11 +9,10 @@ from typing import Any, Final, Literal
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.drive.conversation import header_text, with_body
 from mrtr_cassette.core.protocol.calls import Call, read_call
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH
 from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE, INITIALIZED, method_of
 from mrtr_cassette.core.protocol.tasks import TASKS
 from mrtr_cassette.core.wire.http import EVENT_STREAM, POST_HEADERS, Headers, Request
-from mrtr_cassette.core.wire.jsonbytes import canonical, find_spans, replace_members, splice
+from mrtr_cassette.core.wire.jsonbytes import canonical, replace_members
 from mrtr_cassette.core.wire.pointers import value_at
 
 Era = Literal["legacy", "modern"]
@@ -131,17 +130,6 @@ def declaring(request: Request, kinds: Collection[str]) -> Request:
         both[name] = {**inner, **value} if isinstance(inner, dict) else value
     member = {f"{_META}clientCapabilities": canonical(both).encode()}
     return with_body(request, replace_members(request.body, ("params", "_meta"), member))
-
-
-def with_id_of(call: Call, exchange: RecordedExchange) -> bytes:
-    """Return the body of a response with the id of another call in the place of its own."""
-    response, located = exchange.response, exchange.located_response
-    own = None if call.message is None else call.message.spelled(ID_PATH)
-    if response is None or own is None or located is None:
-        return b"" if response is None else response.body
-    spans = find_spans(located.message.raw, [ID_PATH])[ID_PATH]
-    places = [place for span in spans if (place := located.in_body(span)) is not None]
-    return splice(response.body, [(place, own) for place in places])
 
 
 def _capabilities(kinds: Collection[str]) -> dict[str, Any]:

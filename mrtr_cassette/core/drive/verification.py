@@ -48,11 +48,11 @@ from mrtr_cassette.core.drive.conversation import (
     Reply,
     ServerSession,
     ToolList,
-    as_recorded,
     has_error,
     outcome,
     request_beside,
     with_body,
+    with_id_of,
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.dialect import (
@@ -341,7 +341,7 @@ class RecordedScript:
 
     def _came(self, recorded: RecordedExchange, live: RecordedExchange) -> RecordedExchange:
         """Take a live response in the place of a recorded one; return it with the recorded ids."""
-        live = as_recorded(live, recorded)
+        live = with_id_of(recorded.call, live)
         self.pairs.append(LivePair(recorded, live))
         return live
 
@@ -378,7 +378,7 @@ class RecordedScript:
 
     def _answer_push(self, ask: LiveAsk) -> Reply:
         position = min(len(self.pairs), len(self._exchanges) - 1)
-        response = as_recorded(ask.exchange, self._exchanges[position]).response
+        response = with_id_of(self._exchanges[position].call, ask.exchange).response
         value = pushed_value(b"" if response is None else response.body, self._recorded_by_hash)
         number = self._interaction.asking_turn(position)
         changes = [round_change(ABSENT, {ask.key: value})]

@@ -23,8 +23,9 @@ from mrtr_cassette.core.drive.conversation import (
     LiveAsk,
     NeedsAnswers,
     ServerSession,
+    with_id_of,
 )
-from mrtr_cassette.core.drive.own_client import declaring, is_modern, with_id_of
+from mrtr_cassette.core.drive.own_client import declaring, is_modern
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.methods import GET_TASK, method_of
 from mrtr_cassette.core.protocol.origins import ServerOrigin
@@ -490,4 +491,5 @@ class AutoAnswerHandler:
         headers = tuple(
             pair for pair in upstream.last.passed if pair[0].lower() != "content-length"
         )
-        await downstream.send_whole(upstream.last.status, headers, with_id_of(call, exchange))
+        response = with_id_of(call, exchange).response or exchange.response
+        await downstream.send_whole(upstream.last.status, headers, response.body)

@@ -25,7 +25,7 @@ from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.compare.values import Change
-from mrtr_cassette.core.drive.conversation import as_recorded
+from mrtr_cassette.core.drive.conversation import with_id_of
 from mrtr_cassette.core.drive.updating import (
     ACCEPTABLE,
     Proposal,
@@ -87,7 +87,7 @@ def taken(cassette: Cassette, number: int, position: int, exchange: RecordedExch
     """Return what is proposed where one live response differs."""
     plan = planned(cassette)[number - 1]
     recorded = plan.interaction.exchanges[position]
-    exchange = as_recorded(exchange, recorded)
+    exchange = with_id_of(recorded.call, exchange)
     turn = 0 if recorded.ask is None else plan.interaction.asking_turn(position)
     state = None if recorded.ask is None else recorded.ask.request_state
     states = () if state is None else ((LIVE, state),)
@@ -291,7 +291,8 @@ def verified(
     """Return what came of the interaction that asks, with live exchanges for all that changed."""
     plan = planned(cassette)[1]
     lives = live(CALL, question("Now?", LIVE)), live(YES_RETRY, text("b"))
-    exchanges = tuple(map(as_recorded, lives, plan.interaction.exchanges))
+    calls = (each.call for each in plan.interaction.exchanges)
+    exchanges = tuple(map(with_id_of, calls, lives))
     return VerifiedInteraction(plan, verdict, changes, None, paired(plan, exchanges))
 
 
