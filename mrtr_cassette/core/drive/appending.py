@@ -11,7 +11,6 @@ from mrtr_cassette.core.drive.conversation import (
     Conversation,
     Finished,
     LiveAsk,
-    Requests,
     ServerSession,
     has_error,
     in_session,
@@ -121,12 +120,12 @@ class Sessions:
         return request if live is None else in_session(request, live)
 
 
-class SessionOpening(Requests):
+class SessionOpening(Conversation):
     """One session of the cassette, opened again with the live server as the client opened it."""
 
     def __init__(self, call: Call, requests: Sequence[Request], session: ServerSession) -> None:
         first, *self._unsent = requests
-        super().__init__(first, session)
+        super().__init__(first, None, session)
         self.call = call
         self.failure: Miss | None = None
 

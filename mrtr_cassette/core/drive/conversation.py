@@ -93,9 +93,9 @@ class ServerSession:
         self.recorder = recorder
         self.id = session_id
         self._sent = 0
-        self._owners: dict[int, Requests] = {}
+        self._owners: dict[int, Conversation] = {}
 
-    def request(self, request: Request, owner: Requests) -> Observation:
+    def request(self, request: Request, owner: Conversation) -> Observation:
         """Return a request as it is sent in this session, a call with an id of its own.
 
         The observation is to be shown the response; the owner gets what the server pushes because
@@ -112,7 +112,7 @@ class ServerSession:
         self._owners[observation.number] = owner
         return observation
 
-    def post(self, first: Request, body: bytes, owner: Requests) -> Observation:
+    def post(self, first: Request, body: bytes, owner: Conversation) -> Observation:
         """Return the request that posts a message which is no call, where `first` was sent."""
         if first.is_line:
             return self.request(line_request(body), owner)
@@ -233,80 +233,6 @@ class LiveValues:
         return with_values(body, _SENT_BACK, self._live.get) if self._live else body
 
 
-class Requests:
-    """Requests to a live server, each made of the response before it; no push is answered."""
-
-    def __init__(self, first: Request, session: ServerSession) -> None:
-        self.request = first
-        self.last: RecordedExchange | None = None
-        self.session = session
-        self.task: TaskState | None = None
-        """The latest state of the task that the server has made of them."""
-        self.unanswered: LiveAsk | None = None
-        """The ask that needs an answer from elsewhere."""
-        self.is_over = False
-        """Whether nothing that still comes is of interest."""
-
-    @property
-    def wait_s(self) -> float:
-        """Seconds to wait before the next request."""
-        return 0.0
-
-    def answer(self, answer: Answered) -> Observation | None:  # noqa: ARG002
-        """Answer the ask; return the request that posts the answer to a pushed request."""
-        return None
-
-    def next(self) -> Observation | None:
-        """Return the next request to send, to be shown its response; None where there is none."""
-        return None if self.is_over else self.session.request(self.request, self)
-
-    def leave(self) -> Observation | None:
-        """Return the request that tells the server that nobody waits for its task any more."""
-        return None
-
-    def push_received(self, push: OpenPush) -> Observation | None:  # noqa: ARG002
-        """Take a request that the server pushed because of one of these; leave it unanswered."""
-        return None
-
-    def responded(self, observation: Observation) -> None:
-        """Take the response to the last request, which the observation has seen whole."""
-        self.session.responded(observation)
-        self.last = observation.seal(End.COMPLETE, 0.0)
-        following = self._after(self.last)
-        self.request, self.is_over = following or self.request, following is None
-
-    def _after(self, exchange: RecordedExchange) -> Request | None:
-        raise NotImplementedError
-
-
-class ToolList(Requests):
-    """The tools of a live server, listed page after page."""
-
-    def __init__(self, listing: Request, session: ServerSession) -> None:
-        super().__init__(listing, session)
-        self.tools: list[Any] = []
-        self.is_whole = True
-        self._pages = 0
-
-    def _after(self, exchange: RecordedExchange) -> Request | None:
-        result = exchange.rpc_members.get("result")
-        tools = result.get("tools") if isinstance(result, dict) else None
-        self.is_whole = isinstance(tools, list)
-        self.tools += tools if isinstance(tools, list) else ()
-        self._pages += 1
-        cursor = exchange.next_cursor
-        if not self.is_whole or cursor is None or self._pages == _MOST_PAGES:
-            return None
-        member = {"cursor": encode_basestring_ascii(cursor).encode()}
-        return with_body(self.request, replace_members(self.request.body, ("params",), member))
-
-    def hints(self, name: str) -> Mapping[str, Any]:
-        """Return what the server says that a tool does to the world."""
-        named = (each for each in self.tools if isinstance(each, dict) and each.get("name") == name)
-        hints = next(named, {}).get("annotations")
-        return hints if isinstance(hints, dict) else {}
-
-
 def request_beside(
     call: Request, method: str, params: Mapping[str, Any] = MappingProxyType({})
 ) -> Request:
@@ -418,24 +344,30 @@ class Script(Protocol):
         ...
 
 
-class Conversation(Requests):
-    """One call on a live server, or another request that is no part of one.
+class Conversation:
+    """One call on a live server, or other requests, each made of the response before it.
 
     With `follows_task` it goes on with the task that the server makes of the call. Its script is
     told of the task when that is created, and of each state that asks something new. A task that
-    has not ended when the conversation does is cancelled.
+    has not ended when the conversation does is cancelled. Without a script nothing is answered.
     """
 
     def __init__(
         self,
         request: Request,
-        script: Script,
+        script: Script | None,
         session: ServerSession,
         *,
         follows_task: bool = False,
     ) -> None:
-        super().__init__(request, session)
+        self.request, self.session = request, session
         self.standing: NeedsAnswers | AskedOtherwise | Finished | None = None
+        self.is_over = False
+        """Whether nothing that still comes is of interest."""
+        self.unanswered: LiveAsk | None = None
+        """The ask that needs an answer from elsewhere."""
+        self.task: TaskState | None = None
+        """The latest state of the task that the server has made of the call."""
         self._script, self._follows_task = script, follows_task
         self._asked = 0
         self._seen_keys: set[str] = set()
@@ -487,7 +419,7 @@ class Conversation(Requests):
 
     def push_received(self, push: OpenPush) -> Observation | None:
         """Take a request that the server pushed because of this call."""
-        if self.is_over:
+        if self.is_over or self._script is None:
             return None
         exchange, message = self.session.as_recorded(push)
         return self._tell(LiveAsk(self._asked + 1, exchange, None, message, push.key))
@@ -511,13 +443,17 @@ class Conversation(Requests):
         if self._follows_task:
             self.task = created_task(observation.call.message, observation.response)
         if self.task is not None:
-            # That it is one is no turn.
-            ask = LiveAsk(self._asked + 1, exchange, task=self.task)
-            self._replied(ask, self._script.answer(ask))
-        elif observation.ask is None:
-            self._stand(Finished(self._asked + 1, exchange))
-        else:
+            self._tell(LiveAsk(self._asked + 1, exchange, task=self.task))
+        elif observation.ask is not None and self._script is not None:
             self._tell(LiveAsk(self._asked + 1, exchange, observation.ask.request_state))
+        elif (following := self._after(exchange)) is not None:
+            self._due = [following]
+        else:
+            self._stand(Finished(self._asked + 1, exchange))
+
+    def _after(self, exchange: RecordedExchange) -> Request | None:  # noqa: ARG002
+        """Return the request that follows a response, if any does."""
+        return None
 
     def _polled(self, exchange: RecordedExchange, state: TaskState | None) -> None:
         self.task = state
@@ -533,8 +469,9 @@ class Conversation(Requests):
             self._tell(LiveAsk(self._asked + 1, exchange, task=state, task_keys=new, call=call))
 
     def _tell(self, ask: LiveAsk) -> Observation | None:
-        self._asked = ask.turn
-        return self._replied(ask, self._script.answer(ask))
+        # That a call becomes a task is no turn.
+        self._asked += ask.task is None or bool(ask.task_keys)
+        return None if self._script is None else self._replied(ask, self._script.answer(ask))
 
     def answer(self, answer: Answered) -> Observation | None:
         """Answer the ask that has no answer so far, unless the server has not waited for that."""
@@ -561,6 +498,34 @@ class Conversation(Requests):
         elif reply.value is not None:
             self._due.append(_update(self.request, ask.task.id, reply.value))
         return None
+
+
+class ToolList(Conversation):
+    """The tools of a live server, listed page after page."""
+
+    def __init__(self, listing: Request, session: ServerSession) -> None:
+        super().__init__(listing, None, session)
+        self.tools: list[Any] = []
+        self.is_whole = True
+        self._pages = 0
+
+    def _after(self, exchange: RecordedExchange) -> Request | None:
+        result = exchange.rpc_members.get("result")
+        tools = result.get("tools") if isinstance(result, dict) else None
+        self.is_whole = isinstance(tools, list)
+        self.tools += tools if isinstance(tools, list) else ()
+        self._pages += 1
+        cursor = exchange.next_cursor
+        if not self.is_whole or cursor is None or self._pages == _MOST_PAGES:
+            return None
+        member = {"cursor": encode_basestring_ascii(cursor).encode()}
+        return with_body(self.request, replace_members(self.request.body, ("params",), member))
+
+    def hints(self, name: str) -> Mapping[str, Any]:
+        """Return what the server says that a tool does to the world."""
+        named = (each for each in self.tools if isinstance(each, dict) and each.get("name") == name)
+        hints = next(named, {}).get("annotations")
+        return hints if isinstance(hints, dict) else {}
 
 
 # Tasks
@@ -594,18 +559,20 @@ class AnsweredTask:
     asked: int = 0
 
 
-class AnsweredPoll(Requests):
+class AnsweredPoll(Conversation):
     """One poll of a client: what the task asks is answered, and it is polled until that shows."""
 
     def __init__(self, poll: Request, session: ServerSession, task: AnsweredTask) -> None:
-        super().__init__(poll, session)
-        self._of, self._due = task, [poll]
+        super().__init__(poll, None, session)
+        self.last: RecordedExchange | None = None
+        self._of = task
+        self._state: TaskState | None = None
 
     @property
     def wait_s(self) -> float:
         """Seconds to wait before the next request."""
         is_again = self.last is not None and [self.request] == self._due
-        return min(_wait_s(self.task), _LONGEST_WAIT_S) if is_again else 0.0
+        return min(_wait_s(self._state), _LONGEST_WAIT_S) if is_again else 0.0
 
     def next(self) -> Observation | None:
         """Return the next request to send; None where the client gets the last response."""
@@ -631,13 +598,13 @@ class AnsweredPoll(Requests):
             # The client sees what the server does not take.
             self._of.left.update(self._of.answered if has_error(exchange) else ())
             return
-        self.last, self.task = exchange, polled_state(observation.response)
-        asked = {} if self.task is None else self.task.input_requests
+        self.last, self._state = exchange, polled_state(observation.response)
+        asked = {} if self._state is None else self._state.input_requests
         new = {key: key for key in asked if key not in self._of.answered | self._of.left}
         if new:
             self._of.asked += 1
             turn, call = self._of.asked, self._of.call
-            self.unanswered = LiveAsk(turn, exchange, task=self.task, task_keys=new, call=call)
+            self.unanswered = LiveAsk(turn, exchange, task=self._state, task_keys=new, call=call)
         elif asked and asked.keys() <= self._of.answered - self._of.left:
             # The answers have not taken effect.
             self._due = [self.request]

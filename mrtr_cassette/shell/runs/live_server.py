@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from mrtr_cassette.core.drive.conversation import Answered, LiveAsk, Requests, resumption
+from mrtr_cassette.core.drive.conversation import Answered, Conversation, LiveAsk, resumption
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
@@ -39,7 +39,7 @@ class LiveServer:
     shown_as: str
     headers: Headers = ()
     response_s: float | None = None
-    _under_way: list[tuple[Requests, asyncio.Task[None], Supply | None]] = field(
+    _under_way: list[tuple[Conversation, asyncio.Task[None], Supply | None]] = field(
         default_factory=list, init=False
     )
     """Exchanges: their conversations, and the tasks that read their responses."""
@@ -48,7 +48,7 @@ class LiveServer:
     _answering: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def follow(
-        self, steps: Requests, supply: Supply | None = None, told: Told | None = None
+        self, steps: Conversation, supply: Supply | None = None, told: Told | None = None
     ) -> None:
         """Send one request after the other, until there is none.
 
@@ -78,7 +78,7 @@ class LiveServer:
 
     async def _follow(
         self,
-        steps: Requests,
+        steps: Conversation,
         supply: Supply | None,
         told: Told | None,
         limit: asyncio.Timeout,
@@ -113,7 +113,7 @@ class LiveServer:
                     # The ask stands while the call is cancelled.
                     supply = None
 
-    async def listen(self, steps: Requests, supply: Supply | None = None) -> Observation | None:
+    async def listen(self, steps: Conversation, supply: Supply | None = None) -> Observation | None:
         """Send one request whose response is a listening stream, and read it beside all others.
 
         Returns when the response has begun: the observation, or None where there is nothing to
@@ -140,7 +140,7 @@ class LiveServer:
     def _begin(
         self,
         observation: Observation,
-        steps: Requests,
+        steps: Conversation,
         supply: Supply | None,
         begun: asyncio.Event | None = None,
     ) -> asyncio.Task[None]:
@@ -151,7 +151,7 @@ class LiveServer:
         return reading
 
     async def _read(
-        self, observation: Observation, steps: Requests, begun: asyncio.Event | None = None
+        self, observation: Observation, steps: Conversation, begun: asyncio.Event | None = None
     ) -> None:
         with closing(await self._sent(observation.call.request)) as response:
             observation.response_started(response.status, passed_headers(response.headers))
@@ -171,14 +171,14 @@ class LiveServer:
         return await self.upstream.send(request, sent_headers(request.headers, self.headers))
 
     async def _show(
-        self, response: UpstreamResponse, observation: Observation, steps: Requests
+        self, response: UpstreamResponse, observation: Observation, steps: Conversation
     ) -> None:
         while not observation.is_answered and (chunk := await response.read()):
             observation.response_bytes(chunk, 0.0)
             for push in observation.take_pushed():
                 await self._pushed(push, steps)
 
-    async def _pushed(self, push: OpenPush, steps: Requests) -> None:
+    async def _pushed(self, push: OpenPush, steps: Conversation) -> None:
         async with self._answering:
             posted = steps.session.pushed(push)
             if posted is None:
