@@ -184,25 +184,22 @@ def _objections(
     interaction: RecordedInteraction, call: Call, part: Part, endpoint: str
 ) -> Iterator[str]:
     first, last = interaction.exchanges[0], interaction.exchanges[-1]
-    if part == "notice" and call.method == CANCELLED:
+    if call.method == CANCELLED:
         yield "it cancels a call that is not pending now"
-    if part == "notice" and call.message is not None and call.message.kind is Kind.RESPONSE:
+    if call.message is not None and call.message.kind is Kind.RESPONSE:
         yield "it answers what a server pushed in the recorded run"
     if call.request.header(LAST_EVENT_ID_HEADER):
         yield "it resumes a stream of the recorded run, with which it is compared"
-    is_whole = last.response is not None and last.response.end is End.COMPLETE
+    is_lost = last.response is None or last.response.end is not End.COMPLETE
+    needs_one = part == "call" or (part != "listening" and not call.request.is_line)
+    if is_lost and needs_one and last.rpc_response is None:
+        yield "no whole response was recorded: its client left, or the server was lost"
     if part == "call":
-        if last.response is None:
-            yield "no response was recorded"
         if listens(call, last.response):
             yield "it listens to what other calls cause"
-        if not is_whole and last.rpc_response is None:
-            yield "its client left, or the server was lost, before the response was whole"
         reason = why_not_repeatable(interaction)
         if reason is not None:
             yield reason
-    elif part != "listening" and not is_whole and not call.request.is_line:
-        yield "no whole response was recorded"
     # What was sent to the upstream's URL is sent to that of the live server.
     target = "" if _is_at(endpoint, call.request) else call.request.target
     text = f"{first.request.body.decode('latin-1')}\n{target}"
@@ -227,10 +224,8 @@ def why_not_repeatable(interaction: RecordedInteraction) -> str | None:
     methods = [step.exchange.call.method for step in interaction.steps]
     if any(method == UPDATE_TASK and at not in answered for at, method in enumerate(methods)):
         return "it answers what a notification of its task asked, or nothing"
-    turns = task_turns(interaction.steps)
-    is_left = (
-        interaction.is_open and interaction.task_id and not (turns and turns[-1].given is None)
-    )
+    is_at_question = any(turn.given is None for turn in task_turns(interaction.steps)[-1:])
+    is_left = interaction.is_open and interaction.task_id and not is_at_question
     if is_left or CANCEL_TASK in methods:
         return "its client cancelled the task, or left it at work"
     return None
@@ -383,12 +378,10 @@ class RecordedScript:
         number = self._interaction.asking_turn(position)
         changes = [round_change(ABSENT, {ask.key: value})]
         for turn in self._open_at(position)[:1]:
-            # What was pushed together may come in another order.
-            question, differing = self._nearest(turn, value)
-            if not differing:
-                turn.questions.remove(question)
+            question, changes = self._asked_now(turn, value)
+            if question is not None:
                 return question.answer or NeedsAnswers(ask)
-            number, changes = turn.number, differing
+            number = turn.number
         for script in self._listening:
             if posted := script.posted(value):
                 return posted
@@ -397,9 +390,8 @@ class RecordedScript:
     def posted(self, value: object) -> Answered | None:
         """Return the answer to what was pushed on this stream, whatever the turn; or None."""
         for turn in self._open_at(len(self._exchanges)):
-            question, differing = self._nearest(turn, value)
-            if not differing:
-                turn.questions.remove(question)
+            question, _ = self._asked_now(turn, value)
+            if question is not None:
                 return question.answer
         return None
 
@@ -417,8 +409,8 @@ class RecordedScript:
     def _answer_task(self, ask: LiveAsk) -> Reply:
         """Answer what a state of the task asks, one question after the other."""
         position, answers = len(self.pairs), dict[str, bytes | None]()
-        asking = [turn.asking for turn in self._open_at(position)]
-        live = self._came(next(iter(asking), None) or self._exchanges[-1], ask.exchange)
+        asking = [turn.asking for turn in self._open_at(position)] or [None]
+        live = self._came(asking[0] or self._exchanges[-1], ask.exchange)
         state = polled_state(live.rpc_response)
         requests = {} if state is None else state.input_requests
         for name, key in ask.task_keys.items():
@@ -427,11 +419,10 @@ class RecordedScript:
             if turn is None:
                 number = len([*self._interaction.turns]) + 1
                 return self._refuse(ask, number, [round_change(ABSENT, asked)])
-            question, changes = self._nearest(turn, *asked.values(), *asked)
-            if not self._is_answered(changes):
+            question, changes = self._asked_now(turn, *asked.values(), *asked)
+            if question is None:
                 return self._refuse(ask, turn.number, changes)
             self._take(turn.number, changes)
-            turn.questions.remove(question)
             if question.answer is not None:
                 answers[key] = question.answer.value
         if answers:
@@ -439,15 +430,22 @@ class RecordedScript:
         is_last = self._interaction.is_open and not self._open_at(position)
         return NeedsAnswers(ask) if is_last else Answered(None)
 
-    def _nearest(
+    def _asked_now(
         self, turn: _OpenTurn, asked: object, key: str = ""
-    ) -> tuple[_Question, list[Change]]:
-        """Return the question of a turn that comes nearest to a live one, and what differs."""
+    ) -> tuple[_Question | None, list[Change]]:
+        """Return the question of a turn that is asked now, or None, and what differs from the nearest.
+
+        What was asked together may come in another order.
+        """
         rows = []
         for each in turn.questions:
             changes = question_changes({each.key: each.asked}, {key or each.key: asked})
             rows.append((each, self._counting(changes)))
-        return min(rows, key=lambda row: len(row[1]))
+        question, changes = min(rows, key=lambda row: len(row[1]))
+        if not self._is_answered(changes):
+            return None, changes
+        turn.questions.remove(question)
+        return question, changes
 
     def _is_answered(self, changes: Sequence[Change]) -> bool:
         return self._refused.isdisjoint(change.verdict for change in changes)
