@@ -43,13 +43,7 @@ from mrtr_cassette.core.protocol.dialect import (
     spelled_requests,
 )
 from mrtr_cassette.core.protocol.jsonrpc import SUBSCRIPTION_ID, Kind, Message, messages_in
-from mrtr_cassette.core.protocol.methods import (
-    CALL_TOOL,
-    GET_TASK,
-    INITIALIZE,
-    TASK_VALUES,
-    method_of,
-)
+from mrtr_cassette.core.protocol.methods import CALL_TOOL, GET_TASK, TASK_VALUES, method_of
 from mrtr_cassette.core.protocol.tasks import (
     TASK,
     created_task,
@@ -59,10 +53,7 @@ from mrtr_cassette.core.protocol.tasks import (
 )
 from mrtr_cassette.core.secrets.sealed import reveal_in_json, without_numbers
 from mrtr_cassette.core.wire.http import (
-    ANSWERED_BY_HEADER,
-    CREDENTIAL_HEADERS,
     EVENT_STREAM,
-    LAST_EVENT_ID_HEADER,
     SESSION_HEADER,
     End,
     Response,
@@ -395,13 +386,9 @@ _NAMES: Final = ("uri", "uriTemplate", "name")
 _SERVER_INFO: Final = frozenset({"serverInfo", "io.modelcontextprotocol/serverInfo"})
 _INPUT: Final = "inputSchema"
 _REQUIRED: Final = "required"
-_ONLY_DESCRIBES: Final = frozenset(
-    ["$comment", "$id", "$schema", "default", "deprecated", "description", "examples", "title"]
-)
+_ONLY_DESCRIBES: Final = frozenset({"default", "description", "examples", "title"})
 """Keywords of JSON Schema that refuse no value."""
-_ALTERNATIVES: Final = frozenset(
-    (step,) for step in ("$defs", "anyOf", "definitions", "enum", "oneOf", "properties", "type")
-)
+_ALTERNATIVES: Final = frozenset({("enum",), ("properties",)})
 """Keywords of JSON Schema below which something more allows more."""
 
 
@@ -445,17 +432,11 @@ def _is_information(change: Change, steps: tuple[str, ...]) -> bool:
 
 Mark = Literal["=", "~", "-", "+"]
 """Both have it and it is the same, both have it and it differs, only the first, only the second."""
-StageKind = Literal["request", "ask", "answer", "result"]
+StageKind = Literal["ask", "answer", "result"]
 IgnoredFor = Callable[[Call], Collection[str]]
 """Returns the JSON Pointers that don't count in a call: in what it says, and in what it gets."""
 
 _ANSWERS = f"/{INPUT_RESPONSES}"
-_VOLATILE_OF_REQUESTS: frozenset[MemberPath] = frozenset(
-    (name,) for name in ("progressToken", *TRACE_MEMBERS)
-)
-_VOLATILE_HEADERS = CREDENTIAL_HEADERS | {LAST_EVENT_ID_HEADER}
-"""Headers of which it is told whether they are there."""
-_UNTOLD_HEADERS = frozenset({"content-type", SESSION_HEADER, ANSWERED_BY_HEADER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -693,8 +674,6 @@ def _stages_of(old: _Side | None, new: _Side | None, ignored: Collection[str]) -
             mark = "="
         return Stage(kind, turn, mark, counting)
 
-    if old is not None and new is not None:
-        yield stage("request", None, _request_changes(old, new), "~")
     turns = [[] if side is None else side.turns for side in (old, new)]
     questions = [[canonical(pinned_question(turn.question)) for turn in its] for its in turns]
     verdict: Verdict = "shape-changed" if old is None or new is None else "rounds-changed"
@@ -717,31 +696,6 @@ def _stages_of(old: _Side | None, new: _Side | None, ignored: Collection[str]) -
         outcomes = [ABSENT if each is None else outcome_value(each) for each in (first, last)]
         change = change_of("shape-changed", "", *outcomes)
         yield stage("result", None, [change], "+" if first is None else "-")
-
-
-def _request_changes(old: _Side, new: _Side) -> list[Change]:
-    changes: dict[Change, None] = {}
-    for before, after in zip(old.interaction.exchanges, new.interaction.exchanges, strict=False):
-        if before is not after:
-            recorded, received = _said_beside(before.call), _said_beside(after.call)
-            changes |= dict.fromkeys(value_changes(recorded, received, "/#request"))
-    return [change._replace(is_information=True) for change in changes]
-
-
-def _said_beside(call: Call) -> dict[str, Any]:
-    headers = {
-        name.lower(): "..." if name.lower() in _VOLATILE_HEADERS else comparable_text(value)
-        for name, value in call.request.headers
-        if name.lower() not in _UNTOLD_HEADERS
-    }
-    message = call.message if call.is_rpc else None
-    meta, params = ({}, {}) if message is None else (message.meta, message.params)
-    told = method_of(INITIALIZE).not_in_key if call.method == INITIALIZE else ()
-    return {
-        "_meta": pinned(meta, _VOLATILE_OF_REQUESTS),
-        "headers": headers,
-        "params": {name: params[name] for name in told if name in params},
-    }
 
 
 def _turn_changes(old: _Turn, new: _Turn, verdict: Verdict) -> tuple[list[Change], list[Change]]:

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -17,7 +17,6 @@ from mrtr_cassette.core.cassette.recorded import (
     PushedRequest,
     RecordedExchange,
     RecordedInteraction,
-    TaskStep,
     TurnPlace,
     task_turns,
 )
@@ -302,7 +301,7 @@ def recorded_over(earlier: Cassette, recorded: Cassette) -> Rerecording:
         if each.recorded is not None and each.received is not None:
             old = partners[each.received] = earlier.interactions[each.recorded - 1]
             # What diff calls the same may say more: a list with a further tool is not kept.
-            says_more = any(stage.changes for stage in each.stages if stage.kind != "request")
+            says_more = any(stage.changes for stage in each.stages)
             new_headers = _new_headers(old, recorded.interactions[each.received - 1])
             if each.mark == "=" and not (says_more or new_headers):
                 same[each.received] = each.recorded
@@ -388,21 +387,13 @@ def _in_pairs(
 ) -> Iterator[tuple[RecordedExchange, RecordedExchange]]:
     """Yield the own exchanges of two interactions that have the same places, in pairs.
 
-    A step that the new task lacks stands for itself, without a number: how many states a client
-    sees depends on when it polls.
+    How many states of a task a client sees depends on when it polls: a step more than the new task
+    has stands for itself, without a number.
     """
     before, after = ([it for it, at in one.placed if at.step is None] for one in (old, new))
     yield from zip(before, after, strict=True)
-    steps: dict[tuple[str, str], list[RecordedExchange]] = {}
-    for step in new.steps:
-        steps.setdefault(_kind(step), []).append(step.exchange)
-    for step in old.steps:
-        same = steps.get(_kind(step))
-        yield step.exchange, same.pop(0) if same else replace(step.exchange, number=None)
-
-
-def _kind(step: TaskStep) -> tuple[str, str]:
-    return step.exchange.call.method, "" if step.state is None else step.state.status
+    for one, other in zip_longest(old.steps, new.steps[: len(old.steps)]):
+        yield one.exchange, replace(one.exchange, number=None) if other is None else other.exchange
 
 
 def _merged(

@@ -433,7 +433,7 @@ class RecordedScript:
     def _asked_now(
         self, turn: _OpenTurn, asked: object, key: str = ""
     ) -> tuple[_Question | None, list[Change]]:
-        """Return the question of a turn that is asked now, or None, and what differs from the nearest.
+        """Return which question of a turn is asked now, or None, and what differs from the nearest.
 
         What was asked together may come in another order.
         """
