@@ -322,13 +322,13 @@ class _Assembly:
                 for turn in pushes.get(each, ()):
                     asked = [
                         PushedRequest(
-                            *(push.key, self._finish(push.number), push.piece),
-                            None if push.number == each else by_last[push.number],
+                            *(key, self._finish(pushing), piece),
+                            None if pushing == each else by_last[pushing],
                         )
-                        for push in turn.asked
+                        for key, pushing, piece in turn.asked
                     ]
                     answers = [
-                        PostedAnswer(turn.asked[at].key, self._finish(posted))
+                        PostedAnswer(turn.asked[at][0], self._finish(posted))
                         for at, posted in turn.answers
                     ]
                     turns.append(PushedTurn(position, tuple(asked), tuple(answers)))

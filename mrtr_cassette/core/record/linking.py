@@ -483,15 +483,8 @@ class OpenPush(NamedTuple):
     message: Message
 
 
-class LinkedPush(NamedTuple):
-    """A pushed request of a journal: our name for it, its exchange and the piece that ends it."""
-
-    key: str
-    number: int
-    piece: int
-
-
-LinkedTurn = PushTurn[LinkedPush]
+LinkedTurn = PushTurn[tuple[str, int, int]]
+"""A turn of a journal: of each request its key, its exchange and the piece that ends it."""
 
 # What happens in a session; of several things at one moment, the smaller one comes first.
 _REQUEST, _PUSH, _RESPONSE, _END = range(4)
@@ -510,7 +503,7 @@ def link_pushes(facts: Mapping[int, ExchangeFacts]) -> dict[int, list[LinkedTurn
                 events.append((moment.after, True, moment.at_ms, _RESPONSE, number, at))
             for at, push in enumerate(() if each.posted_id is not None else each.pushes):
                 events.append((push.moment.after, True, push.moment.at_ms, _PUSH, number, at))
-    machine = PushTurns[LinkedPush]()
+    machine = PushTurns[tuple[str, int, int]]()
     turns: dict[int, list[LinkedTurn]] = {}
     for _, _, _, what, number, at in sorted(events):
         exchange = facts[number]
@@ -521,7 +514,7 @@ def link_pushes(facts: Mapping[int, ExchangeFacts]) -> dict[int, list[LinkedTurn
             turn, _ = machine.pushed(session, owner, push.id, shared=exchange.listens)
             if not turn.asked:
                 turns.setdefault(turn.owner, []).append(turn)
-            turn.asked.append(LinkedPush(turn.key_for(push.method), number, push.piece))
+            turn.asked.append((turn.key_for(push.method), number, push.piece))
         elif what == _RESPONSE:
             machine.responded(session, exchange.responses[at][0])
         elif what == _END:

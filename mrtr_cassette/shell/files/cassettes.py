@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -41,7 +40,7 @@ from mrtr_cassette.shell.files.stores import Location
 _TOOL: Final = f"mrtr-cassette {__version__}"
 OPENED_VARIABLE: Final = "MRTR_CASSETTE_OPENED"
 """Names a file that takes the path of each cassette that a process reads or writes."""
-_MARK = re.compile(rb'"\$schema"\s*:\s*"urn:mrtr-cassette:cassette:')
+_MARK: Final = b'"urn:mrtr-cassette:cassette:'
 _JOURNAL_SUFFIX: Final = ".journal"
 _JOURNAL_MARK: Final = b'{"journal":'
 _BEGINNING: Final = 1024
@@ -134,7 +133,7 @@ def is_cassette(path: Path) -> bool:
     """Tell whether a JSON file says at its beginning that it is a cassette."""
     try:
         with path.open("rb") as file:
-            return _MARK.search(file.read(_BEGINNING)) is not None
+            return _MARK in file.read(_BEGINNING)
     except OSError:
         return False
 
@@ -346,12 +345,10 @@ def recover_journal(output: Location) -> tuple[Publication | None, str | None] |
         CassetteError: the journal can't be read, or the cassette not be written. The journal stays.
     """
     check_replaceable(output)
-    path = journal_path(output)
-    journal = read_journal(path)
+    recorder = read_journal(journal_path(output)).header.recorder
     with suppress(CassetteError):
-        recorders = load_cassette(output).recorders
-        if any(journal.header.recorder == each.id for each in recorders):
-            path.unlink()
+        if recorder in {each.id for each in load_cassette(output).recorders}:
+            discard_journal(output)
             if isinstance(output, Path):
                 remove_leftovers(output)
             return None

@@ -13,7 +13,7 @@ from typing import Final
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION, on_one_line
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, classify
-from mrtr_cassette.core.record.channel import Channel
+from mrtr_cassette.core.record.recorder import Channel
 from mrtr_cassette.core.secrets.credentials import Knows
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,

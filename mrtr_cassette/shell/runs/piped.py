@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import over_pipes
-from mrtr_cassette.core.record.channel import Channel
+from mrtr_cassette.core.record.recorder import Channel
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Line, Request, opens_channel
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, MrtrCassetteError, UsageError
