@@ -254,7 +254,7 @@ def _write_journal(cassette: Path, count: int) -> None:
         ("mcp-name", BARE.name),
         ("mcp-protocol-version", "2026-07-28"),
     )
-    journal = Journal(journal_path(cassette), header)
+    journal = Journal(cassette, header)
     for number in range(1, count + 1):
         identity = 1_000_000 + number
         request = Request("POST", PATH, asking, BARE.request(identity, number - 1, b""))

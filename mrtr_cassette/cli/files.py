@@ -44,7 +44,6 @@ from mrtr_cassette.shell.files.cassettes import (
     load_cassette,
     merge_files,
     recover_journal,
-    stands,
     without_collection,
 )
 from mrtr_cassette.shell.files.disk import change_config, is_locked
@@ -214,7 +213,7 @@ def recover(cassettes: tuple[str, ...]) -> None:
 
 def _recover(cassette: Location) -> None:
     journal = journal_path(cassette)
-    if not stands(journal):
+    if not os.path.lexists(journal):
         raise CassetteError(journal, "there is no journal to recover from")
     if is_locked(journal):
         raise CassetteError(journal, "its recorder is still at work", hint="stop that one first")

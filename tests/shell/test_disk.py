@@ -18,7 +18,7 @@ from standin import answering
 from mrtr_cassette.core.report.page import START
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.files import cassettes
-from mrtr_cassette.shell.files.cassettes import Journal, journal_path
+from mrtr_cassette.shell.files.cassettes import Journal
 from mrtr_cassette.shell.files.reports import write_own, write_page
 
 NEW = [b"ne", b"w"]
@@ -163,7 +163,7 @@ def test_a_missing_cassette_says_how_to_make_one(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     with pytest.raises(CassetteError, match=f"^{path}: there is no such cassette; record one with"):
         cassettes.load_cassette(path)
-    Journal(journal_path(path), JOURNAL_HEADER).close()
+    Journal(path, JOURNAL_HEADER).close()
     with pytest.raises(CassetteError, match=f"mrtr-cassette recover {path}"):
         cassettes.load_cassette(path)
     with pytest.raises(CassetteError, match="is a directory"):

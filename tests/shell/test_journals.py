@@ -28,29 +28,29 @@ from mrtr_cassette.shell.files.disk import is_locked
 
 def test_a_journal_belongs_to_one_recorder(tmp_path: Path) -> None:
     """A journal that is open is another's; one that was left behind is to be recovered."""
-    path = tmp_path / "c.json.journal"
-    journal = Journal(path, JOURNAL_HEADER)
+    cassette, path = tmp_path / "c.json", tmp_path / "c.json.journal"
+    journal = Journal(cassette, JOURNAL_HEADER)
     assert is_locked(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with pytest.raises(CassetteError, match="another recorder is writing"):
-        Journal(path, JOURNAL_HEADER)
+        Journal(cassette, JOURNAL_HEADER)
     journal.close()
     assert not is_locked(path)
     with pytest.raises(CassetteError, match=r"mrtr-cassette recover .*c\.json"):
-        Journal(path, JOURNAL_HEADER)
+        Journal(cassette, JOURNAL_HEADER)
     assert not is_locked(tmp_path / "none")
 
 
 def test_a_journal_takes_short_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A system that writes a line in parts gets the rest, too."""
     journal = Journal(tmp_path / "j", JOURNAL_HEADER)
-    before = (tmp_path / "j").read_bytes()
+    before = journal.path.read_bytes()
     write = os.write
     monkeypatch.setattr(os, "write", lambda file, data: write(file, bytes(data)[:3]))
     journal.append(b"0123456789\n")
     monkeypatch.undo()
     journal.close()
-    assert (tmp_path / "j").read_bytes() == before + b"0123456789\n"
+    assert journal.path.read_bytes() == before + b"0123456789\n"
 
 
 def test_a_file_system_without_locks_is_told(
@@ -62,9 +62,9 @@ def test_a_file_system_without_locks_is_told(
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", refused)
-    with pytest.raises(CassetteError, match="/j: no locks available"):
+    with pytest.raises(CassetteError, match=r"/j\.journal: no locks available"):
         Journal(tmp_path / "j", JOURNAL_HEADER)
-    assert not (tmp_path / "j").exists()
+    assert not (tmp_path / "j.journal").exists()
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
@@ -94,7 +94,7 @@ def test_a_journal_of_nothing_is_removed(tmp_path: Path) -> None:
     with pytest.raises(CassetteError, match=f"^{journal_path(path)}: its first line is not"):
         publish_journal(path)
     journal_path(path).unlink()
-    Journal(journal_path(path), JOURNAL_HEADER).close()
+    Journal(path, JOURNAL_HEADER).close()
     assert publish_journal(path) == (None, None)
     assert list(tmp_path.iterdir()) == []
 
@@ -104,7 +104,7 @@ def test_a_publish_that_fails_keeps_the_journal(
 ) -> None:
     """A recording that can't be published is still in its journal, and can be once there is room."""
     path = tmp_path / "c.json"
-    journal = Journal(journal_path(path), JOURNAL_HEADER)
+    journal = Journal(path, JOURNAL_HEADER)
     journal.append(encode_line(exchange(tool("x"), text("done"))))
     journal.close()
     data = journal.path.read_bytes()

@@ -100,7 +100,7 @@ def test_journal_and_its_own_cassette_are_one(tmp_path: Path) -> None:
     journal(journal_path(path), 1, FIRST, SECOND)
     kept.write_bytes(journal_path(path).read_bytes() + b'{"number":3,"torn')
     publish_journal(path)
-    working = Journal(tmp_path / "working.journal", header(2))
+    working = Journal(tmp_path / "working", header(2))
     working.append(encode_line(replace(FIRST, number=1)))
 
     merged, notes = merge_files([path, kept, kept, working.path], tmp_path / "whole.json")

@@ -96,7 +96,7 @@ async def relaying(path: Path, server: Server) -> AsyncIterator[tuple[Relay, Rec
     header = JournalHeader(
         "http://h/mcp", "verbatim", "2026-01-01T00:00:00+00:00", "keep", None, None
     )
-    journal = Journal(journal_path(path), header)
+    journal = Journal(path, header)
     recorder = Recorder(seals=False)
     session = RecordSession("", "", path, None, None, recorder=recorder, journal=journal)
     try:

@@ -175,7 +175,7 @@ async def test_a_cassette_that_can_t_be_put_is_recovered(
     assert store.store == {}
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CassetteError, match=f"recover {URL}"):
-        Journal(journal_path(place), JOURNAL_HEADER, cassette=place)
+        Journal(place, JOURNAL_HEADER)
     with pytest.raises(CassetteError, match=f"recover {URL}"):
         cassettes.read_file(place)
     done = invoke("recover", URL)
@@ -262,7 +262,7 @@ def test_a_folder_is_no_cassette(stored: StoreFile) -> None:
         cassettes.exists(StoreFile("memory://bucket/runs"))
     place = StoreFile(URL, Path("none"))
     with pytest.raises(CassetteError, match="record in a folder where the journal can be written"):
-        Journal(journal_path(place), JOURNAL_HEADER, cassette=place)
+        Journal(place, JOURNAL_HEADER)
 
 
 @pytest.mark.parametrize(

@@ -84,11 +84,11 @@ def merged(sources: Sequence[Source], tool: str) -> tuple[Cassette, tuple[str, .
         for number, exchange in source.exchanges.items():
             recorder.take(number, source, exchange)
     recorders = sorted(by_id.values(), key=lambda each: (each.began_ms, each.id))
-    givers: dict[_Cause, list[_Giver]] = {}
+    givers: dict[_Cause, list[tuple[int, _Seen]]] = {}
     for index, recorder in enumerate(recorders):
         for happening in recorder.happenings:
             for cause in happening.gives:
-                givers.setdefault(cause, []).append((index, happening.number))
+                givers.setdefault(cause, []).append((index, recorder.seen[happening.number]))
     first = next(each for each in sources if each.recorder == recorders[0].id)
     cassette = assemble(first.header, _as_one(recorders, givers), tool)
     facts = [
@@ -200,12 +200,9 @@ def _content(exchange: RecordedExchange) -> str:
     """Return what two copies of one exchange share, of which one may have more of the response."""
     request, response = exchange.request, exchange.response
     status = 0 if response is None else response.status
-    bodies = [request.body] if response is None else [request.body, response.body]
-    if any(b"elicitationId" in body for body in bodies):
-        # What a server made up has another name in each file.
-        bodies = []
-    text = b"\n".join([f"{request.method} {request.target} {status}".encode(), *bodies])
-    return lasting(text.decode("latin-1"))
+    body = b"" if response is None else response.body
+    head = f"{request.method} {request.target} {status}".encode()
+    return lasting(b"\n".join([head, request.body, body]).decode("latin-1"))
 
 
 def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happening]:
@@ -247,9 +244,8 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
 
 # The order of what several recorders saw
 
-_Giver = tuple[int, int]
-"""The index of a recorder, and the number of an exchange there."""
-_Givers = Mapping[_Cause, Sequence[_Giver]]
+_Givers = Mapping[_Cause, Sequence[tuple[int, _Seen]]]
+"""Who gave each cause: the index of the recorder, and the exchange."""
 
 
 def _in_order(recorders: Sequence[_Recorder], givers: _Givers) -> Iterator[tuple[int, _Happening]]:
@@ -303,17 +299,21 @@ def _as_one(recorders: Sequence[_Recorder], givers: _Givers) -> dict[int, Record
     return whole
 
 
+def _needs(recorders: Sequence[_Recorder]) -> Iterator[tuple[_Seen, _Cause]]:
+    """Yield what had to be there before each exchange."""
+    for recorder in recorders:
+        for happening in recorder.happenings:
+            for cause in happening.needs:
+                yield recorder.seen[happening.number], cause
+
+
 def _notes_of(recorders: Sequence[_Recorder], givers: _Givers) -> Iterator[str]:
     """Yield which sessions and calls have their beginning in none of the files."""
     unlinked: dict[tuple[str, str], list[_Cause]] = {}
-    for recorder in recorders:
-        for happening in recorder.happenings:
-            source, exchange = recorder.seen[happening.number]
-            # A task may be older than all recordings.
-            if named_task(exchange.call.message) is None:
-                for cause in happening.needs:
-                    if cause not in givers:
-                        unlinked.setdefault((cause[0], source.name), []).append(cause)
+    for (source, exchange), cause in _needs(recorders):
+        # A task may be older than all recordings.
+        if cause not in givers and named_task(exchange.call.message) is None:
+            unlinked.setdefault((cause[0], source.name), []).append(cause)
     for (kind, name), causes in sorted(unlinked.items()):
         if kind == _STATE:
             yield f"{name}: {counted(len(causes), 'answer')} to an ask that no file has"
@@ -338,23 +338,17 @@ def _token_of(recorders: Sequence[_Recorder], givers: _Givers) -> Callable[[str,
             token = same[rule, token]
         return token
 
-    for recorder in recorders:
-        for happening in recorder.happenings:
-            for cause in happening.needs:
-                given = givers.get(cause, ())
-                if cause[0] not in (_STATE, _ASK) or len(given) != 1:
-                    continue
-                ((index, asked),) = given
-                (asking, call), (retrying, retry) = (
-                    recorders[index].seen[asked],
-                    recorder.seen[happening.number],
-                )
-                without, tokens = _tokens_in(call)
-                other_without, other_tokens = _tokens_in(retry)
-                if asking.key != retrying.key and without == other_without:
-                    for (rule, token), (_, other) in zip(tokens, other_tokens, strict=True):
-                        one, two = sorted([token_of(rule, token), token_of(rule, other)])
-                        same |= {(rule, two): one} if one != two else {}
+    for (source, retry), cause in _needs(recorders):
+        given = givers.get(cause, ())
+        if cause[0] not in (_STATE, _ASK) or len(given) != 1:
+            continue
+        ((_, (asking, call)),) = given
+        without, tokens = _tokens_in(call)
+        other_without, other_tokens = _tokens_in(retry)
+        if asking.key != source.key and without == other_without:
+            for (rule, token), (_, other) in zip(tokens, other_tokens, strict=True):
+                one, two = sorted([token_of(rule, token), token_of(rule, other)])
+                same |= {(rule, two): one} if one != two else {}
     return token_of
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, TurnPlace
 from mrtr_cassette.core.protocol.jsonrpc import messages_in
@@ -82,16 +81,7 @@ class Outcomes:
         return in_terms(f"{requests} got {named}; {advice}", terms)
 
 
-class ExposedSecret(NamedTuple):
-    """A secret that can be read on a cassette: where, on which side, and which rule finds it."""
-
-    interaction: int
-    place: TurnPlace
-    side: Side
-    rule: str
-
-
-def exposed_secrets(cassette: Cassette) -> Iterator[ExposedSecret]:
+def exposed_secrets(cassette: Cassette) -> Iterator[tuple[int, TurnPlace, Side, str]]:
     """Yield what rules of redaction find on a cassette; a rule once for each side.
 
     It is searched by its own rules; one that was not redacted by the built-in ones.
@@ -112,5 +102,5 @@ def exposed_secrets(cassette: Cassette) -> Iterator[ExposedSecret]:
             for side, request, response in sides:
                 redacted(request, response, redactor)
                 for rule in dict.fromkeys(found):
-                    yield ExposedSecret(interaction.number, place, side, rule)
+                    yield interaction.number, place, side, rule
                 found.clear()

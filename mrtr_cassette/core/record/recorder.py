@@ -458,7 +458,14 @@ class Observation:
         request, pushes = self.call.message, self.recorder.pushes
         endpoint = endpoint_in(raw) if is_first and request is None else None
         if endpoint is not None:
-            self._opens_session(endpoint.decode("latin-1"))
+            # A client of HTTP+SSE has to post there; it may be path and query only.
+            url = endpoint.decode("latin-1")
+            path = url.partition("://")[2].partition("/")[2]
+            self._channel = url if url.startswith("/") else f"/{path}"
+            self.recorder.opening.add(self.number)
+            if self.recorder.credentials is not None:
+                ids = tuple((SESSION_HEADER, each) for each in ids_given_in(url))
+                self.recorder.credentials.seen(ids)
         data = raw if self._is_line else read_event(raw, first=is_first).data
         message = None if data is None else classify(data)
         if message is None:
@@ -477,15 +484,6 @@ class Observation:
                 pushes.ended(self._channel, self.number)
             else:
                 pushes.responded(self._channel, message.id)
-
-    def _opens_session(self, url: str) -> None:
-        """Take the URL that a client of HTTP+SSE has to post to; it may be path and query only."""
-        is_target = url.startswith("/")
-        self._channel = url if is_target else f"/{url.partition('://')[2].partition('/')[2]}"
-        self.recorder.opening.add(self.number)
-        if self.recorder.credentials is not None:
-            ids = tuple((SESSION_HEADER, each) for each in ids_given_in(url))
-            self.recorder.credentials.seen(ids)
 
 
 # Lines on pipes

@@ -75,9 +75,8 @@ def read_file(path: Location) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        journal = journal_path(path)
-        if stands(journal):
-            raise journal_in_the_way(journal, path) from None
+        if os.path.lexists(journal_path(path)):
+            raise journal_in_the_way(path) from None
         hint = "record one with: <<record>>"
         raise CassetteError(path, "there is no such cassette", hint=hint) from None
     except OSError as error:
@@ -200,15 +199,15 @@ def journal_path(cassette: Location) -> Path:
 class Journal:
     """The append-only file of a running recording, which only one process can have."""
 
-    def __init__(self, path: Path, header: JournalHeader, cassette: Location | None = None) -> None:
-        """Create the journal of a recording to `cassette`, by default the one that its name says.
+    def __init__(self, cassette: Location, header: JournalHeader) -> None:
+        """Create the journal of a recording to a cassette.
 
         It takes the place of one that has nothing but errors that are not MCP's, such as 404.
 
         Raises:
             CassetteError: another recorder is at work, or a killed one left its journal.
         """
-        self.path = path
+        self.path = path = journal_path(cassette)
         self._is_torn = False
         check_link(path)
         try:
@@ -223,9 +222,9 @@ class Journal:
                 os.close(self._file)
                 raise
         except FileExistsError:
-            raise journal_in_the_way(path, cassette) from None
+            raise journal_in_the_way(cassette) from None
         except OSError as error:
-            is_local = cassette is None or isinstance(cassette, Path)
+            is_local = isinstance(cassette, Path)
             hint = None if is_local else "record in a folder where the journal can be written"
             raise CassetteError(path, reason_of(error), hint=hint) from None
 
@@ -262,9 +261,9 @@ def _has_only_errors(path: Path) -> bool:
     return outcomes.has_only_errors
 
 
-def journal_in_the_way(path: Path, cassette: Location | None = None) -> CassetteError:
+def journal_in_the_way(cassette: Location) -> CassetteError:
     """Return the error for a journal that stands where another one would be written."""
-    cassette = cassette or path.with_name(path.name.removesuffix(_JOURNAL_SUFFIX))
+    path = journal_path(cassette)
     if is_locked(path):
         return CassetteError(
             path, "another recorder is writing this recording", hint="choose another <<cassette>>"
@@ -283,16 +282,11 @@ def client_of(path: Path) -> str | None:
     return None
 
 
-def stands(journal: Path) -> bool:
-    """Tell whether there is a journal; the name of a cassette may be too long for one."""
-    return os.path.lexists(journal)
-
-
 def unpublished(cassette: Location) -> str | None:
     """Return a warning if a killed recording left its journal beside a cassette."""
     journal = journal_path(cassette)
-    is_left = stands(journal) and not is_locked(journal)
-    return str(journal_in_the_way(journal, cassette)) if is_left else None
+    is_left = os.path.lexists(journal) and not is_locked(journal)
+    return str(journal_in_the_way(cassette)) if is_left else None
 
 
 def read_journal(path: Path) -> JournalContent:

@@ -393,7 +393,7 @@ def journaling(
         recorder=secrets.token_hex(16),
         wall_ms=now.timestamp() * 1000,
     )
-    journal = cassettes.Journal(cassettes.journal_path(output), header, output)
+    journal = cassettes.Journal(output, header)
     redactor = Redactor(rules, keyed_hash(secrets.token_bytes(32)))
     recorder = Recorder(
         seals=options.request_state == "sealed",

@@ -23,7 +23,7 @@ from builders import (
 from messages import asks, text
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange, TurnPlace
-from mrtr_cassette.core.record.publish_check import ExposedSecret, Outcomes, exposed_secrets
+from mrtr_cassette.core.record.publish_check import Outcomes, exposed_secrets
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Headers, Request, Response, line_request
 
 PING = rpc("ping")
@@ -130,11 +130,11 @@ def test_secrets_are_found_where_they_stand() -> None:
     first, answer = TurnPlace(0), TurnPlace(1)
     found = list(exposed_secrets(loaded(cassette_of(*EXPOSING))))
     assert sorted(found[:2]) == [
-        ExposedSecret(1, first, "request", "github"),
-        ExposedSecret(1, first, "request", "password"),
+        (1, first, "request", "github"),
+        (1, first, "request", "password"),
     ]
     assert found[2:] == [
-        ExposedSecret(1, first, "response", "github"),
-        ExposedSecret(2, answer, "response", "github"),
+        (1, first, "response", "github"),
+        (2, answer, "response", "github"),
     ]
     assert list(exposed_secrets(loaded(cassette_of(*EXPOSING, redacts=True)))) == []
