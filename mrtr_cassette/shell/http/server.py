@@ -49,7 +49,7 @@ class HttpDownstream:
     server and no content type that nobody sent.
     """
 
-    connection: _Connection
+    connection: _ClientConnection
     method: str
     target: str
     raw_headers: RawHeaders
@@ -137,7 +137,7 @@ class Service:
     ) -> None:
         """Serve requests by a handler; `complain` takes a line about what can't be handled."""
         self.handler, self.options, self.complain = handler, options, complain
-        self.connections: set[_Connection] = set()
+        self.connections: set[_ClientConnection] = set()
         self.is_ending = False
         """No request is begun any more."""
         # A client sends the same headers with call after call.
@@ -145,7 +145,7 @@ class Service:
 
     def connection(self) -> asyncio.Protocol:
         """Return a new connection of a client."""
-        return _Connection(self)
+        return _ClientConnection(self)
 
 
 class _RefusedError(Exception):
@@ -155,7 +155,7 @@ class _RefusedError(Exception):
         self.status, self.text = status, text
 
 
-class _Connection(asyncio.Protocol):
+class _ClientConnection(asyncio.Protocol):
     """One connection of a client: its requests are read whole, and handled one after the other."""
 
     transport: asyncio.Transport

@@ -26,6 +26,7 @@ from mrtr_cassette.core.answers.written import AnswersFile, RestModel, read_answ
 from mrtr_cassette.core.drive.conversation import Answered, LiveAsk
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.events import turn_said
+from mrtr_cassette.core.wire.http import JSON_HEADERS
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import checked_headers
 from mrtr_cassette.shell.files.disk import reason_of
@@ -107,11 +108,7 @@ async def answers_endpoint(
         url = upstream_url(rest.url)
     except UsageError:
         raise UsageError("rest.url of the answers file is no HTTP URL") from None
-    headers = [
-        ("Content-Type", "application/json"),
-        *credentials(url),
-        *checked_headers(rest.headers),
-    ]
+    headers = [*JSON_HEADERS, *credentials(url), *checked_headers(rest.headers)]
     proxy = None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
     tls = tls_context(url, ca_file, verifies=verifies)
 
@@ -119,14 +116,7 @@ async def answers_endpoint(
         try:
             async with (
                 asyncio.timeout(rest.timeout),
-                client.post(
-                    URL(shown_url(url)),
-                    data=body,
-                    headers=headers,
-                    allow_redirects=False,
-                    proxy=proxy,
-                    ssl=tls or True,
-                ) as response,
+                client.post(URL(shown_url(url)), data=body, allow_redirects=False) as response,
             ):
                 reply = b""
                 async for chunk in response.content.iter_any():
@@ -136,16 +126,16 @@ async def answers_endpoint(
                 is_good = 200 <= response.status < 300
                 return reply if is_good else f"it answered HTTP {response.status}"
         except (aiohttp.ClientError, OSError) as error:
-            match error:
-                case TimeoutError():
-                    return f"nothing whole within {rest.timeout:g} s"
-                case aiohttp.ClientConnectorCertificateError():
-                    return f"its certificate is not verified ({error.certificate_error})"
-                case aiohttp.ClientConnectorError():
-                    return f"no connection ({error.strerror or type(error.os_error).__name__})"
+            if isinstance(error, TimeoutError):
+                return f"nothing whole within {rest.timeout:g} s"
+            if isinstance(error, aiohttp.ClientConnectorCertificateError):
+                return f"its certificate is not verified ({error.certificate_error})"
+            if isinstance(error, aiohttp.ClientConnectorError):
+                return f"no connection ({error.strerror or type(error.os_error).__name__})"
             return f"the connection failed ({type(error).__name__})"
 
-    async with aiohttp.ClientSession(auto_decompress=True) as client:
+    connector = aiohttp.TCPConnector(ssl=tls or True)
+    async with aiohttp.ClientSession(connector=connector, headers=headers, proxy=proxy) as client:
         yield ask
 
 

@@ -103,14 +103,9 @@ async def record_pipe(
         earlier = replace(earlier, path=str(named or output))
         player = appending_player(over_pipes(earlier), options, given_to(command))
     announcer = Announcer(options.log, heard_by(on_event), options.terms)
-    run = journaling(
-        *(output, options, announcer, earlier, player),
-        upstream=shown,
-        transport="stdio",
-        client=client,
-    )
+    run = (output, options, announcer, earlier, player)
     async with told_to_end() as told:
-        with run as session:
+        with journaling(*run, upstream=shown, transport="stdio", client=client) as session:
             began(session)
             if earlier is not None and player is not None:
                 upstream = pipe_upstream(command, options.max_body, session.recorder, told, cwd)

@@ -227,6 +227,19 @@ class RecordSession(Session):
             self.outcomes.add(exchange)
         return exchange
 
+    def end(self) -> None:
+        """Make a cassette of the journal, unless something speaks against it."""
+        try:
+            if not self.journal.is_in_place:
+                lost = "another program removed or replaced the journal; what it had is lost"
+                self.problem = self.problem or f"{self.journal.path}: {lost}"
+            elif self.publishes and self.objection is None:
+                self.published, left_out = publish_journal(self.path)
+                self.problem = left_out or self.problem
+        finally:
+            # Until then nobody takes it for one that was left behind.
+            self.journal.close()
+
     def failed(self, error: Exception) -> None:
         """Say, once, that the recording is not whole; what passes goes on."""
         if self.problem is not None:
@@ -413,13 +426,4 @@ def journaling(
     try:
         yield session
     finally:
-        try:
-            if not journal.is_in_place:
-                lost = "another program removed or replaced the journal; what it had is lost"
-                session.problem = session.problem or f"{journal.path}: {lost}"
-            elif session.publishes and session.objection is None:
-                session.published, left_out = publish_journal(session.path)
-                session.problem = left_out or session.problem
-        finally:
-            # Until then nobody takes it for one that was left behind.
-            journal.close()
+        session.end()
