@@ -38,11 +38,9 @@ class EqualRequests:
         self._matched = matched
         self._roots: dict[str, str] = {}
         by_arrival = [each for each in by_arrival if each.created_by is None]
-        bound = [*_bound(cassette, by_arrival, timelines, tasks)]
-        if bound:
-            reason = f"<<stateless>> can't play what one process has to remember; {_REMEDY}, "
-            reason += "or from several to which a load balancer routes each session"
-            raise CassetteError(cassette.path, _listed(reason, bound))
+        reason = f"<<stateless>> can't play what one process has to remember; {_REMEDY}, "
+        reason += "or from several to which a load balancer routes each session"
+        _refuse(cassette, reason, [*_bound(cassette, by_arrival, timelines, tasks)])
         groups: dict[object, list[ReplayEntry]] = {}
         # Whatever a request carries was issued before it arrived.
         for each in by_arrival:
@@ -60,11 +58,10 @@ class EqualRequests:
                 numbers = sorted({each.interaction for each in group})
                 listed = shorten(", ".join(f"#{number}" for number in numbers))
                 ambiguous.append(f"{listed}: {first.key}")
-        if ambiguous:
-            reason = "with <<stateless>> nothing tells which of several recorded answers these "
-            reason += f"requests get; {_REMEDY}, or record one answer to each, or a header by "
-            reason += "<<match_headers>> that tells them apart"
-            raise CassetteError(cassette.path, _listed(reason, ambiguous))
+        reason = "with <<stateless>> nothing tells which of several recorded answers these "
+        reason += f"requests get; {_REMEDY}, or record one answer to each, or a header by "
+        reason += "<<match_headers>> that tells them apart"
+        _refuse(cassette, reason, ambiguous)
 
     def root(self, name: str) -> str:
         """Return the first of the names, or hashes of states, that stand for the same as one."""
@@ -150,8 +147,8 @@ def _bound(
             yield f"{session}(#{each.interaction}): {reason}"
 
 
-def _listed(reason: str, items: Sequence[object]) -> str:
-    lines = [f"{reason}:", *(f"  {each}" for each in items[:_MOST_LISTED])]
-    if len(items) > _MOST_LISTED:
-        lines.append(f"  and {len(items) - _MOST_LISTED} more")
-    return "\n".join(lines)
+def _refuse(cassette: Cassette, reason: str, items: Sequence[str]) -> None:
+    if items:
+        more = [f"and {len(items) - _MOST_LISTED} more"] if len(items) > _MOST_LISTED else []
+        listed = "\n  ".join([f"{reason}:", *items[:_MOST_LISTED], *more])
+        raise CassetteError(cassette.path, listed)

@@ -106,7 +106,11 @@ class Timelines:
 
     def __init__(self, by_arrival: Sequence[ReplayEntry]) -> None:
         self._by_arrival = by_arrival
-        self._sessions: dict[str, _Timeline] = {}
+        # By session, the requests that may change something, and all else that may cause something.
+        self._changes: dict[str, Arrivals] = {}
+        self._messages: dict[str, Arrivals] = {}
+        # The requests by their ids (True) and their progress tokens.
+        self._named: dict[tuple[str, bool, str | None], Arrivals] = {}
         self._during: dict[ReplayEntry, Arrivals] = {}
         self._asking: dict[tuple[RecordedExchange, int], ReplayEntry] = {}
         for each in by_arrival:
@@ -116,7 +120,16 @@ class Timelines:
                 pending, pushed = each.answers
                 self._during.setdefault(pending, []).append(each)
                 self._asking[pushed.exchange, pushed.piece] = pending
-            self._sessions.setdefault(each.session, _Timeline()).add(each)
+            if each.kind is Kind.REQUEST and each.asker is not None:
+                for name in ((True, each.asker.id), (False, each.asker.progress_token)):
+                    self._named.setdefault((each.session, *name), []).append(each)
+                if not method_of(each.key.method).reads:
+                    self._changes.setdefault(each.session, []).append(each)
+            # Clients without a session have nothing in common but what they change.
+            elif each.session != NO_SESSION and (
+                each.kind is not None or ends_session(each.request, each.exchange.response)
+            ):
+                self._messages.setdefault(each.session, []).append(each)
 
     def lifetime_of(self, entry: ReplayEntry) -> Lifetime:
         """Return when a request arrived, and when it had its response, wherever that came."""
@@ -169,9 +182,13 @@ class Timelines:
         for located in messages_in(response) if entry.is_listening else ():
             place, message = located.piece, located.message
             after = response.pieces[place].after
-            request = self._sessions[entry.session].request_of(message, after)
             responds = message.kind is Kind.RESPONSE
-            request = request or self._asking.get((exchange, place))
+            name = message.id if responds else repeated_token(message)
+            named = self._named.get((entry.session, responds, name), []) if name else []
+            # The latest one.
+            request = ([None, *named])[_arrived(named, after)] or self._asking.get(
+                (exchange, place)
+            )
             pieces[place] = pieces[place]._replace(request=request, responds=responds)
         return Waits(tuple(pieces), gate(ended))
 
@@ -186,53 +203,19 @@ class Timelines:
         listening stream tells what all of them caused, so it waits for every answer, and for all
         requests that can have changed something since it began.
         """
-        timeline, begun = self._sessions[entry.session], entry.stream
+        messages, begun = self._messages.get(entry.session, []), entry.stream
         if entry.is_listening:
-            since = _arrived(timeline.changes, begun.exchange.number or 0)
-            causes = timeline.messages + timeline.changes[since:]
-        else:
-            causes = timeline.of_no_call + self._during.get(begun, [])
-            # What left a call without its response may be the end of the session.
-            if response.is_event_stream and not is_answered(response):
-                causes += timeline.endings
-        return sorted(causes, key=lambda each: each.exchange.number or 0)
-
-
-class _Timeline:
-    """What the client of one session sent."""
-
-    def __init__(self) -> None:
-        self.messages: Arrivals = []
-        self.of_no_call: Arrivals = []
-        self.changes: Arrivals = []
-        self.endings: Arrivals = []
-        # The requests by their ids (True) and their progress tokens.
-        self._named: dict[tuple[bool, str | None], Arrivals] = {}
-
-    def add(self, entry: ReplayEntry) -> None:
-        is_message = entry.kind in _ACKNOWLEDGED
-        # Clients without a session have nothing in common but what they change.
-        if is_message and entry.session != NO_SESSION:
-            self.messages.append(entry)
-            if entry.answered_call is None:
-                self.of_no_call.append(entry)
-        elif entry.kind is Kind.REQUEST:
-            if not method_of(entry.key.method).reads:
-                self.changes.append(entry)
-            if entry.asker is not None:
-                for name in ((True, entry.asker.id), (False, entry.asker.progress_token)):
-                    self._named.setdefault(name, []).append(entry)
-        elif ends_session(entry.request, entry.exchange.response):
-            self.changes.append(entry)
-            self.endings.append(entry)
-
-    def request_of(self, message: Message, after: int) -> ReplayEntry | None:
-        """Return the latest request that a message of the server is about, or None."""
-        is_response = message.kind is Kind.RESPONSE
-        name = message.id if is_response else repeated_token(message)
-        arrivals = [] if name is None else self._named.get((is_response, name), [])
-        place = _arrived(arrivals, after)
-        return arrivals[place - 1] if place else None
+            changes = self._changes.get(entry.session, [])
+            since = _arrived(changes, begun.exchange.number or 0)
+            causes = messages + changes[since:]
+            return sorted(causes, key=lambda each: each.exchange.number or 0)
+        # What left a call without its response may be the end of the session.
+        is_cut = response.is_event_stream and not is_answered(response)
+        return [
+            each
+            for each in messages
+            if (each.answered_call in (None, begun) if each.kind is not None else is_cut)
+        ]
 
 
 def _end_of(entry: ReplayEntry) -> int | None:
