@@ -182,15 +182,19 @@ class Timelines:
         for located in messages_in(response) if entry.is_listening else ():
             place, message = located.piece, located.message
             after = response.pieces[place].after
+            request = self._request_of(entry.session, message, after)
+            request = request or self._asking.get((exchange, place))
             responds = message.kind is Kind.RESPONSE
-            name = message.id if responds else repeated_token(message)
-            named = self._named.get((entry.session, responds, name), []) if name else []
-            # The latest one.
-            request = ([None, *named])[_arrived(named, after)] or self._asking.get(
-                (exchange, place)
-            )
             pieces[place] = pieces[place]._replace(request=request, responds=responds)
         return Waits(tuple(pieces), gate(ended))
+
+    def _request_of(self, session: str, message: Message, after: int) -> ReplayEntry | None:
+        """Return the latest request that a message of the server is about, or None."""
+        responds = message.kind is Kind.RESPONSE
+        name = message.id if responds else repeated_token(message)
+        named = [] if name is None else self._named.get((session, responds, name), [])
+        before = named[: _arrived(named, after)]
+        return before[-1] if before else None
 
     def answers_during(self, pending: ReplayEntry) -> Sequence[ReplayEntry]:
         """Return the answers to what the server asked during a call, as they arrived."""
