@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, TypedDict
 
 import pytest
 
-from mrtr_cassette.core.record.linking import ExchangeFacts, LinkedInteraction, Moment, link
+from mrtr_cassette.core.record.linking import ExchangeFacts, Moment, link
 
 
 class Step(TypedDict, total=False):
@@ -111,56 +110,3 @@ def test_of_equal_asks_the_callers_own_comes_first(state: Any) -> None:
 
     assert [each.numbers for each in link(facts_of(*asks, *retries))] == [[1, 4], [2, 3]]
     assert [each.numbers for each in link(facts_of(*asks, retries[1]))] == [[1, 3], [2]]
-
-
-def test_branch_of_a_later_turn_shares_all_before() -> None:
-    """A branch has everything up to the ask that was answered again, and goes its own way."""
-    second: Step = {**RETRY_S, "asks": "b", "issues": "T"}
-    third: Step = {"answers": "b", "echoes": "T"}
-    steps: list[Step] = [ASK_S, second, third, {**third, "asks": "c", "issues": "U"}]
-    first, branch = link(facts_of(*steps, {"answers": "c", "echoes": "U"}))
-
-    assert (first.numbers, first.branch_of, first.shared) == ([1, 2, 3], None, 0)
-    assert (branch.numbers, branch.branch_of, branch.shared) == ([1, 2, 4, 5], first, 2)
-
-
-@pytest.mark.parametrize(
-    ("earlier", "chains", "steps", "begun", "grown"),
-    [
-        pytest.param(
-            [ASK_S, {"key": "sell"}], [[-2], [-1]], [RETRY_S], [], [[-2, 1], [-1]], id="it grows"
-        ),
-        pytest.param(
-            [ASK_S, RETRY_S],
-            [[-2, -1]],
-            [RETRY_S, {**RETRY, "echoes": "unknown"}],
-            [[-2, 1], [2]],
-            [[-2, -1]],
-            id="another answer begins a branch",
-        ),
-        pytest.param(
-            [ASK, RETRY, ASK],
-            [[-3, -2], [-1]],
-            [RETRY, RETRY],
-            [[-1, 2]],
-            [[-3, -2], [-1, 1]],
-            id="the unanswered one first",
-        ),
-    ],
-)
-def test_ask_of_an_earlier_recording_is_answered(
-    earlier: list[Step],
-    chains: list[list[int]],
-    steps: list[Step],
-    begun: list[list[int]],
-    grown: list[list[int]],
-) -> None:
-    """Earlier exchanges have negative numbers; any later request may answer them."""
-    before = {
-        number - len(earlier) - 1: replace(each, asked=Moment(0, 0.0))
-        for number, each in facts_of(*earlier).items()
-    }
-    interactions = [LinkedInteraction(chain) for chain in chains]
-
-    assert [each.numbers for each in link(facts_of(*steps), interactions, before)] == begun
-    assert [each.numbers for each in interactions] == grown

@@ -306,18 +306,6 @@ def test_state_in_an_ask_that_broke_off_does_not_reach_the_disk(
     assert STATE.encode() not in recorded.response.body
 
 
-def test_state_that_a_later_exchange_repeats_is_sealed_there() -> None:
-    """A state that was issued once is looked for in all that passes after it."""
-    talk = conversation(
-        (CALL, asks("ok", state=STATE)),
-        (tool("log", text=f"got {STATE}"), text(f"logged {STATE}")),
-        (tool("log", text="more"), stream(progress(1), notification("n", text=STATE))),
-    )
-
-    for recorded in talk.exchanges:
-        assert STATE.encode() not in recorded.request.body + recorded.response.body
-
-
 # Redacting
 
 PASSWORD = "correct-horse-battery"
