@@ -386,11 +386,6 @@ class Process:
         return await self.ended()
 
 
-def unmeasured() -> dict[str, str]:
-    """Return the environment of a process whose files have a limit: coverage writes one at its end."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-
-
 @asynccontextmanager
 async def command(
     *arguments: object, program: Sequence[str] = PROGRAM, **options: Any

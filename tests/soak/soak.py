@@ -17,6 +17,7 @@ import argparse
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -232,10 +233,10 @@ def _decoder(head: Head) -> Callable[[bytes], bytes]:
     return zlib.decompressobj(wbits=31).decompress
 
 
-async def converse(link: Connection, call: Call, load: Load, *, name: str, turns: int = 9) -> None:
-    """Make a call and answer whatever it asks, for so many turns."""
+async def converse(link: Connection, call: Call, load: Load, name: str) -> None:
+    """Make a call and answer whatever it asks."""
     retry: JsonObject = {}
-    for turn in range(turns):
+    for turn in itertools.count():
         identity = f"{name}.{turn}"
         one = Seen(call, turn, identity, call.request(identity, retry))
         await exchange(link, one, load)
@@ -266,7 +267,7 @@ async def client(url: str, load: Load, chance: random.Random, name: str) -> None
                     number += 1
                     marker = f"marker-{name}-{number}."
                     call = draw(chance, marker)
-                    await converse(link, call, load, name=f"{name}-{number}")
+                    await converse(link, call, load, f"{name}-{number}")
         except LeftError:
             continue
         except GONE as error:
