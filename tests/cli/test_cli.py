@@ -110,7 +110,7 @@ async def test_a_damaged_cassette_is_3_and_explained(tmp_path: Path) -> None:
     path = await recorded(tmp_path / "c.json")
     path.write_bytes(b"")
     ended = await run("inspect", path)
-    refused = f"error: {path}: the file is empty; record it again\n"
+    refused = f"error: {path}: not JSON: input is empty\n"
     assert ended == Outcome(3, "", refused)
     with pytest.raises(CassetteError) as caught:
         async with playing(path):

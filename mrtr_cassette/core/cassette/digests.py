@@ -45,18 +45,15 @@ class Announced:
 
         No other digest of a text with a secret is returned, as it could tell the secret.
         """
-        body = received.body
-        announced, changed = announced_in(body), {}
-        is_changed = body != sealed.body
-        if not (announced or is_changed):
-            return ()
-        if is_changed:
+        announced = announced_in(received.body)
+        pairs: Iterable[tuple[Any, Any]] = ()
+        if received.body != sealed.body:
             pairs = zip(_values_of(received), _values_of(sealed), strict=False)
-            changed = {
-                sha256_of(before): sha256_of(after)
-                for before, after in pairs
-                if isinstance(before, str) and isinstance(after, str) and before != after
-            }
+        changed = {
+            sha256_of(before): sha256_of(after)
+            for before, after in pairs
+            if isinstance(before, str) and isinstance(after, str) and before != after
+        }
         self._announced |= dict.fromkeys(announced)
         self._changed |= changed
         for kept in (self._announced, self._changed):

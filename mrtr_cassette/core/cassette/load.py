@@ -80,10 +80,8 @@ def decode_cassette(data: bytes, path: str) -> CassetteModel:
     """Read a file without checking its turns and branches.
 
     Raises:
-        CassetteError: empty, no JSON, no cassette, of another version, or of a wrong type.
+        CassetteError: no JSON, no cassette, of another version, or of a wrong type.
     """
-    if not data or data.isspace():
-        raise CassetteError(path, "the file is empty", hint="record it again")
     tree = _json(data, path)
     version = tree.get("version") if isinstance(tree, dict) else None
     if type(version) is not int or "interactions" not in tree:
@@ -127,14 +125,8 @@ def _invalid(path: str, error: ValidationError) -> CassetteError:
     # The third step into a list of turns only names one of the models of a turn.
     steps = [step for at, step in enumerate(loc) if at < 2 or loc[at - 2] != "elicitation_turns"]
     pointer = "".join(f"/{escape_pointer(str(step))}" for step in steps)
-    found = "" if first["type"] == "missing" else f", found {_shown(first['input'])}"
+    found = "" if first["type"] == "missing" else f", found {shorten(repr(first['input']))}"
     return damaged(path, pointer, f"{first['msg'].lower()}{found}")
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, dict | list):
-        return "an object" if isinstance(value, dict) else "an array"
-    return shorten(repr(value))
 
 
 def _loaded(

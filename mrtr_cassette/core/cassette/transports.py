@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, Final
@@ -18,7 +18,6 @@ from mrtr_cassette.core.wire.http import (
     SESSION_HEADER,
     End,
     Headers,
-    Piece,
     Request,
     Response,
     line_request,
@@ -43,11 +42,7 @@ _OF_MCP: Final = "io.modelcontextprotocol/"
 """Begins the metadata of a request that a server may answer to."""
 
 _Changed = tuple[Request, Response | None]
-"""An exchange over the other transport; pieces that say nothing there are empty."""
-
-
-class _UnsayableError(Exception):
-    """Something can't be said over the other transport; the text says why."""
+"""An exchange over the other transport; what says nothing there is an empty piece."""
 
 
 def over_pipes(cassette: Cassette) -> Cassette:
@@ -120,7 +115,7 @@ def _changed(cassette: Cassette, change: Callable[[RecordedExchange], _Changed])
         for each in interaction.own:
             try:
                 request, response = change(each)
-            except _UnsayableError as error:
+            except ValueError as error:
                 raise _unsayable(cassette, f"interaction {interaction.number}: {error}") from None
             made[each] = replace(each, request=request, response=response)
     return cassette.with_exchanges(made)
@@ -136,36 +131,28 @@ def _with_session(exchange: RecordedExchange) -> _Changed:
 def _as_lines(exchange: RecordedExchange) -> _Changed:
     request, response = exchange.request, exchange.response
     if request.method != "POST":
-        raise _UnsayableError(f"{request.method} {request.target} means nothing there")
+        raise ValueError(f"{request.method} {request.target} means nothing there")
     if request.header(SESSION_HEADER):
-        raise _UnsayableError("it is part of an HTTP session (protocol versions before 2026-07-28)")
+        raise ValueError("it is part of an HTTP session (protocol versions before 2026-07-28)")
     line = line_request(on_one_line(request.body), FIRST_SESSION)
     if response is None:
         return line, None
-    said = list(_said_over_http(response))
-    messages = [classify(piece.raw) for piece in said if piece.raw]
+    said = [*[b""] * (len(response.pieces) - 1), response.body]
+    if response.is_event_stream:
+        events = [read_event(each.raw, first=at == 0) for at, each in enumerate(response.pieces)]
+        said = [each.data if each.data and classify(each.data) else b"" for each in events]
+    messages = [classify(raw) for raw in said if raw]
     errors = [each.tree.get("error") for each in messages if each is not None]
     if any(isinstance(each, dict) and each.get("code") == _HEADER_MISMATCH for each in errors):
-        raise _UnsayableError("its headers decided the response, and pipes have none")
+        raise ValueError("its headers decided the response, and pipes have none")
     if response.status >= 300 and not any(messages):
-        raise _UnsayableError(f"its response is HTTP {response.status}, which is no message")
+        raise ValueError(f"its response is HTTP {response.status}, which is no message")
     message = exchange.call.message
     if message is not None and message.kind is not Kind.REQUEST and not any(messages):
         return line, None
-    lines = [piece._replace(raw=piece.raw and on_one_line(piece.raw) + b"\n") for piece in said]
-    return line, Response(NO_STATUS, (), tuple(lines), response.end)
-
-
-def _said_over_http(response: Response) -> Iterator[Piece]:
-    """Yield the message of each piece of a stream; the last piece of another body has all of it."""
-    last = len(response.pieces) - 1
-    for index, piece in enumerate(response.pieces):
-        said = response.body if index == last else b""
-        if response.is_event_stream:
-            said = read_event(piece.raw, first=index == 0).data or b""
-            if said and classify(said) is None:
-                raise _UnsayableError("an event is no message")
-        yield piece._replace(raw=said)
+    lines = [raw and on_one_line(raw) + b"\n" for raw in said]
+    pieces = [piece._replace(raw=raw) for piece, raw in zip(response.pieces, lines, strict=False)]
+    return line, Response(NO_STATUS, (), tuple(pieces), response.end)
 
 
 def on_one_line(raw: bytes) -> bytes:
@@ -178,7 +165,7 @@ def _as_post(exchange: RecordedExchange) -> _Changed:
     is_channel = opens_channel(request)
     if not is_channel:
         if exchange.call.message is None:
-            raise _UnsayableError("a line of the client is no message")
+            raise ValueError("a line of the client is no message")
         request = Request("POST", ENDPOINT, POST_HEADERS, request.body)
     if response is None:
         return request, Response(ACCEPTED, (), (), End.COMPLETE)
@@ -187,7 +174,7 @@ def _as_post(exchange: RecordedExchange) -> _Changed:
     said = [b"" if message is None else message.raw.strip(b"\r\n") for message in messages]
     kinds = [message.kind for message in messages if message is not None]
     if is_channel and kinds:
-        raise _UnsayableError("the server speaks of its own accord")
+        raise ValueError("the server speaks of its own accord")
     is_stream = kinds != [Kind.RESPONSE] or response.end is not End.COMPLETE
     if is_stream:
         said = [raw and b"event: message\ndata: %b\n\n" % raw for raw in said]

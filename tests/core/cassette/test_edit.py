@@ -20,7 +20,6 @@ from builders import (
     tool,
 )
 from messages import NO, YES, Json, asks, text
-from pushing import branched
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import accept_edit, load, with_responses
@@ -122,29 +121,6 @@ def test_branch_that_was_edited_on_one_side_is_not_accepted() -> None:
 
     with pytest.raises(CassetteError, match="not the same as interaction 2"):
         accept_edit(orjson.dumps(tree), "f")
-
-
-def test_facts_of_posted_answers_go_with_their_exchanges() -> None:
-    """Answers to pushed requests keep their facts where their interaction moves or is edited."""
-    data = dump(branched())
-    tree = json.loads(data)
-    tree["interactions"].insert(0, dict(tree["interactions"][0], orphan=True))
-    tree["interactions"][3]["branch"]["of"] = 3
-    for turn in (each for one in tree["interactions"] for each in one["elicitation_turns"]):
-        for event in turn["ask"].get("events", ()):
-            if "interaction" in event:
-                event["interaction"] = 2
-    edited_turn = tree["interactions"][3]["elicitation_turns"][3]
-    edited_turn["answer"]["responses"][0]["request"]["body"]["id"] = 9
-
-    accepted, changed = accept_edit(orjson.dumps(tree), "f")
-
-    exchanges = json.loads(accepted)["recording"]["exchanges"]
-    places = [(each["interaction"], each["turn"], each.get("answer")) for each in exchanges]
-    listening, *first = [(1, 0, None), (3, 0, None), (3, 1, 0), (3, 1, 1), (3, 3, None)]
-    assert places == [listening, *first, (4, 3, None), (4, 4, 0)]
-    assert changed == 6
-    load(accepted, "f")
 
 
 # Responses in the place of recorded ones

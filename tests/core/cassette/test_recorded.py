@@ -11,32 +11,13 @@ from hypothesis import strategies as st
 from messages import NO, YES, asks, text
 from pushing import PushingSession, asked_once, branched, cassette_with, elicit, roots, sample
 
-from mrtr_cassette.core.cassette.recorded import (
-    Branch,
-    RecordedExchange,
-    posted_answer,
-    pushed_asks,
-)
+from mrtr_cassette.core.cassette.recorded import Branch, posted_answer, pushed_asks
 from mrtr_cassette.core.cassette.sessions import EndpointPassing, listens, opened_session
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.wire.http import Headers, Request
 
 CALL = tool("deploy", env="prod")
-
-
-def recorded(body: bytes) -> RecordedExchange:
-    """Return an exchange that got no response."""
-    return RecordedExchange(1, post(body), None, 1.0, 2.0, None, None)
-
-
-def test_exchanges_are_equal_only_to_themselves() -> None:
-    """Equal calls may be recorded often, and each is an exchange of its own."""
-    one, other = recorded(CALL), recorded(CALL)
-
-    assert one == one  # noqa: PLR0124  what it is about
-    assert one != other
-    assert len({one, other}) == 2
 
 
 def test_places_count_the_turns_of_both_kinds() -> None:
