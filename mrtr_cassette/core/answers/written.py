@@ -7,10 +7,10 @@ import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from mrtr_cassette.core.answers.forms import (
     ACTIONS,
@@ -102,18 +102,19 @@ class AnswerRule(_Strict):
             return False
         return self.value is not None if request.takes_value else request.kind in self.kinds()
 
-    def fault(self) -> str | None:
-        """Return what does not go together in it."""
+    @model_validator(mode="after")
+    def _can_be_meant(self) -> Self:
         answers = [name for name in _ANSWERED_BY if getattr(self, name) is not None]
         if len(answers) != 1:
             given = " and ".join(answers) or "none"
-            return f"exactly one of action, result and value is needed, and it has {given}"
+            raise ValueError(f"exactly one of action, result and value is needed, it has {given}")
         if self.content is not None and self.action != "accept":
-            return 'content: only goes with action = "accept"'
+            raise ValueError('content only goes with action = "accept"')
         if self.kind is not None and self.kind not in _ANSWERED_BY[answers[0]]:
-            return f"kind: {self.kind} is not answered by {answers[0]}"
-        reason = "" if self.pattern is None else refusal_of(self.pattern)
-        return f"pattern: is no regular expression: {reason}" if reason else None
+            raise ValueError(f"kind {self.kind} is not answered by {answers[0]}")
+        if self.pattern is not None and (reason := refusal_of(self.pattern)):
+            raise ValueError(f"pattern is no regular expression: {reason}")
+        return self
 
 
 class RestModel(_Strict):
@@ -170,24 +171,15 @@ def answers_of(tree: Mapping[str, Any], path: str) -> AnswersFile:
         UsageError: a member can't be meant; the message names rule and field.
     """
     try:
-        file = AnswersFile.model_validate(tree)
+        return AnswersFile.model_validate(tree)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         where, steps = "", first["loc"]
         if steps[:1] == ("rule",) and len(steps) > 1:
             where, steps = f"rule {int(steps[1]) + 1}: ", steps[2:]
-        # A union of JSON values names its members, which are no places in the file.
-        names = ".".join(str(step) for step in steps if step not in _JSON_TYPES)
-        reason = first["msg"][:1].lower() + first["msg"][1:]
-        raise UsageError(f"{path}: {where}{names}: {reason}") from None
-    for number, rule in enumerate(file.rule, start=1):
-        fault = rule.fault()
-        if fault is not None:
-            raise UsageError(f"{path}: rule {number}: {fault}")
-    return file
-
-
-_JSON_TYPES: Final = frozenset({"list", "dict", "str", "bool", "int", "float", "none", "json"})
+        names = ".".join(map(str, steps))
+        reason = first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"{path}: {where}{names}{': ' if names else ''}{reason}") from None
 
 
 # Files from recordings

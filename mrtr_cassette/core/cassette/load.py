@@ -121,10 +121,7 @@ def _json(data: bytes, path: str) -> Any:
 
 def _invalid(path: str, error: ValidationError) -> CassetteError:
     first = error.errors(include_url=False)[0]
-    loc = first["loc"]
-    # The third step into a list of turns only names one of the models of a turn.
-    steps = [step for at, step in enumerate(loc) if at < 2 or loc[at - 2] != "elicitation_turns"]
-    pointer = "".join(f"/{escape_pointer(str(step))}" for step in steps)
+    pointer = "".join(f"/{escape_pointer(str(step))}" for step in first["loc"])
     found = "" if first["type"] == "missing" else f", found {shorten(repr(first['input']))}"
     return damaged(path, pointer, f"{first['msg'].lower()}{found}")
 

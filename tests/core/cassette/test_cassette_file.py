@@ -427,14 +427,14 @@ def test_what_cannot_have_been_recorded_is_named_by_its_place(
 @pytest.mark.parametrize(
     ("turn", "path", "to", "reason"),
     [
-        (0, ("ask", "events"), [], "at {at}/ask/events: "),
+        (0, ("ask", "events"), [], "at {at}/push/ask/events: "),
         (0, ("ask", "events", 0, "event"), 9, "at /interactions/1: elicitation-1 is no request"),
         (0, ("ask", "events", 0, "event"), 2, "at /interactions/1: elicitation-1 is no request"),
         (0, ("ask", "events", 1, "interaction"), 9, "at /interactions/1: roots-1 is no request"),
         (0, ("ask", "events", 1, "key"), "elicitation-1", "at /interactions/1: keys of turn 1"),
         (0, ("answer", "responses", 1, "key"), "other", "at /interactions/1: keys of turn 1"),
         (1, ("ask", "events", 0, "event"), 0, "at /interactions/2: up to the ask of turn 3"),
-        (2, ("via",), "push", "at {at}/ask/events/0/key: field required"),
+        (2, ("via",), "push", "at {at}/push/ask/events/0/key: field required"),
         (2, ("via",), "mail", "at {at}: `via` should be 'result', 'push' or 'task'"),
     ],
 )
