@@ -182,7 +182,6 @@ ACCEPTED = {"action": "accept", "content": {"confirm": True}}
         ('tool = "deploy"', True),
         ('tool = "wipe"', False),
         ('prompt = "deploy"', False),
-        ('resource = "deploy"', False),
         ('key = "confirm"', True),
         ('key = "other"', False),
         ('kind = "form"', True),
@@ -210,14 +209,6 @@ def test_order_decides() -> None:
     assert answer_of(text, InputRequest("form", "Wipe all?")) == {"action": "decline"}
     assert answer_of(text, key="other") == {"action": "decline"}
     assert answer_of(text, key="__main__:confirm") == {"action": "cancel"}
-
-
-@pytest.mark.parametrize("method", ["prompts/get", "resources/read"])
-def test_prompts_and_resources_have_rules_of_their_own(method: str) -> None:
-    """A tool's rule is not for a prompt of that name."""
-    member = {"prompts/get": "prompt", "resources/read": "resource"}[method]
-    assert answer_of(f'[[rule]]\n{member} = "deploy"\n{ACCEPT}', method=method) == ACCEPTED
-    assert answer_of(f'[[rule]]\ntool = "deploy"\n{ACCEPT}', method=method) is None
 
 
 def test_rule_answers_only_what_its_answer_is_for() -> None:

@@ -131,13 +131,6 @@ def test_no_flipped_bit_goes_unnoticed(bit: int) -> None:
             decode_journal(bytes(damaged), "j")
 
 
-def test_the_last_line_about_an_exchange_counts() -> None:
-    """A journal that tells of an exchange twice gives the last state."""
-    content = read(*LINES, encode_line(replace(EXCHANGES[2], number=1)))
-
-    assert known(content) == {**KNOWN, 1: values_of(replace(EXCHANGES[2], number=1))}
-
-
 def test_lines_that_continue_an_exchange_are_joined_to_it() -> None:
     """What came of a stream since has the pieces, and how it stands since then."""
     events = [sse(progress(at)) for at in (1, 2, 3)]

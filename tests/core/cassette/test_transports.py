@@ -12,11 +12,9 @@ from builders import (
     get,
     loaded,
     notification,
-    play,
     post,
     progress,
     refusal,
-    rpc,
     sse,
     stream,
     tool,
@@ -25,7 +23,6 @@ from builders import (
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION, over_http, over_pipes
-from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import (
     NO_STATUS,
     End,
@@ -204,11 +201,3 @@ def test_own_transport_stays() -> None:
         (("mcp-session-id", FIRST_SESSION),),
         (("mcp-session-id", "mrtr-session:1"),),
     ]
-
-
-def test_cassette_of_pipes_plays_over_http() -> None:
-    """A client over HTTP gets what was recorded over pipes, with its own id."""
-    cassette = over_http(pipe_cassette((line_request(rpc("tools/list")), [DONE], End.COMPLETE)))
-    player = Player(cassette)
-
-    assert play(player, rpc("tools/list", number=7)) == DONE.replace(b'"id":1', b'"id":7')
