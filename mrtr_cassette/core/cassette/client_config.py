@@ -100,10 +100,8 @@ def _entry(data: bytes, path: str, server: str) -> tuple[Span, Span | None, list
 
 def _own_command(entry: Any) -> int | None:
     """Return the index of a wrapped server's own command in its arguments; None without one."""
-    program, args = (
-        (entry.get("command"), entry.get("args")) if isinstance(entry, dict) else ("", [])
-    )
-    if not isinstance(program, str) or not isinstance(args, list):
+    args = entry.get("args") if isinstance(entry, dict) else None
+    if not isinstance(args, list) or not isinstance(program := entry.get("command"), str):
         return None
     start = len(_MODULE) if args[: len(_MODULE)] == _MODULE else 0
     is_ours = (start or _OURS.search(program)) and args[start + 1 : start + 2] == ["--stdio"]

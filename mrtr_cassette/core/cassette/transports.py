@@ -122,10 +122,9 @@ def _changed(cassette: Cassette, change: Callable[[RecordedExchange], _Changed])
 
 
 def _with_session(exchange: RecordedExchange) -> _Changed:
-    request, response = exchange.request, exchange.response
-    if not request.header(SESSION_HEADER):
-        request = line_request(request.body, FIRST_SESSION)
-    return request, response
+    request = exchange.request
+    has_session = bool(request.header(SESSION_HEADER))
+    return request if has_session else line_request(request.body, FIRST_SESSION), exchange.response
 
 
 def _as_lines(exchange: RecordedExchange) -> _Changed:
