@@ -273,14 +273,9 @@ def test_pushed_request_is_answered_by_its_result() -> None:
     assert own.turns[0].via == "push"
 
 
-def test_leg_without_requests_is_paced() -> None:
-    """TypeScript SDK: "paces requestState-only legs at a fixed 250 ms"."""
-    waiting = ask(asks(state="s"), state="s")
-    assert reply_to(rounds(), waiting, pauses=0.25).value is None
-
-
 def test_server_that_asks_for_ever_stops_at_the_cap() -> None:
-    """TypeScript SDK: "capped at inputRequired.maxRounds (default 10)"."""
+    """As the TypeScript SDK has it: at most 10 rounds, and 250 ms before one without requests."""
+    assert reply_to(rounds(), ask(asks(state="s"), state="s"), pauses=0.25).value is None
     own = rounds(otherwise="decline")
     assert reply_to(own, ask(asks("a"), 10)) is not None
     assert not own.overrun

@@ -231,8 +231,6 @@ def test_facts_may_be_missing_or_in_another_order() -> None:
     assert set(facts_of(lambda facts: facts.clear())) == {(None, 0)}
     moved = facts_of(lambda facts: facts[0].update(interaction=99))
     assert [number for number, _ in moved[:2]] == [None, 2]
-    with pytest.raises(CassetteError, match=r"^f: at /recording/exchanges/7/number: "):
-        facts_of(lambda facts: facts.append({"number": "five"}))
 
 
 # Digests
@@ -259,7 +257,7 @@ def test_digests_are_those_that_the_description_of_the_format_gives() -> None:
     """Another program computes the same ones, by the words of docs/cassette-format.md alone."""
 
     def netstring(raw: bytes) -> bytes:
-        return str(len(raw)).encode() + b":" + raw + b","
+        return b"%d:%b," % (len(raw), raw)
 
     def headers(members: dict[str, str]) -> bytes:
         return b"".join(netstring(each.encode()) for pair in members.items() for each in pair)
@@ -512,7 +510,6 @@ def test_file_of_pipes_has_no_http() -> None:
             {"method": "POST", "path": "/", "headers": {}},
             "it has mem",
         ),
-        ("stdio", ("response", "status"), 200, "it has members of HTTP"),
         ("stdio", ("response", "headers"), {}, "it has members of HTTP"),
         (None, ("request", "http"), None, "it has not all members of HTTP"),
     ],

@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import JSON_HEADERS, STREAM_HEADERS, Answer, answer, get, post, response_of, rpc, tool
+from builders import JSON_HEADERS, STREAM_HEADERS, Answer, answer, response_of, tool
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import NO, YES, asks, text
 from pushing import PushingSession, asked_once, branched, cassette_with, elicit, roots, sample
 
 from mrtr_cassette.core.cassette.recorded import Branch, posted_answer, pushed_asks
-from mrtr_cassette.core.cassette.sessions import EndpointPassing, listens, opened_session
-from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.cassette.sessions import EndpointPassing, opened_session
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.wire.http import Headers, Request
 
 CALL = tool("deploy", env="prod")
 
@@ -123,24 +121,6 @@ def test_session_is_opened_by_a_header_or_by_the_url_to_post_to() -> None:
     assert opened_session(response_of(Answer((b": hello\n\n",), STREAM_HEADERS))) == ""
     assert opened_session(response_of(Answer((b"{}",)))) == ""
     assert opened_session(None) == ""
-
-
-@pytest.mark.parametrize(
-    ("request_", "headers", "is_listening"),
-    [
-        (get("/mcp"), STREAM_HEADERS, True),
-        (get("/mcp"), JSON_HEADERS, False),
-        (post(rpc("subscriptions/listen")), JSON_HEADERS, True),
-        (post(tool("work")), STREAM_HEADERS, False),
-    ],
-)
-def test_stream_of_a_get_and_of_a_subscription_listens(
-    request_: Request, headers: Headers, *, is_listening: bool
-) -> None:
-    """Both tell what other requests caused."""
-    response = response_of(Answer((b"x",), headers))
-
-    assert listens(read_call(request_), response) is is_listening
 
 
 PLAIN = b"event: endpoint\ndata: /messages?id=1\n\n"
