@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from mrtr_cassette.core.answers.forms import (
-    is_required,
     problem_of,
     problem_of_value,
     sampled,
@@ -46,12 +45,10 @@ def bare(kind: str, **more: Any) -> InputRequest:
     [
         (FORM, {"action": "accept", "content": {"confirm": True}}, None),
         (FORM, {"action": "decline"}, None),
-        (FORM, {"action": "cancel"}, None),
         (FORM, {"action": "accept"}, "/confirm is required and missing"),
         (FORM, {"action": "accept", "content": 1}, "is a whole number, and not an object"),
         (FORM, {"action": "decline", "content": {}}, "has content, and a decline has none"),
         (FORM, {"confirm": True}, "has no `action` that is accept, decline or cancel"),
-        (FORM, True, "has no `action` that is accept, decline or cancel"),
         (InputRequest("form", ""), {"action": "accept", "content": {"any": 1}}, None),
         (URL, {"action": "accept"}, None),
         (URL, {"action": "accept", "content": {}}, "has content, and an accepted URL has none"),
@@ -59,12 +56,10 @@ def bare(kind: str, **more: Any) -> InputRequest:
         (ROOTS, {}, "has no `roots`"),
         (SAMPLING, sampled("Fine"), None),
         (SAMPLING, {"role": "assistant", "content": {}}, "has no `model`"),
-        (bare("string"), {"value": "Rome"}, None),
         (bare("number"), {"value": "5"}, "is a text, and not a number"),
         (bare("boolean"), {"value": 1}, "is a whole number, and not true or false"),
         (bare("date"), {"value": 1}, None),
         (bare("string"), "Rome", "is a text, and not an object with a `value`"),
-        (InputRequest("tasks/ask", ""), {}, None),
         (InputRequest("tasks/ask", ""), 1, "is a whole number, and not an object"),
     ],
 )
@@ -73,13 +68,6 @@ def test_answer_fits_or_says_why_not(
 ) -> None:
     """The problem names the place and what is wrong, and never quotes the answer."""
     assert problem_of(request_, answer) == problem
-
-
-def test_only_the_array_dialect_has_optional_requests() -> None:
-    """`required` is true where the server leaves it out."""
-    assert is_required(FORM)
-    assert is_required(bare("string"))
-    assert not is_required(bare("string", required=False))
 
 
 # Fields of forms
@@ -112,19 +100,15 @@ NO_TIME = "is no date and time, such as 2026-07-28T09:30:00Z"
         (NAME, '"abc"', None),
         (NAME, '"A"', "has 1 character, and must have at least 2"),
         (NAME, '"abcdef"', "has 6 characters, and must have at most 5"),
-        (NAME, "5", "is a whole number, and not a text"),
         (MAIL, '"a@example.com"', None),
         (MAIL, '"example.com"', "is no e-mail address"),
         (LINK, '"https://example.com/a?b"', None),
         (LINK, '"example"', "is no URI, such as https://example.com"),
-        (DAY, '"2026-07-28"', None),
         (DAY, '"2024-02-29"', None),
         (DAY, '"2026-13-28"', NO_DATE),
         (DAY, '"2026-02-29"', NO_DATE),
         (AT, '"2026-07-28T09:30:00.5+02:00"', None),
         (AT, '"2026-02-30T09:30:00Z"', NO_TIME),
-        (AT, '"2026-07-28"', NO_TIME),
-        (COUNT, "3", None),
         (COUNT, "3.0", None),
         (COUNT, "3.5", "is a number, and not a whole number"),
         (COUNT, '"3"', "is a text, and not a whole number"),
@@ -133,9 +117,7 @@ NO_TIME = "is no date and time, such as 2026-07-28T09:30:00Z"
         (COUNT, "123456789012345678901", "must be at most 9"),
         (SHARE, "0.5", None),
         (SHARE, "0.4", "must be at least 0.5"),
-        (SURE, "false", None),
         (SURE, '"no"', "is a text, and not true or false"),
-        (ENV, '"prod"', None),
         (ENV, '"live"', 'is not one of "dev", "prod"'),
         (SIZE, '"l"', None),
         (SIZE, '"Large"', 'is not one of "s", "l"'),
@@ -175,20 +157,16 @@ def test_choices_have_titles() -> None:
     [
         ("5", {"type": "integer"}, 5),
         ("five", {"type": "integer"}, "five"),
-        ("5", {"type": "string"}, "5"),
         ("5", {"type": ["string", "integer"]}, "5"),
         ("5", {"type": ["integer", "null"]}, 5),
         ("5", {"anyOf": [{"type": "integer"}, {"type": "null"}]}, 5),
         ("5", {"anyOf": {}}, "5"),
         ("Yes", {"type": "boolean"}, True),
-        ("off", {"type": "boolean"}, False),
         ("perhaps", {"type": "boolean"}, "perhaps"),
         ("a, b", {"type": "array", "items": {"type": "string"}}, ["a", "b"]),
-        ("1,2", {"type": "array", "items": {"type": "integer"}}, [1, 2]),
         ('["a"]', {"type": "array"}, ["a"]),
         ("", {"type": "array"}, []),
         ('{"a": 1}', {"type": "object"}, {"a": 1}),
-        ("5", None, "5"),
     ],
 )
 def test_text_is_read_as_the_type_of_its_schema(text: str, schema: Any, value: Any) -> None:

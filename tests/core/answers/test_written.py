@@ -107,13 +107,10 @@ SCHEMA: Any = {
             "tools/call",
             {"name": "deploy", "arguments": {"env": "5", "count": 5, "other": "x", "more": [1]}},
         ),
-        (["tools/call", "tools/list"], "tools/call", {"name": "tools/list"}),
         (["prompts/get", "notes"], "prompts/get", {"name": "notes"}),
         (["resources/read", "file:///a?b=c"], "resources/read", {"uri": "file:///a?b=c"}),
         (["tools/list", "cursor=2"], "tools/list", {"cursor": "2"}),
-        (["skills/get", "skill://a"], "skills/get", {"uri": "skill://a"}),
         (["tasks/update", "t", "n:=1"], "tasks/update", {"taskId": "t", "n": 1}),
-        (["acme/get", "a=b"], "tools/call", {"name": "acme/get", "arguments": {"a": "b"}}),
         (["ping"], "ping", {}),
     ],
 )
@@ -187,10 +184,8 @@ ACCEPTED = {"action": "accept", "content": {"confirm": True}}
         ('kind = "form"', True),
         ('message = "Deploy to prod?"', True),
         ('message = "Deploy to prod"', False),
-        ('message = "deploy to prod?"', False),
         ("pattern = 'Deploy to \\w+\\?'", True),
         ("pattern = 'Deploy'", False),
-        ("pattern = '.*'", True),
     ],
 )
 def test_rule_answers_what_all_of_its_conditions_name(condition: str, fits: bool) -> None:  # noqa: FBT001

@@ -342,7 +342,6 @@ def test_exchange_that_is_not_the_recorded_one_is_refused(
         (b" \n", r"^f: not JSON: "),
         (b"{", r"^f: not JSON: .*; the file is damaged or no cassette; restore it"),
         (b"\xff", r"^f: not JSON: "),
-        (b"[" * 100_000, r"^f: not JSON: "),
         (SMALL.replace(b'"number":1', b'"number"1'), r"^f: not JSON: .*line \d+ column"),
         (
             b"{\n<<<<<<< HEAD\n1\n=======\n2\n>>>>>>> x\n}",
@@ -351,7 +350,6 @@ def test_exchange_that_is_not_the_recorded_one_is_refused(
         (b'{"journal":1} 0\n[1] 0\n', "^f: it is the journal of a recording, not a cassette; make"),
         (b"[]", r"^f: JSON, but no mrtr-cassette file"),
         (b'{"interactions":[]}', r"^f: JSON, but no mrtr-cassette file"),
-        (b'{"version":1}', r"^f: JSON, but no mrtr-cassette file"),
         (b'{"version":true,"interactions":[]}', r"^f: JSON, but no mrtr-cassette file"),
         (
             b'{"version":2,"interactions":[]}',
@@ -394,10 +392,8 @@ def put(tree: Any, path: Sequence[str | int], to: Any) -> None:
         ((*FIRST, "request", "text"), "1", "/interactions/0: both `body` and `text`"),
         ((*FIRST, "request", "body"), DEEP, "/interactions/0: "),
         ((*FOURTH, "response", "base64"), "A", "/interactions/3: Invalid base64"),
-        (("recording", "sha256"), "x", "/recording/sha256: string should match pattern"),
         (("redaction",), RULES, "/redaction: .*no regular expression"),
         ((*SECOND, "branch", "of"), 2, "/interactions/1: it branches at no answered"),
-        ((*SECOND, "branch", "of"), "1", "/interactions/1/branch/of: input should be a valid int"),
         ((*SECOND, "branch", "turn"), 3, "/interactions/1: it branches at no answered"),
         ((*SECOND, TURNS), [ASK], "/interactions/1: it branches at no answered result"),
         ((*SECOND, "request", "body"), 1, "/interactions/1: .* not the same as interaction 1"),

@@ -58,7 +58,6 @@ def test_retry_is_told_apart_by_its_answers_and_its_state() -> None:
         (STATE, sha256_of(STATE)),
         (sealed_hash(STATE), sha256_of(STATE)),
         (sealed_hash(STATE).replace(":", "%3A"), sha256_of(STATE)),
-        (f" {sealed_hash(STATE)}", sha256_of(f" {sealed_hash(STATE)}")),
         ("", sha256_of("")),
     ],
 )
@@ -73,7 +72,6 @@ def test_state_is_compared_by_hash(state: str, sha256: str) -> None:
         ({"a": {"value": 1}}, [{"id": "a", "value": 1}]),
         ({}, []),
         ({"": "x"}, "x"),
-        ({"": ["x"]}, ["x"]),
         ([{"id": "", "value": 1}], [{"value": 1}]),
     ],
 )
@@ -127,7 +125,6 @@ def test_what_is_no_plain_value_is_not_cut(value: bytes) -> None:
         (b'{"_meta":{"progressToken":null}}', None),
         (b'{"_meta":{"progressToken":true}}', None),
         (b'{"_meta":{"progressToken":{"a":1}}}', None),
-        (b'{"_meta":{"progressToken":[1]}}', None),
         (b'{"_meta":{"progressToken":1},"_meta":{}}', None),
         (b'{"_meta":{"progressToken":1},"_meta":null}', None),
     ],

@@ -158,12 +158,6 @@ def test_url_at_the_server_leads_back(event: bytes, data: st.DataObject) -> None
     assert passed(*chunks) == expected + REST
 
 
-def test_the_names_of_this_machine_are_one() -> None:
-    """A server that is called by its address may name itself `localhost`."""
-    event = b"event: endpoint\ndata: http://localhost:80/messages?id=1\n\n"
-    assert passed(event, authority="127.0.0.1:80") == PLAIN
-
-
 def test_nothing_waits_but_the_beginning_of_the_event() -> None:
     """What is no such event passes as it comes."""
     passing = EndpointPassing("server")
