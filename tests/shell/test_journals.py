@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders import JOURNAL_HEADER, exchange, tool
-from harness import http, looped, taping
 from messages import text
-from standin import answering, response
 
 from mrtr_cassette.core.cassette.journal import encode_line
 from mrtr_cassette.errors import CassetteError
@@ -65,26 +63,6 @@ def test_a_file_system_without_locks_is_told(
     with pytest.raises(CassetteError, match=r"/j\.journal: no locks available"):
         Journal(tmp_path / "j", JOURNAL_HEADER)
     assert not (tmp_path / "j.journal").exists()
-
-
-@pytest.mark.parametrize("is_replaced", [False, True])
-@looped
-async def test_a_journal_that_went_is_not_published(tmp_path: Path, *, is_replaced: bool) -> None:
-    """The run says what happened, and neither publishes nor removes what is not its own."""
-    path = tmp_path / "c.json"
-    journal = journal_path(path)
-    async with taping(path, answering(response(b"x"))) as tape:
-        journal.unlink()
-        if is_replaced:
-            journal.write_text("precious")
-        await http("GET", tape.url)
-    assert not path.exists()
-    assert journal.exists() is is_replaced
-    if is_replaced:
-        assert journal.read_text() == "precious"
-    assert tape.session.problem == (
-        f"{journal}: another program removed or replaced the journal; what it had is lost"
-    )
 
 
 def test_a_journal_of_nothing_is_removed(tmp_path: Path) -> None:

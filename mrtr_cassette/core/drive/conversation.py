@@ -28,8 +28,8 @@ from mrtr_cassette.core.protocol.methods import (
     method_of,
 )
 from mrtr_cassette.core.protocol.tasks import POLL_INTERVAL, TaskState, created_task, polled_state
+from mrtr_cassette.core.record.assembly import with_texts
 from mrtr_cassette.core.record.linking import OpenPush
-from mrtr_cassette.core.record.naming import with_texts
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,

@@ -29,7 +29,7 @@ from mrtr_cassette.core.protocol.dialect import with_answer_keys
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Located, messages_in, splice_pieces
 from mrtr_cassette.core.protocol.methods import TASK_VALUES, method_of
 from mrtr_cassette.core.protocol.tasks import created_id, polled_state
-from mrtr_cassette.core.record.naming import is_journal_token, with_texts
+from mrtr_cassette.core.record.assembly import is_journal_token, with_texts
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.sealed import (
     NAME_BYTES,

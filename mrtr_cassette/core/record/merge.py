@@ -30,16 +30,16 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.tasks import named_task
-from mrtr_cassette.core.record.assembly import assemble
-from mrtr_cassette.core.record.linking import Moment, facts_of
-from mrtr_cassette.core.record.naming import (
+from mrtr_cassette.core.record.assembly import (
     NUMBER,
+    assemble,
     is_journal_token,
     issued_name,
     lasting,
     recounted,
     with_texts,
 )
+from mrtr_cassette.core.record.linking import Moment, facts_of
 from mrtr_cassette.core.secrets.sealed import STATE_SURROGATE, compared_sha256, renumber, sha256_of
 from mrtr_cassette.errors import CassetteError, counted
 

@@ -29,7 +29,7 @@ from mrtr_cassette.core.cassette.sessions import ends_session, is_answered
 from mrtr_cassette.core.protocol.calls import NO_SESSION, CallKey, Traits
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, messages_in, repeated_token
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, INITIALIZE, LIST_TOOLS, method_of
-from mrtr_cassette.core.record.naming import recounted, with_texts
+from mrtr_cassette.core.record.assembly import recounted, with_texts
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, is_searched, renumber
 from mrtr_cassette.core.wire.http import End, Response

@@ -21,7 +21,7 @@ from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey, read_ca
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.tasks import TaskState
-from mrtr_cassette.core.record.naming import request_with
+from mrtr_cassette.core.record.assembly import request_with
 from mrtr_cassette.core.secrets.credentials import Credentials, Given
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules

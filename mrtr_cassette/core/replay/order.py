@@ -17,7 +17,7 @@ from mrtr_cassette.core.cassette.lookup import CallerValues, LookupKey
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE
-from mrtr_cassette.core.record.naming import TextChange, request_with
+from mrtr_cassette.core.record.assembly import TextChange, request_with
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.equivalence import EqualRequests
 from mrtr_cassette.core.replay.history import PlayedWrites, Worlds

@@ -241,13 +241,6 @@ class Journal:
             rest = rest[os.write(self._file, rest) :]
         self._is_torn = not line.endswith(b"\n")
 
-    @property
-    def is_in_place(self) -> bool:
-        """Whether no other program has removed the file, or put another one in its place."""
-        with suppress(OSError):
-            return os.path.samestat(self.path.stat(), os.fstat(self._file))
-        return False
-
     def close(self) -> None:
         """Close the file, which stays; it is locked until then, so that nobody recovers it."""
         os.close(self._file)

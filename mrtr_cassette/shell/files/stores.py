@@ -98,10 +98,7 @@ class StoreFile(NamedTuple):
         scheme = self.url.partition("://")[0].lower()
         try:
             from fsspec.core import url_to_fs
-            from fsspec.registry import available_protocols
 
-            if scheme not in available_protocols():
-                raise ImportError("fsspec knows none of this name")  # noqa: TRY301  as of a package
             store, path = url_to_fs(self.url)
             store.invalidate_cache()
             yield store, path

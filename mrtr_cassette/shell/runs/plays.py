@@ -15,7 +15,7 @@ from typing import Any, Literal, NoReturn, cast
 
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.record.naming import lasting
+from mrtr_cassette.core.record.assembly import lasting
 from mrtr_cassette.core.report.runs import UnplayedError, unused_text
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError, counted
 from mrtr_cassette.options import Existing, RecordOptions, ReplayOptions, VerifyOptions

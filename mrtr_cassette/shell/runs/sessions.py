@@ -230,10 +230,7 @@ class RecordSession(Session):
     def end(self) -> None:
         """Make a cassette of the journal, unless something speaks against it."""
         try:
-            if not self.journal.is_in_place:
-                lost = "another program removed or replaced the journal; what it had is lost"
-                self.problem = self.problem or f"{self.journal.path}: {lost}"
-            elif self.publishes and self.objection is None:
+            if self.publishes and self.objection is None:
                 self.published, left_out = publish_journal(self.path)
                 self.problem = left_out or self.problem
         finally:
