@@ -154,15 +154,11 @@ def fold_lines(fold: Fold) -> Iterator[str]:
 
 
 def comparison_text(comparison: CassetteComparison) -> str:
-    """Return two compared cassettes as text."""
+    """Return two compared cassettes as text: what is not the same, and what it comes to."""
     lines = [f"- {printable(comparison.recorded)}", f"+ {printable(comparison.received)}"]
-    for is_same, interactions in groupby(comparison.interactions, key=_is_same):
-        run = [*interactions]
-        if is_same and len(run) > 1:
-            numbers = f"{_number(run[0])} to {_number(run[-1])}"
-            lines.append(f"= {numbers}: {counted(len(run), 'interaction')}")
-        else:
-            lines += [line for each in run for line in _interaction_lines(each)]
+    for each in comparison.interactions:
+        if each.mark != "=" or each.is_moved:
+            lines += _interaction_lines(each)
     lines += _information_lines(comparison)
     lines.append(conclusion(comparison))
     return printable_lines("\n".join(lines))
@@ -182,22 +178,15 @@ def held_text(comparison: CassetteComparison) -> str:
     return "\n".join([comparison_text(comparison), *ways])
 
 
-def _is_same(interaction: InteractionComparison) -> bool:
-    return interaction.mark == "=" and not interaction.is_moved
-
-
-def _number(interaction: InteractionComparison) -> str:
-    recorded, received = interaction.recorded, interaction.received
-    if None in (recorded, received) or recorded == received:
-        return f"#{received if recorded is None else recorded}"
-    return f"#{recorded} (now #{received})"
-
-
 def _interaction_lines(interaction: InteractionComparison) -> Iterator[str]:
     mark = interaction.mark
     facts: list[str] = [interaction.verdict] if mark == "~" else []
     facts += ["moved"] if interaction.is_moved else []
-    line = f"{mark} {_number(interaction)} {printable(interaction.call)}"
+    recorded, received = interaction.recorded, interaction.received
+    number = f"#{received if recorded is None else recorded}"
+    if None not in (recorded, received) and recorded != received:
+        number = f"#{recorded} (now #{received})"
+    line = f"{mark} {number} {printable(interaction.call)}"
     yield f"{line}: {', '.join(facts)}" if facts else line
     if mark == "~":
         places = ((_place_of(stage), stage.counting) for stage in interaction.stages)

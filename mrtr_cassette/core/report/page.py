@@ -172,20 +172,13 @@ def is_app(content: Mapping[str, Any]) -> bool:
 _SHOWN_APART: Final = frozenset({"description", "id", "message", "required", "title", "kind"})
 
 
-class Choice(NamedTuple):
-    """One of the values that a field may have; a chosen one is in the answer."""
-
-    label: str
-    is_chosen: bool
-
-
 class FormField(NamedTuple):
-    """A field of a form, with what a reader is told of it and the text that was put in."""
+    """A field of a form, with its choices and whether each was chosen, and what was put in."""
 
     label: str
     description: str
     helps: tuple[str, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[tuple[str, bool], ...]
     takes_several: bool
     value: str
 
@@ -237,7 +230,7 @@ def _field(
         label=title if isinstance(title, str) and title else name,
         description=description if isinstance(description, str) else "",
         helps=(*limits, *helps),
-        choices=tuple(Choice(label, option in texts) for option, label in options),
+        choices=tuple((label, option in texts) for option, label in options),
         takes_several=kind == "array",
         value=_text(given[0]) if given else "",
     )

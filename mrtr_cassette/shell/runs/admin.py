@@ -11,7 +11,7 @@ from typing import Any, Final
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.methods import method_of
 from mrtr_cassette.core.replay.diagnosis import Reason
-from mrtr_cassette.core.wire.http import Headers, Request
+from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ProxyOptions
 from mrtr_cassette.shell.files.log import Announcer, OnEvent, heard_by
@@ -164,18 +164,16 @@ class Admin:
                     self._is_ready = False
 
     async def _handle(self, request: Request, downstream: Downstream) -> None:
-        await downstream.send_whole(*self._page(request))
-
-    def _page(self, request: Request) -> tuple[int, Headers, bytes]:
+        path, headers = request.target.partition("?")[0], TEXT_HEADERS
+        status, body = 404, b"no such page; there are /livez, /readyz, /metrics\n"
         if request.method not in ("GET", "HEAD"):
-            return 405, (*TEXT_HEADERS, ("Allow", "GET, HEAD")), b"GET only\n"
-        match request.target.partition("?")[0]:
-            case "/livez":
-                return 200, TEXT_HEADERS, b"alive\n"
-            case "/readyz":
-                status, body = (200, b"ready\n") if self._is_ready else (503, b"not ready\n")
-                return status, TEXT_HEADERS, body
-            case "/metrics" if self._metrics is not None:
-                content_type, text = self._metrics.exposition(request.header("accept"))
-                return 200, (("Content-Type", content_type),), text
-        return 404, TEXT_HEADERS, b"no such page; there are /livez, /readyz, /metrics\n"
+            status, body = 405, b"GET only\n"
+            headers = (*TEXT_HEADERS, ("Allow", "GET, HEAD"))
+        elif path == "/livez":
+            status, body = 200, b"alive\n"
+        elif path == "/readyz":
+            status, body = (200, b"ready\n") if self._is_ready else (503, b"not ready\n")
+        elif path == "/metrics" and self._metrics is not None:
+            content_type, body = self._metrics.exposition(request.header("accept"))
+            status, headers = 200, (("Content-Type", content_type),)
+        await downstream.send_whole(status, headers, body)
