@@ -23,7 +23,6 @@ from processes import (
     record_command,
     replay_command,
     run,
-    run_all,
 )
 
 from mrtr_cassette.core.cassette.model import CassetteModel
@@ -175,60 +174,3 @@ def test_recording_again_changes_the_recording_block_only(
             assert hashes[0] != hashes[1] or hashes == (None, None)
     issued = [facts for facts in first.exchanges if facts.request_state_sha256 is not None]
     assert len(issued) >= 5
-
-
-def run_together(url: str, sessions: int) -> list[str]:
-    """Run sessions of the Python client and two TypeScript clients at once; return transcripts."""
-    flow = ("--flow", "release-train")
-    python, *typescript = run_all(
-        [
-            (*peer("client", "python"), url, *flow, "--sessions", str(sessions)),
-            (*peer("client", "typescript"), url, *flow),
-            (*peer("client", "typescript"), url, *flow),
-        ]
-    )
-    assert [each.code for each in (python, *typescript)] == [0, 0, 0]
-    lines = [line.split(" ", 1) for line in python.stdout.splitlines()]
-    return [
-        "".join(f"{text}\n" for number, text in lines if number == str(session))
-        for session in range(1, sessions + 1)
-    ] + [each.stdout for each in typescript]
-
-
-def test_parallel_sessions_do_not_mix(start_server: StartServer, tmp_path: Path) -> None:
-    """Ten sessions that make the same call at once are ten interactions, and play at once."""
-    cassette = tmp_path / "cassette.json"
-    train = flows_of(TRANSCRIPT.read_text())["release-train"]
-    expected = "".join(f"{line}\n" for line in ("== release-train", *train))
-    with (
-        start_server("python", 0) as server,
-        listening(record_command(server.url, cassette), signal.SIGINT) as proxy,
-    ):
-        assert run_together(proxy.url, 8) == [expected] * 10
-    kept = read(cassette)
-    trains = {
-        number
-        for number, interaction in enumerate(kept.interactions, start=1)
-        if len(interaction.elicitation_turns) == 3
-    }
-    assert len(trains) == 10
-    assert {(each.branch, each.orphan) for each in kept.interactions} == {(None, None)}
-    arrivals = {
-        train: [facts for facts in kept.recording.exchanges if facts.interaction == train]
-        for train in trains
-    }
-    for arrived in arrivals.values():
-        issued = [facts.request_state_sha256 for facts in arrived]
-        echoed = [facts.echoed_state_sha256 for facts in arrived]
-        assert [facts.turn for facts in arrived] == [0, 1, 2, 3]
-        assert issued[:-1] == echoed[1:]
-    interleaved = [
-        train
-        for train, arrived in arrivals.items()
-        if arrived[-1].number - arrived[0].number > len(arrived) - 1
-    ]
-    assert len(interleaved) >= 8
-    with listening(replay_command(cassette), signal.SIGINT) as replay:
-        assert run_together(replay.url, 8) == [expected] * 10
-    assert replay.stderr.splitlines() == [all_played(cassette)]
-    assert replay.code == 0

@@ -17,12 +17,9 @@ from mrtr_cassette.shell.http.transport import network_reason
 
 
 @asynccontextmanager
-async def calling(script: Script, **seconds: float) -> AsyncIterator[tuple[Client, Upstream]]:
+async def calling(script: Script) -> AsyncIterator[tuple[Client, Upstream]]:
     """Give a client, and the upstream that does what a script says."""
-    async with (
-        upstream(script) as server,
-        connecting(URL(server.url).origin(), None, **seconds) as client,
-    ):
+    async with upstream(script) as server, connecting(URL(server.url).origin(), None) as client:
         yield client, server
 
 
@@ -119,17 +116,6 @@ async def test_connection_that_says_something_unasked_is_not_used() -> None:
         await left.wait()
         assert await body_of(client) == b"asked"
     assert server.connections == 2
-
-
-@looped
-async def test_idle_connection_is_closed() -> None:
-    """A connection that nobody has used for a while is closed."""
-    left = asyncio.Event()
-
-    script = saying_until_left(left, response(b"ab"))
-    async with calling(script, idle_s=0.0) as (client, _):
-        assert await body_of(client) == b"ab"
-        await left.wait()
 
 
 @looped
@@ -248,14 +234,3 @@ async def test_upstream_waits_for_a_reader_that_does_not_read() -> None:
         assert await whole(got) == b"a" * size
         assert await body_of(client) == b""
     assert server.connections == 2
-
-
-@looped
-async def test_connection_that_does_not_come_has_an_end() -> None:
-    """A host that never accepts is an error."""
-    async with calling(saying(response()), connect_s=0.0) as (
-        client,
-        _,
-    ):
-        with pytest.raises(TimeoutError, match="no connection within 0 s"):
-            await send(client)

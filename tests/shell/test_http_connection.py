@@ -331,21 +331,6 @@ async def test_fault_in_a_response_that_has_begun_breaks_it_off() -> None:
 
 
 @looped
-async def test_handler_is_cancelled_when_its_client_leaves() -> None:
-    """What a handler waits for ends with the connection."""
-    ended = asyncio.Event()
-
-    async def answer(_: Request, __: Downstream) -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
-    await handled(answer, [], b"GET / HTTP/1.1\r\n\r\n")
-    await ended.wait()
-
-
-@looped
 async def test_response_waits_while_the_client_does_not_read() -> None:
     """A chunk is sent when the client has taken enough of those before."""
     sent: list[bytes] = []

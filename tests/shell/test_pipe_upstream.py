@@ -87,16 +87,6 @@ async def test_same_id_of_two_clients_is_told_apart(tmp_path: Path) -> None:
 
 
 @looped
-async def test_notification_is_accepted(tmp_path: Path) -> None:
-    """What gets no response on a pipe is acknowledged by its status."""
-    async with recording(LINES_SERVER, tmp_path / "c.json") as session:
-        accepted = await post(session.url, notification("notifications/x"))
-        assert (await post(session.url, call(1)))[0] == 200
-
-    assert accepted[0] == 202
-
-
-@looped
 async def test_what_the_server_says_by_itself_comes_on_a_listening_stream(tmp_path: Path) -> None:
     """A client that listens has what belongs to no call; a second one is told that it can't."""
     ready = '{"jsonrpc":"2.0","method":"notifications/message"}'

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from contract import TOOLS, Contract, Plant, Reply, record_contract
+from contract import Contract, Plant, Reply, record_contract
 from harness import looped, post, taping
 from messages import tool_call
 from standin import Script, Visit, response, upstream
@@ -65,51 +65,20 @@ def at(*path: Any) -> Callable[[Any], Plant]:
     return to
 
 
-def ask_at(*path: Any) -> Callable[[Any], Plant]:
-    """Do the same within the question of `deploy`."""
-    return at("result", "inputRequests", "confirm", "params", *path)
-
-
-class Planted(NamedTuple):
-    """One change of a reply: its verdict, the end of its pointer, the calls that have it."""
-
-    reply: str
-    plant: Plant
-    verdict: str
-    pointer: str
-    calls: set[str]
-
-
-PLANTED: dict[str, Planted] = {
-    "a word in a question": Planted(
-        "deploy.1", ask_at("message")("Deploy to production?"), "question-changed",
-        "/inputRequests/confirm/params/message", {'tools/call "deploy"'},
-    ),
-    "text of a result": Planted(
-        "train.end", at("result", "content", 0, "text")("Finished"), "text-changed",
-        "/content/0/text", {'tools/call "train"'},
-    ),
-    "a tool removed": Planted(
-        "tools_list", at("result", "tools")(TOOLS[1:]), "surface-changed", "/tools/0",
-        {"tools/list"},
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", PLANTED)
 @looped
-async def test_every_planted_change_is_found_and_no_other(cassette: Path, name: str) -> None:
-    """It has its verdict and its place, and what is asked otherwise is not answered."""
-    planted = PLANTED[name]
-    server = Contract(**{planted.reply: planted.plant})
+async def test_question_that_is_another_one_is_told_and_not_answered(cassette: Path) -> None:
+    """It has its verdict and its place in both conversations that are asked it."""
+    words = at("result", "inputRequests", "confirm", "params", "message")("Deploy to production?")
+    server = Contract(**{"deploy.1": words})
     verification = await verified(cassette, server)
     differing = [each for each in verification.interactions if each.verdict != "same"]
-    assert {each.verdict for each in differing} == {planted.verdict}
-    assert {each.call for each in differing} == planted.calls
+    assert [each.verdict for each in differing] == ["question-changed"] * 2
     for each in differing:
-        assert any(change.pointer.endswith(planted.pointer) for _, change in each.changes)
-    if planted.verdict == "question-changed":
-        assert not server.answers[planted.reply]
+        assert each.call == 'tools/call "deploy"'
+        assert [change.pointer for _, change in each.changes] == [
+            "/inputRequests/confirm/params/message"
+        ]
+    assert not server.answers["deploy.1"]
 
 
 def failing(server: Script, fault: Script, name: str) -> Script:

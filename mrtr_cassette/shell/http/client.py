@@ -108,10 +108,9 @@ class _Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, kept: list[_Connection], idle_s: float) -> None:
+    def __init__(self, kept: list[_Connection]) -> None:
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._kept = kept
-        self._idle_s = idle_s
         self._parser = HttpResponseParser(self)
         # Line ends and spaces that a server should not send, but common clients accept.
         self._parser.set_dangerous_leniencies(
@@ -222,7 +221,7 @@ class _Connection(asyncio.Protocol):
             self.transport.abort()
             return
         self.transport.resume_reading()
-        self._idle = asyncio.get_running_loop().call_later(self._idle_s, self.transport.close)
+        self._idle = asyncio.get_running_loop().call_later(_IDLE_S, self.transport.close)
         self._kept.append(self)
 
     def _fail(self, reason: str) -> None:
@@ -249,12 +248,9 @@ def _request_head(method: str, target: str, host: str, headers: Headers, size: i
 class Client:
     """Sends requests to one origin over HTTP, as `transport.Upstream` has it."""
 
-    def __init__(
-        self, origin: URL, tls: ssl.SSLContext | None, connect_s: float, idle_s: float
-    ) -> None:
+    def __init__(self, origin: URL, tls: ssl.SSLContext | None) -> None:
         self._origin = origin
         self._tls = tls if origin.scheme == "https" else None
-        self._connect_s, self._idle_s = connect_s, idle_s
         self._host = origin.host_port_subcomponent or ""
         self.kept: list[_Connection] = []
         """Connections for the next requests."""
@@ -276,14 +272,14 @@ class Client:
         loop = asyncio.get_running_loop()
         host, port = self._origin.raw_host or "", self._origin.port
         try:
-            async with asyncio.timeout(self._connect_s):
+            async with asyncio.timeout(_CONNECT_S):
                 addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
                 connected = await aiohappyeyeballs.start_connection(
                     addresses, happy_eyeballs_delay=_NEXT_ADDRESS_S, interleave=1
                 )
                 try:
                     _, connection = await loop.create_connection(
-                        partial(_Connection, self.kept, self._idle_s),
+                        partial(_Connection, self.kept),
                         sock=connected,
                         ssl=self._tls,
                         server_hostname=host.rstrip(".") if self._tls else None,
@@ -292,7 +288,7 @@ class Client:
                     connected.close()
                     raise
         except TimeoutError:
-            raise TimeoutError(f"no connection within {self._connect_s:.0f} s") from None
+            raise TimeoutError(f"no connection within {_CONNECT_S:.0f} s") from None
         self._open.add(connection)
         connection.gone.add_done_callback(lambda _: self._open.discard(connection))
         return connection
@@ -305,11 +301,9 @@ class Client:
 
 
 @asynccontextmanager
-async def connecting(
-    origin: URL, tls: ssl.SSLContext | None, connect_s: float = _CONNECT_S, idle_s: float = _IDLE_S
-) -> AsyncIterator[Client]:
+async def connecting(origin: URL, tls: ssl.SSLContext | None) -> AsyncIterator[Client]:
     """Give a client until the block ends."""
-    client = Client(origin, tls, connect_s, idle_s)
+    client = Client(origin, tls)
     try:
         yield client
     finally:
