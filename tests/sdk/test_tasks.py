@@ -68,6 +68,7 @@ def recorded(way: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.parametrize("way", ["http"], indirect=True)
 def test_tasks_are_recorded_and_recorded_again(recorded: Path, way: str, tmp_path: Path) -> None:
     """Each is one interaction; at another pace of polls no line of the cassette differs."""
     first = recorded.read_bytes()
