@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
+from base64 import b64encode
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -319,30 +318,22 @@ def shown_by(rules: RedactionRules, given: Given = NOTHING) -> Callable[[str], s
     return lambda text: credentials.known.seal_text(redactor.text(text))
 
 
-def _secrets_in(name: str, value: str) -> Iterator[str]:
+def _secrets_in(name: str, value: str) -> list[str]:
     name = name.lower()
     if name in _AUTHORIZATIONS:
-        yield from _of_authorization(value)
-    elif name in _COOKIES:
+        scheme, _, credential = value.strip().partition(" ")
+        secrets = [credential.strip() or scheme]
+        if scheme.lower() == "basic":
+            user = as_text(decoded_base64(secrets[0]))
+            secrets += [user, user.partition(":")[2]]
+        return secrets
+    if name in _COOKIES:
         # After the value of `Set-Cookie` come its attributes.
-        for pair in value.split(";")[: 1 if name == "set-cookie" else None]:
-            cookie = pair.partition("=")[2].strip(' \t"')
-            if not _WORDS.fullmatch(cookie):
-                yield cookie
-    elif name == SESSION_HEADER or _is_secret(name) or not _WORDS.fullmatch(value):
-        yield value
-
-
-def _of_authorization(value: str) -> Iterator[str]:
-    scheme, _, credential = value.strip().partition(" ")
-    yield credential.strip() or scheme
-    if scheme.lower() == "basic":
-        try:
-            user = b64decode(credential.strip()).decode("utf-8", "surrogateescape")
-        except Base64Error:
-            return
-        yield user
-        yield user.partition(":")[2]
+        pairs = value.split(";")[: 1 if name == "set-cookie" else None]
+        values = (pair.partition("=")[2].strip(' \t"') for pair in pairs)
+        return [each for each in values if not _WORDS.fullmatch(each)]
+    is_one = name == SESSION_HEADER or _is_secret(name) or not _WORDS.fullmatch(value)
+    return [value] if is_one else []
 
 
 def _is_secret(name: str) -> bool:

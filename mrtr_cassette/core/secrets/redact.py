@@ -20,7 +20,6 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     TOKEN_PATH,
 )
 from mrtr_cassette.core.secrets.decode import (
-    Decoded,
     as_text,
     decoded_base64,
     flattened,
@@ -315,7 +314,7 @@ class Redactor:
                 [line.span(1) for line in _FIELD.finditer(text)] if is_stream else [(0, len(text))]
             )
             for start, end in lines:
-                found += _shifted(self._custom(text[start:end], kind), start)
+                found += _moved(self._custom(text[start:end], kind), start.__add__)
         if not found:
             return []
         if is_stream:
@@ -329,7 +328,7 @@ class Redactor:
         if Mark.ESCAPE in marks:
             decoded = without_ascii_escapes(text)
             if decoded.text != text:
-                yield from _mapped_back(decoded, self._in_layer(decoded.text, kind, depth))
+                yield from _moved(self._in_layer(decoded.text, kind, depth), decoded.source)
                 return
         if marks and max(marks) >= Mark.NAME:
             found = _JudgedText(self._rules, text, kind).finds(marks)
@@ -345,7 +344,7 @@ class Redactor:
                 for find in inner
                 if not find.start or text[decoded.source(find.start - 1)] != '"'
             )
-            for find in _mapped_back(decoded, escaped):
+            for find in _moved(escaped, decoded.source):
                 yield find._replace(in_url=True)
 
     def _custom(self, text: str, kind: Kind) -> Iterator[_Find]:
@@ -360,7 +359,7 @@ class Redactor:
                 if string[1] and not (is_name and not re.search("[0-9]", string[1])):
                     inner = without_json_escapes(string[1])
                     found = self._custom(inner.text, "text")
-                    yield from _shifted(_mapped_back(inner, found), start)
+                    yield from _moved(_moved(found, inner.source), start.__add__)
             return
         raw = text.encode("latin-1")
         in_url = kind != "text"
@@ -372,7 +371,7 @@ class Redactor:
         yield from _beside_placeholders(text, found)
         if in_url and "%" in text:
             decoded = without_percent(text, is_form=kind == "form")
-            for find in _mapped_back(decoded, self._custom(decoded.text, "text")):
+            for find in _moved(self._custom(decoded.text, "text"), decoded.source):
                 yield find._replace(in_url=True)
 
     def _in_base64(self, text: str, depth: int) -> Iterator[_Find]:
@@ -423,14 +422,9 @@ def _of_lines(text: str, find: _Find) -> _Find:
     return find._replace(plain=_DATA.sub("\n", spelled)) if _DATA.search(spelled) else find
 
 
-def _shifted(finds: Iterable[_Find], by: int) -> Iterator[_Find]:
+def _moved(finds: Iterable[_Find], source: Callable[[int], int]) -> Iterator[_Find]:
     for find in finds:
-        yield find._replace(start=find.start + by, end=find.end + by)
-
-
-def _mapped_back(decoded: Decoded, finds: Iterable[_Find]) -> Iterator[_Find]:
-    for find in finds:
-        yield find._replace(start=decoded.source(find.start), end=decoded.source(find.end))
+        yield find._replace(start=source(find.start), end=source(find.end))
 
 
 def _beside_placeholders(text: str, finds: Iterable[_Find]) -> Iterator[_Find]:

@@ -579,7 +579,6 @@ def builtin_name(name: str) -> Name | None:
 _BEFORE_QUERY = re.compile(r"[?#]")
 _BESIDE_SECRET = re.compile(r"(?!localhost\Z)[\w-]+")
 _RANDOM_HEX = re.compile(r"(?=.*[0-9])(?=.*[A-Fa-f])[0-9A-Fa-f-]{16,}")
-_KINDS = ("[0-9a-f]", "[0-9a-f-]", "[0-9A-Za-z]", "[0-9A-Za-z_-]", "[^/?#]")
 
 
 def patterns_of_path(url: str) -> list[str]:
@@ -589,9 +588,8 @@ def patterns_of_path(url: str) -> list[str]:
     segments = ["", *_BEFORE_QUERY.split(url)[0].split("/")[3:]]
     for before, segment in pairwise(segments):
         if looks_random(segment) or _RANDOM_HEX.fullmatch(segment):
-            kind = next(kind for kind in _KINDS if re.fullmatch(f"{kind}+", segment))
             beside = f"{before}/" if _BESIDE_SECRET.fullmatch(before) else ""
-            patterns.append(f"/{beside}({kind}{{{len(segment)}}})")
+            patterns.append(f"/{beside}([^/?#]{{{len(segment)}}})")
     return patterns
 
 
