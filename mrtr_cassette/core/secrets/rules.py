@@ -241,23 +241,11 @@ RULES: Final[tuple[Rule, ...]] = (
     _token("rubygems", r"rubygems_[0-9a-f]{40,}"),
     _token("azure", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}", ends=_WORD),
     _token("terraform", r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{60,}"),
-    Rule(
-        "asana",
-        r"(?:^|[^\w/])([0-2]/\d{13,}(?:/\d{13,})?:[0-9a-f]{32})(?:\W|$)",
-        marker=r"\d{13}:[0-9a-f]{32}",
-    ),
     _token("vercel", r"vc[piark]_[\w-]{24,}", _DIGIT),
     _token("hubspot", rf"pat-(?:na|eu|ap)\d-{_UUID}", ends=_WORD),
     _token("contentful", r"CFPAT-[\w-]{40,}"),
     # Other data in base64 has other characters too, or begins with many of this letter.
     _token("facebook", r"EAA[A-Za-z0-9]{60,}", rb"(?!.{0,12}AAAA).*[0-9]", ends=r"\w+/=-"),
-    # An app's identifier and its secret.
-    Rule(
-        "facebook",
-        r"(?:^|[^\w|])([0-9]{14,17}(?:\||%7[cC])[A-Za-z0-9_-]{27,40})(?:[^\w|-]|$)",
-        needs=rb".*[|%].*[a-z]",
-        marker=r"[0-9]{14}(?:\||%7[cC])[A-Za-z0-9_-]{27}",
-    ),
     _token("dropbox", r"sl\.[\w.=-]{100,}", _DIGIT),
     Rule("dropbox", r"(?:^|[^\w+/=-])([A-Za-z0-9]{11}A{10}[\w-]{43})(?:[^\w+/=-]|$)", needs=_DIGIT),
     _token("fireworks", r"fw_[A-Za-z0-9]{22,}", _DIGIT),
