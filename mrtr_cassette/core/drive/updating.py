@@ -36,8 +36,8 @@ from mrtr_cassette.core.secrets.sealed import (
     PLACEHOLDER,
     placeholder,
     renumber,
+    reveal,
     reveal_in_json,
-    reveal_text,
     sealed_hash,
     sha256_of,
 )
@@ -247,7 +247,7 @@ def _as_recorded(
     keys: list[tuple[bytes, bytes]] = []
     if before is not None and now is not None:
         for key, name in zip(now.input_requests, before.input_requests, strict=False):
-            live_key = reveal_text(key, states.get)
+            live_key = reveal(key, states.get)
             keys.append((canonical(live_key).encode(), canonical(name).encode()))
 
     def revealed(raw: bytes, _header: str) -> bytes:

@@ -38,10 +38,7 @@ PLACEHOLDER: Final = re.compile(
     r"(?:>|%3[Ee]|\\{1,8}u003[eE])",
     re.ASCII,
 )
-_MARKS = ("<", "%3", "u003")
-"""A text with a placeholder has one of these."""
 _WITHOUT_NUMBER = re.compile(rf"<(?:{_NAME})({_NUMBER})?>", re.ASCII)
-_WHOLE_PLACED = re.compile(_PLACED)
 
 
 def rule_of_number(rule: str) -> str:
@@ -50,13 +47,7 @@ def rule_of_number(rule: str) -> str:
 
 
 def placeholder(rule: str, token: str) -> str:
-    """Return what stands for a secret.
-
-    Raises:
-        ValueError: the token is no 1 to 200 letters, digits, `_`, `-` and `.`.
-    """
-    if not _WHOLE_PLACED.fullmatch(token):
-        raise ValueError(f"{token!r} can't stand in a placeholder")
+    """Return what stands for a secret; a token has letters, digits, `_`, `-` and `.`."""
     return f"<{rule}:{token}>"
 
 
@@ -66,8 +57,6 @@ def renumber(raw: AnyStr, number: Callable[[str, str], int | str | None]) -> Any
         # Placeholders are ASCII; whatever else the bytes are, Latin-1 gives them back.
         return renumber(raw.decode("latin-1"), number).encode("latin-1")
     text = raw
-    if not any(mark in text for mark in _MARKS):
-        return text
 
     def numbered(match: re.Match[str]) -> str:
         first, last = match.start("token"), match.end("token")
@@ -91,8 +80,6 @@ def without_numbers(text: AnyStr) -> AnyStr:
     """Return a text in which a placeholder tells the rule, but not which of its secrets it is."""
     if isinstance(text, bytes):
         return without_numbers(text.decode("latin-1")).encode("latin-1")
-    if not any(mark in text for mark in _MARKS):
-        return text
     return PLACEHOLDER.sub(r"<\g<rule>>", text)
 
 
@@ -134,14 +121,17 @@ def as_recorded(state: str) -> str:
     return state if is_sealed else sealed_hash(state)
 
 
-def reveal(raw: bytes, surrogate_of: Callable[[str], str | None]) -> bytes:
+def reveal(raw: AnyStr, surrogate_of: Callable[[str], str | None]) -> AnyStr:
     """Replace sealed hashes by their surrogates; one that has no surrogate stays."""
+    if isinstance(raw, str):
+        revealed = reveal(raw.encode("utf-8", "surrogateescape"), surrogate_of)
+        return revealed.decode("utf-8", "surrogateescape")
 
-    def revealed(match: re.Match[bytes]) -> bytes:
+    def named(match: re.Match[bytes]) -> bytes:
         surrogate = surrogate_of(match[2].decode())
         return match[0] if surrogate is None else surrogate.encode().replace(b":", match[1])
 
-    return _SEALED_HASH_BYTES.sub(revealed, raw)
+    return _SEALED_HASH_BYTES.sub(named, raw)
 
 
 def reveal_in_json(raw: bytes, states: Mapping[str, str]) -> bytes:
@@ -152,13 +142,6 @@ def reveal_in_json(raw: bytes, states: Mapping[str, str]) -> bytes:
         return None if state is None else encode_basestring_ascii(state)[1:-1]
 
     return reveal(raw, spelled)
-
-
-def reveal_text(text: str, surrogate_of: Callable[[str], str | None]) -> str:
-    """Replace sealed hashes in a text as `reveal` does in bytes."""
-    return reveal(text.encode("utf-8", "surrogateescape"), surrogate_of).decode(
-        "utf-8", "surrogateescape"
-    )
 
 
 def state_surrogate(call_sha256: str, occurrence: int, turn: int) -> str:
