@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import Any, AnyStr, Final, NamedTuple
 
@@ -14,13 +14,7 @@ from mrtr_cassette.core.protocol.dialect import ANSWERS_PATH, INPUT_RESPONSES, R
 from mrtr_cassette.core.protocol.jsonrpc import classify
 from mrtr_cassette.core.protocol.methods import TASK_ID
 from mrtr_cassette.core.protocol.tasks import named_task
-from mrtr_cassette.core.secrets.decode import (
-    as_text,
-    flattened,
-    string_end,
-    undo_json,
-    without_ascii_escapes,
-)
+from mrtr_cassette.core.secrets.decode import as_text, flattened, string_end, undo_json
 from mrtr_cassette.core.secrets.rules import RULE_NAMES
 from mrtr_cassette.core.wire.http import Request, decoded_header
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span, canonical, find_spans, parse, splice
@@ -259,8 +253,6 @@ def is_searched(state: str) -> bool:
     return len(state) >= SHORTEST_SEARCHED
 
 
-_ESCAPED_LETTER = re.compile(rb"\\u00(?:53|6[15]|7[1-5])")
-"""An escape, which JSON doesn't need, of a letter of `requestState`."""
 _STATE = re.compile(rf'{REQUEST_STATE}(\\{{0,63}})"\s*:\s*\1"', re.ASCII)
 """The end of the member's name, and the beginning of its value."""
 _TASK = re.compile(rf'{TASK_ID}s?(\\{{0,63}})"\s*:\s*\[?\s*\1"', re.ASCII)
@@ -271,14 +263,13 @@ class StatePlace(NamedTuple):
 
     span: Span
     state: str
-    spell: Callable[[str], str]
+    depth: int
+    """How many strings of JSON it stands in."""
 
 
 def may_have_states(raw: bytes) -> bool:
     """Tell, quickly, whether `find_states` may find something."""
-    # A single byte is found much faster than a pattern.
-    may_be_escaped = b"\\" in raw and _ESCAPED_LETTER.search(raw) is not None
-    return REQUEST_STATE.encode() in raw or may_be_escaped
+    return REQUEST_STATE.encode() in raw
 
 
 def may_name_tasks(raw: bytes) -> bool:
@@ -299,29 +290,15 @@ def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
 
 def _strings_under(name: re.Pattern[str], raw: bytes) -> list[StatePlace]:
     text = raw.decode("latin-1")
-    decoded = without_ascii_escapes(text) if _ESCAPED_LETTER.search(raw) else None
-    if decoded is not None:
-        text = decoded.text
-    places = []
     flat = flattened(text)
+    places = []
     for match in name.finditer(flat):
-        if not flat.endswith(f'{match[1]}"', 0, match.start()):
-            continue
-        start, backslashes = match.end(), len(match[1])
-        end = string_end(text, start, backslashes)
-        times = (backslashes + 1).bit_length()
-        state = as_text(undo_json(text[start:end], times))
-        span = Span(start, end)
-        if decoded is not None:
-            span = Span(decoded.source(start), decoded.source(end))
-        places.append(StatePlace(span, state, partial(_spell, times=times)))
+        if flat.endswith(f'{match[1]}"', 0, match.start()):
+            start, backslashes = match.end(), len(match[1])
+            end, depth = string_end(text, start, backslashes), (backslashes + 1).bit_length()
+            state = as_text(undo_json(text[start:end], depth))
+            places.append(StatePlace(Span(start, end), state, depth))
     return places
-
-
-def _spell(text: str, times: int) -> str:
-    for _ in range(times):
-        text = encode_basestring_ascii(text)[1:-1]
-    return text
 
 
 def with_task(request: Request, new: Callable[[str], str]) -> Request:
@@ -346,7 +323,13 @@ def replaced_states(
     places: Iterable[StatePlace], new: Callable[[str], str]
 ) -> list[tuple[Span, bytes]]:
     """Return, for `splice`, what `new` returns for the state at each place."""
-    return [(place.span, place.spell(new(place.state)).encode()) for place in places]
+    replaced = []
+    for place in places:
+        spelled = new(place.state)
+        for _ in range(place.depth):
+            spelled = encode_basestring_ascii(spelled)[1:-1]
+        replaced.append((place.span, spelled.encode()))
+    return replaced
 
 
 def seal_states(raw: bytes, new: Callable[[str], str]) -> bytes:

@@ -130,7 +130,6 @@ def test_recorded_states_stand_in_json_as_json() -> None:
         (b'{"requestState":"abc"}', b'{"requestState":"<abc>"}', ["abc"]),
         (b'[{"requestState":"a"},[{"requestState":"b"}]]', None, ["a", "b"]),
         (b'{"requestState":"a\\"\\u00e9","x":"\xc3\xa9"}', None, ['a"\u00e9']),
-        (b'{"\xc3\xa9":"\xc3\xa9","request\\u0053tate":"\xc3\xa9"}', None, ["\u00e9"]),
         (b'"{\\"requestState\\":\\"a\\"}"', b'"{\\"requestState\\":\\"<a>\\"}"', ["a"]),
         (b'["[\\"{\\\\\\"requestState\\\\\\":\\\\\\"a\\\\\\"}\\"]"]', None, ["a"]),
         (b'{"requestState":"abc', b'{"requestState":"<abc>', ["abc"]),
@@ -145,7 +144,6 @@ def test_recorded_states_stand_in_json_as_json() -> None:
         (b'["requestState","a"]', None, []),
         (b'{"a":"requestState","b":"requestState: x"}', None, []),
         (b"<html>", None, []),
-        (rb'log: {"requestState":"a"} "requestState\" or \u0072', rb'log: {"requestState":"<a>"} "requestState\" or \u0072', ["a"]),
     ],
 )  # fmt: skip
 def test_state_is_what_stands_under_its_name(
