@@ -6,14 +6,14 @@ secret, the cassette's list has the digest of the redacted file.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.jsonrpc import messages_in
 from mrtr_cassette.core.secrets.decode import long_words, words_of
 from mrtr_cassette.core.secrets.rules import compiled
-from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, sha256_of
+from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import Response
 
 _DIGITS: Final = 64
@@ -91,20 +91,6 @@ def with_digests(raw: bytes, new: Mapping[str, str]) -> bytes:
     return bytes(
         _DIGEST.sub(lambda match: new.get(match[0].decode(), match[0].decode()).encode(), raw)
     )
-
-
-def digests_of_redacted(responses: Iterable[Response]) -> set[str]:
-    """Return the digests of texts in a cassette that are not the texts of the server."""
-    texts = {each for response in responses for each in _values_of(response) if type(each) is str}
-    return {sha256_of(each) for each in texts if PLACEHOLDER.search(each) or "mrtr-" in each}
-
-
-def differ_in_digests(recorded: str, received: str, redacted: Collection[str]) -> bool:
-    """Tell whether two texts differ only in digests, of which the recorded ones are `redacted`."""
-    raws = [each.encode("utf-8", "surrogatepass") for each in (recorded, received)]
-    pairs = zip(*map(_DIGEST.findall, raws), strict=False)
-    is_each_redacted = all(old == new or old.decode() in redacted for old, new in pairs)
-    return is_each_redacted and len({_DIGEST.sub(b"#", raw) for raw in raws}) == 1
 
 
 def _values_of(response: Response) -> Iterator[Any]:

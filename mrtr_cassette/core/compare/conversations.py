@@ -398,8 +398,8 @@ def _by_name(recorded: list[Any], received: list[Any]) -> list[Pair]:
         return by_place(recorded, received)
     partners = dict(matches(old, new))
     added = sorted(set(range(len(new))).difference(partners.values()))
-    both = [Pair(index, partners.get(index)) for index in range(len(old))]
-    return both + [Pair(None, index) for index in added]
+    both = [(index, partners.get(index)) for index in range(len(old))]
+    return both + [(None, index) for index in added]
 
 
 def _name_of(item: Any) -> str | None:

@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from difflib import SequenceMatcher
 from functools import partial
-from itertools import starmap, zip_longest
+from itertools import zip_longest
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
@@ -140,18 +140,15 @@ def common_pointer(pointers: Sequence[str]) -> str:
     return "/".join(first)
 
 
-class Pair(NamedTuple):
-    """Indices of two items that belong together; None where an item has no partner."""
-
-    old: int | None
-    new: int | None
+Pair = tuple[int | None, int | None]
+"""Indices of two items that belong together; None where an item has no partner."""
 
 
 def paired(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
     """Pair the items of two sequences in order: equal ones, and between these the n-th ones."""
     pairs: list[Pair] = []
     for _, *ends in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        pairs += starmap(Pair, zip_longest(range(*ends[:2]), range(*ends[2:])))
+        pairs += zip_longest(range(*ends[:2]), range(*ends[2:]))
     return pairs
 
 
@@ -170,7 +167,7 @@ PairItems = Callable[[list[Any], list[Any]], list[Pair]]
 def by_place(recorded: list[Any], received: list[Any]) -> list[Pair]:
     """Pair items by their index; in arrays of different lengths equal ones first."""
     if len(recorded) == len(received):
-        return [Pair(index, index) for index in range(len(recorded))]
+        return [(index, index) for index in range(len(recorded))]
     return paired(*([canonical(item) for item in items] for items in (recorded, received)))
 
 

@@ -21,12 +21,6 @@ MODERN_VERSION: Final = "2026-07-28"
 LEGACY_VERSION: Final = "2025-11-25"
 _META: Final = "io.modelcontextprotocol/"
 _VERSION_HEADER: Final = "MCP-Protocol-Version"
-_CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {
-    "form": ("elicitation", "form"),
-    "url": ("elicitation", "url"),
-    "sampling": ("sampling",),
-    "roots": ("roots",),
-}
 
 
 class OwnClient:
@@ -69,7 +63,7 @@ class OwnClient:
             return None
         version = result.get("protocolVersion")
         self._version = version if isinstance(version, str) else self._version
-        return self._post(INITIALIZED, None, self._headers("", None, {}))
+        return self._post(INITIALIZED, None, ((_VERSION_HEADER, self._version),))
 
     def listening(self) -> Request:
         """Return the request for the stream on which a server of an earlier revision asks too."""
@@ -84,27 +78,19 @@ class OwnClient:
         self, method: str, params: Mapping[str, Any], input_schema: Mapping[str, Any] | None = None
     ) -> Request:
         """Return the first request of a call; the tool's schema may want arguments in headers."""
-        headers = self._headers(method, input_schema, params)
+        version = (_VERSION_HEADER, self._version)
         if self.era == "legacy":
-            return self._post(method, params, headers)
+            return self._post(method, params, (version,))
         meta = {
             f"{_META}protocolVersion": self._version,
             f"{_META}clientInfo": self._about,
             f"{_META}clientCapabilities": self._capabilities,
         }
-        return self._post(method, {**params, "_meta": meta}, headers)
-
-    def _headers(
-        self, method: str, input_schema: Mapping[str, Any] | None, params: Mapping[str, Any]
-    ) -> Headers:
-        headers = [(_VERSION_HEADER, self._version)]
-        if self.era == "legacy":
-            return tuple(headers)
-        headers.append(("Mcp-Method", method))
         name = params.get(method_of(method).named_by)
-        if isinstance(name, str):
-            headers.append(("Mcp-Name", header_text(name)))
-        return (*headers, *_argument_headers(input_schema or {}, params.get("arguments")))
+        named = (("Mcp-Name", header_text(name)),) if isinstance(name, str) else ()
+        arguments = _argument_headers(input_schema or {}, params.get("arguments"))
+        headers = (version, ("Mcp-Method", method), *named, *arguments)
+        return self._post(method, {**params, "_meta": meta}, headers)
 
     def _post(self, method: str, params: Mapping[str, Any] | None, headers: Headers) -> Request:
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
@@ -133,12 +119,9 @@ def declaring(request: Request, kinds: Collection[str]) -> Request:
 
 
 def _capabilities(kinds: Collection[str]) -> dict[str, Any]:
-    capabilities: dict[str, Any] = {}
-    for kind, path in _CAPABILITIES.items():
-        inner = capabilities
-        for step in path if kind in kinds else ():
-            inner = inner.setdefault(step, {})
-    return capabilities
+    modes = {kind: dict[str, Any]() for kind in ("form", "url") if kind in kinds}
+    others = {kind: dict[str, Any]() for kind in ("sampling", "roots") if kind in kinds}
+    return {"elicitation": modes, **others} if modes else others
 
 
 def _argument_headers(schema: Mapping[str, Any], arguments: Any) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,6 @@ from fnmatch import fnmatchcase
 from json.encoder import encode_basestring
 from typing import Any, Final, Literal, NamedTuple
 
-from mrtr_cassette.core.cassette.digests import differ_in_digests, digests_of_redacted
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     PushedTurn,
@@ -307,17 +306,15 @@ class RecordedScript:
         listening: Sequence[RecordedScript] = (),
         *,
         renames_keys: bool = False,
-        redacted_digests: Collection[str] = (),
     ) -> None:
         """Take a recorded conversation, whose last exchange may ask and have no answer here.
 
         Requests that were pushed while several calls were pending belong to the scripts of the
         session's `listening` streams. With `renames_keys`, the recorded question is answered under
-        another key too. Digests of redacted texts differ from those of the server.
+        another key too.
         """
         self._interaction, self._exchanges = interaction, interaction.exchanges
         self._ignored, self._listening = ignored, listening
-        self._redacted_digests = redacted_digests
         self._refused = {"question-changed"} | (set() if renames_keys else {"key-changed"})
         self._turns = list(_open_turns(interaction))
         self._is_task = False
@@ -453,9 +450,7 @@ class RecordedScript:
     def _counting(self, changes: list[Change]) -> list[Change]:
         kept = without_ignored(changes, self._ignored)
         self.left_out += [change for change in changes if change not in kept]
-        digests = self._redacted_digests
-        pairs = [(each, (each.recorded or "", each.received or "")) for each in kept]
-        return [each for each, texts in pairs if not differ_in_digests(*texts, digests)]
+        return kept
 
     def finished(self, exchange: RecordedExchange) -> None:
         """Take the response that asks nothing."""
@@ -570,8 +565,6 @@ class Verifier:
             redactor or Redactor(BUILT_IN, token_of), seals_sessions=redactor is not None
         )
         self._redactor, self._largest_body = redactor, largest_body
-        own = (exchange for each in cassette.interactions for exchange in each.own)
-        self._redacted_digests = digests_of_redacted(each.response for each in own if each.response)
         self._sessions: dict[str, ServerSession] = {}
         self._unopened: dict[str, str] = {}
         self._tools: dict[str, ToolList] = {}
@@ -636,7 +629,6 @@ class Verifier:
             self._ignored_for(planned.call),
             listening.setdefault(planned.session, []),
             renames_keys=True,
-            redacted_digests=self._redacted_digests,
         )
         if planned.part == "listening":
             listening[planned.session].append(script)
