@@ -545,49 +545,36 @@ def _update(call: Request, task_id: str, answers: bytes) -> Request:
     return with_body(update, replace_members(update.body, ("params",), {INPUT_RESPONSES: answers}))
 
 
-@dataclass(slots=True)
-class AnsweredTask:
-    """A task whose questions are answered in the place of the client that called.
+class AnsweredPoll(Conversation):
+    """One poll of a client: what the task asks is answered, and it is polled until that shows.
 
-    The keys of its questions are those that have been `answered`, and those that are `left` to the
-    client; `asked` says how many states asked something new.
+    `seen` has the keys of the task's questions so far, and whether they were answered here; others
+    are left to the client that made the `call`, as are those of an update that fails.
     """
 
-    call: Call
-    answered: set[str] = field(default_factory=set)
-    left: set[str] = field(default_factory=set)
-    asked: int = 0
-
-
-class AnsweredPoll(Conversation):
-    """One poll of a client: what the task asks is answered, and it is polled until that shows."""
-
-    def __init__(self, poll: Request, session: ServerSession, task: AnsweredTask) -> None:
+    def __init__(
+        self, poll: Request, session: ServerSession, call: Call, seen: dict[str, bool], asked: int
+    ) -> None:
         super().__init__(poll, None, session)
-        self.last: RecordedExchange | None = None
-        self._of = task
+        self._call, self._seen, self._asked = call, seen, asked
         self._state: TaskState | None = None
 
     @property
     def wait_s(self) -> float:
         """Seconds to wait before the next request."""
-        is_again = self.last is not None and [self.request] == self._due
+        is_again = self._state is not None and self._due == [self.request]
         return min(_wait_s(self._state), _LONGEST_WAIT_S) if is_again else 0.0
 
     def next(self) -> Observation | None:
         """Return the next request to send; None where the client gets the last response."""
-        if self.unanswered is not None:
-            self._of.left.update(self.unanswered.task_keys)
-            self.unanswered = None
         return self.session.request(self._due.pop(0), self) if self._due else None
 
     def answer(self, answer: Answered) -> Observation | None:
         """Answer what the last poll asked; then poll again."""
-        ask = self.unanswered
-        if ask is not None and ask.task is not None and answer.value is not None:
-            self.unanswered = None
-            self._of.answered.update(ask.task_keys)
-            self._due = [_update(self.request, ask.task.id, answer.value), self.request]
+        if self.unanswered is not None and answer.value is not None:
+            self._seen.update(dict.fromkeys(self.unanswered.task_keys, True))
+            super().answer(answer)
+            self._due.append(self.request)
         return None
 
     def responded(self, observation: Observation) -> None:
@@ -595,16 +582,18 @@ class AnsweredPoll(Conversation):
         self.session.responded(observation)
         exchange = observation.seal(End.COMPLETE, 0.0)
         if observation.call.method == UPDATE_TASK:
-            # The client sees what the server does not take.
-            self._of.left.update(self._of.answered if has_error(exchange) else ())
+            self._seen.update(dict.fromkeys(self._seen, False) if has_error(exchange) else ())
             return
-        self.last, self._state = exchange, polled_state(observation.response)
-        asked = {} if self._state is None else self._state.input_requests
-        new = {key: key for key in asked if key not in self._of.answered | self._of.left}
+        state = self._state = polled_state(observation.response)
+        asked = {} if state is None else state.input_requests
+        new = {key: key for key in asked if key not in self._seen}
         if new:
-            self._of.asked += 1
-            turn, call = self._of.asked, self._of.call
-            self.unanswered = LiveAsk(turn, exchange, task=self._state, task_keys=new, call=call)
-        elif asked and asked.keys() <= self._of.answered - self._of.left:
+            self._asked += 1
+            self._seen.update(dict.fromkeys(new, False))
+            ask = LiveAsk(self._asked, exchange, task=state, task_keys=new, call=self._call)
+            self._stand(NeedsAnswers(ask))
+        elif asked and all(self._seen[key] for key in asked):
             # The answers have not taken effect.
             self._due = [self.request]
+        else:
+            self._stand(Finished(self._asked, exchange))

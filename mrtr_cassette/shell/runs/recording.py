@@ -17,7 +17,6 @@ from mrtr_cassette.core.drive.appending import RecordedAsks, SessionOpening, Ses
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     AnsweredPoll,
-    AnsweredTask,
     Conversation,
     Finished,
     LiveAsk,
@@ -452,23 +451,23 @@ class AutoAnswerHandler:
     relay: Relay
     sources: Sources
     answerers: Answerers
-    tasks: dict[str, tuple[AnsweredTask, Rounds]] = field(default_factory=dict)
-    """The tasks that calls have created, by their ids."""
+    tasks: dict[str, tuple[Call, dict[str, bool], Rounds]] = field(default_factory=dict)
+    """The calls that have created tasks, by their ids; which questions were answered, and how."""
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
         call, session = read_call(request), ServerSession(Recorder(seals=False))
         asks_again = method_of(call.method).answered_by == call.method
-        task, rounds = self.tasks.get(call.name if call.method == GET_TASK else "", (None, None))
-        steps: AnsweredPoll | Conversation
+        task = self.tasks.get(call.name) if call.method == GET_TASK else None
+        rounds = Rounds(self.sources)
         if task is not None and is_modern(call):
-            steps = AnsweredPoll(request, session, task)
+            first, seen, rounds = task
+            steps: Conversation = AnsweredPoll(request, session, first, seen, len(rounds.turns))
         elif asks_again and is_modern(call) and call.answers is None:
             steps = Conversation(request, LeavesToSources(), session)
         else:
             await self.relay.handle(request, downstream)
             return
-        rounds = rounds or Rounds(self.sources)
         upstream = _AnsweredUpstream(self.relay, self.sources, self.answerers, rounds)
         try:
             await LiveServer(upstream, self.relay.shown_as).follow(steps, upstream.supply)
@@ -476,9 +475,7 @@ class AutoAnswerHandler:
             await self.relay.answer_unreachable(request, downstream, str(error))
             return
         exchange = None
-        if isinstance(steps, AnsweredPoll):
-            exchange = steps.last
-        elif isinstance(steps.standing, NeedsAnswers):
+        if isinstance(steps.standing, NeedsAnswers):
             exchange = steps.standing.ask.exchange
         elif isinstance(steps.standing, Finished):
             exchange = steps.standing.exchange
@@ -487,7 +484,7 @@ class AutoAnswerHandler:
             return
         created = exchange.created_task
         if created is not None:
-            self.tasks[created.id] = AnsweredTask(call), rounds
+            self.tasks[created.id] = call, {}, rounds
         headers = tuple(
             pair for pair in upstream.last.passed if pair[0].lower() != "content-length"
         )
