@@ -1,3 +1,5 @@
+"""Transcripts of accepting: what a live server says now, taken into the cassette."""
+
 from __future__ import annotations
 
 import json
@@ -8,13 +10,13 @@ from builders import (
     answer,
     cassette_of,
     conversation,
+    follow,
     loaded,
     progress,
     retry,
     rpc,
     stream,
     tool,
-    with_id,
     with_token,
 )
 from messages import NO, YES, Json, array_asks, asks, form, text
@@ -22,7 +24,7 @@ from pushing import branched
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.drive.conversation import with_id_of
@@ -35,11 +37,12 @@ from mrtr_cassette.core.drive.updating import (
 )
 from mrtr_cassette.core.drive.verification import (
     LivePair,
-    Planned,
     TurnChange,
     VerifiedInteraction,
+    Verifier,
     planned,
 )
+from mrtr_cassette.core.secrets.sealed import sha256_of
 
 CALL = with_token(tool("deploy", env="prod"), 1)
 STATE, LIVE = "the-recorded-state-0123456789abc", "the-live-state-0123456789-abcdefg"
@@ -58,12 +61,7 @@ ASKED = (
     (YES_RETRY, text("done")),
     OTHER,
 )
-
-
-TEXT = Change("text-changed", "/content/0/text", '"a"', '"b"')
-NOTE = Change("surface-changed", "/tools/1", None, "{}", is_information=True)
-QUESTION = Change("question-changed", "/inputRequests/a/params/message", '"a"', '"b"')
-ERROR = Change("error-changed", "/isError", "false", "true")
+AGAIN = question("Deploy?", LIVE)
 
 
 def file_of(*script: Any, **options: bool) -> tuple[bytes, Cassette]:
@@ -72,40 +70,21 @@ def file_of(*script: Any, **options: bool) -> tuple[bytes, Cassette]:
     return data, load(data, "f")
 
 
-def live(request: bytes, response: Json, **options: bool) -> RecordedExchange:
-    """Return what a live server responds to a request under another id."""
-    request = with_id(request, "mrtr-cassette-1")
-    return conversation((request, response), **options).exchanges[0]
+def proposed(cassette: Cassette, number: int, *responses: Json) -> list[Proposal]:
+    """Return what is proposed where a live server gives these responses in one interaction."""
+    verifier: Any = Verifier(
+        cassette, "/mcp", lambda _call: (), token_of=lambda _, secret: sha256_of(secret)[:24]
+    )
+    running = verifier.begin(planned(cassette)[number - 1])
+    follow(running.conversation, *responses)
+    return proposals(cassette, [verifier.ended(running)])
 
 
-def paired(plan: Planned, lives: tuple[RecordedExchange, ...]) -> tuple[LivePair, ...]:
-    """Return live responses in the places of the recorded ones."""
-    return tuple(map(LivePair, plan.interaction.exchanges, lives))
-
-
-def taken(cassette: Cassette, number: int, position: int, exchange: RecordedExchange) -> Proposal:
-    """Return what is proposed where one live response differs."""
-    plan = planned(cassette)[number - 1]
-    recorded = plan.interaction.exchanges[position]
-    exchange = with_id_of(recorded.call, exchange)
-    turn = 0 if recorded.ask is None else plan.interaction.asking_turn(position)
-    state = None if recorded.ask is None else recorded.ask.request_state
-    states = () if state is None else ((LIVE, state),)
-    exchanges = (*plan.interaction.exchanges[:position], exchange)
-    pairs = paired(plan, exchanges)
-    changes = (TurnChange(turn, Change("text-changed", "/a", "1", "2")),)
-    verified = VerifiedInteraction(plan, "text-changed", changes, None, pairs, states)
-    (proposal,) = proposals(cassette, [verified])
-    return proposal
-
-
-def with_live(
-    file: tuple[bytes, Cassette], number: int, position: int, exchange: RecordedExchange
-) -> bytes:
-    """Return a file with one live response in it, which nothing speaks against."""
-    each = taken(file[1], number, position, exchange)
-    assert each.problem is None
-    return accepted(*file, [each])
+def with_live(file: tuple[bytes, Cassette], number: int, *responses: Json) -> bytes:
+    """Return a file with what a live server responds in it, which nothing speaks against."""
+    found = proposed(file[1], number, *responses)
+    assert [each.problem for each in found] == [None]
+    return accepted(*file, found)
 
 
 def lines_changed(old: bytes, new: bytes) -> list[str]:
@@ -118,7 +97,7 @@ def lines_changed(old: bytes, new: bytes) -> list[str]:
 def test_a_result_takes_the_place_of_the_recorded_one() -> None:
     """It has the recorded id, and nothing else in the file changes but the digests."""
     data, cassette = file_of(*ASKED)
-    new = with_live((data, cassette), 2, 1, live(YES_RETRY, text("Deployed")))
+    new = with_live((data, cassette), 2, AGAIN, text("Deployed"))
     assert lines_changed(data, new) == ['"text": "Deployed"']
     old_recording, recording = (json.loads(raw)["recording"] for raw in (data, new))
     differing = [
@@ -126,21 +105,14 @@ def test_a_result_takes_the_place_of_the_recorded_one() -> None:
         for one, other in zip(old_recording["exchanges"], recording["exchanges"], strict=True)
     ]
     assert differing == [set(), set(), {"sha256"}, set()]
-    again = load(new, "f")
-    assert [len(each.exchanges) for each in again.interactions] == [1, 2, 1]
-    (change,) = [
-        change
-        for each in compared(cassette, again).interactions
-        for stage in each.stages
-        for change in stage.changes
-    ]
+    (change,) = compared(cassette, load(new, "f")).changes
     assert change[:2] == ("text-changed", "/content/0/text")
 
 
 def test_a_question_keeps_the_recorded_state() -> None:
     """The recorded answer repeats it, so it goes on with the new question."""
     file = file_of(*ASKED)
-    new = with_live(file, 2, 0, live(CALL, question(f"Now? {LIVE}", LIVE)))
+    new = with_live(file, 2, question(f"Now? {LIVE}", LIVE))
     (line,) = lines_changed(file[0], new)
     assert line.startswith('"message": "Now? mrtr-state:')
     first, second = load(new, "f").interactions[1].exchanges
@@ -153,7 +125,7 @@ def test_both_copies_of_a_shared_question_change() -> None:
     """Branches of one question stay branches of it."""
     data, cassette = file_of(*ASKED[:3], (NO_RETRY, text("left")))
     assert cassette.interactions[2].branch is not None
-    new = with_live((data, cassette), 2, 0, live(CALL, question("Now?", LIVE)))
+    new = with_live((data, cassette), 2, question("Now?", LIVE))
     assert lines_changed(data, new) == ['"message": "Now?"'] * 2
     shared = load(new, "f").interactions
     assert shared[1].exchanges[0] is shared[2].exchanges[0]
@@ -161,20 +133,22 @@ def test_both_copies_of_a_shared_question_change() -> None:
 
 def test_a_question_that_is_gone_ends_the_conversation() -> None:
     """With its turn go the answer and what came of it; the file is as if recorded so."""
-    new = with_live(file_of(*ASKED), 2, 0, live(CALL, text("done at once")))
+    new = with_live(file_of(*ASKED), 2, text("done at once"))
     alone, _ = file_of(OTHER, (CALL, text("done at once")), OTHER)
     assert new.partition(b'\n  "recording"')[0] == alone.partition(b'\n  "recording"')[0]
-    assert len(load(new, "f").interactions[1].exchanges) == 1
     assert len(json.loads(new)["recording"]["exchanges"]) == 3
 
 
 def test_a_stream_has_the_recorded_tokens_and_as_many_times_as_events() -> None:
     """More events, fewer events, and a stream in the place of one body."""
     file = file_of((CALL, stream(progress(1), answer(CALL, text("done")))))
-    request = with_id(CALL, "mrtr-cassette-1")
     for count in (0, 1, 3):
         said = [progress(1, done) for done in range(count)]
-        new = with_live(file, 1, 0, live(CALL, stream(*said, answer(request, text("later")))))
+
+        def streamed(body: bytes, said: Any = said, words: str = "later") -> Any:
+            return stream(*said, answer(body, text(words)))
+
+        new = with_live(file, 1, streamed)
         assert b"mrtr-cassette-1" not in new
         (facts,) = json.loads(new)["recording"]["exchanges"]
         assert len(facts["pieces"]) == count + 1
@@ -182,10 +156,9 @@ def test_a_stream_has_the_recorded_tokens_and_as_many_times_as_events() -> None:
         assert response is not None
         assert all(piece.after for piece in response.pieces)
 
-    new = with_live(file, 1, 0, live(CALL, text("plain")))
+    new = with_live(file, 1, text("plain"))
     assert "pieces" not in json.loads(new)["recording"]["exchanges"][0]
-    streamed = live(CALL, stream(answer(request, text("done"))))
-    back = with_live((new, load(new, "f")), 1, 0, streamed)
+    back = with_live((new, load(new, "f")), 1, lambda body: stream(answer(body, text("done"))))
     assert len(json.loads(back)["recording"]["exchanges"][0]["pieces"]) == 1
 
 
@@ -201,54 +174,58 @@ def test_secrets_keep_their_numbers_or_get_new_ones() -> None:
             "<github:3> <github:4> <github:3> <github:x>",
         ),
     ):
-        new = with_live(file, 1, 0, live(CALL, text(words), redacts=True))
+        new = with_live(file, 1, text(words))
         assert lines_changed(file[0], new) == [f'"text": "{shown}"']
 
 
 def test_a_page_that_is_taken_issues_the_recorded_cursor() -> None:
     """The request of the next page, which stays, repeats it."""
     page = rpc("tools/list")
-    live = conversation((page, {"tools": [{"name": "new"}], "nextCursor": "theirs"}))
     file = file_of((page, {"tools": [], "nextCursor": "mine"}), (page, {"tools": []}))
-
-    assert b'"nextCursor": "mine"' in with_live(file, 1, 0, live.exchanges[0])
+    new = with_live(file, 1, {"tools": [{"name": "new"}], "nextCursor": "theirs"})
+    assert b'"nextCursor": "mine"' in new
 
 
 @pytest.mark.parametrize(
-    ("position", "response", "reason"),
+    ("responses", "reason"),
     [
-        (0, question("Deploy?", None), "a request state came or went"),
-        (0, question("Deploy?", LIVE, "a", "b"), "no answer is recorded for b"),
-        (0, array_asks("a", state=LIVE), "the server asks in the dialect array"),
-        (1, question("Sure?", LIVE), "the server asks once more"),
-        (1, stream(rpc("elicitation/create", {}, 9)), "the server pushed other requests in it"),
+        ([question("Deploy?", None)], "a request state came or went"),
+        ([question("Deploy?", LIVE, "a", "b")], "no answer is recorded for b"),
+        ([array_asks("a", state=LIVE)], "the server asks in the dialect array"),
+        ([AGAIN, question("Sure?", LIVE)], "the server asks once more"),
+        (
+            [AGAIN, lambda body: stream(rpc("elicitation/create"), answer(body, text("x")))],
+            "the server pushed other requests in it",
+        ),
     ],
 )
-def test_what_needs_another_answer_is_not_taken(position: int, response: Json, reason: str) -> None:
+def test_what_needs_another_answer_is_not_taken(responses: list[Json], reason: str) -> None:
     """The client's own words are never made up."""
-    _, cassette = file_of(*ASKED)
-    request = YES_RETRY if position else CALL
-    each = taken(cassette, 2, position, live(request, response))
+    (each,) = proposed(file_of(*ASKED)[1], 2, *responses)
     assert (each.problem or "").startswith(reason)
 
 
 def test_a_question_that_branches_answer_is_not_taken_away() -> None:
     """Without it the branches would be the same call twice."""
     _, cassette = file_of(*ASKED[:3], (NO_RETRY, text("left")))
-    each = taken(cassette, 2, 0, live(CALL, text("done")))
+    (each,) = proposed(cassette, 2, text("done"))
     assert each.problem == "other branches answer the question that is gone"
-    nothing = conversation((CALL, stream()._replace(status=0))).exchanges[0]
-    assert taken(cassette, 2, 0, nothing).problem == "the live server gave no response"
 
 
 def test_pushed_requests_keep_the_ids_that_the_posted_answers_have() -> None:
     """Whatever the live server calls them, as long as it pushes them at the same places."""
     data = dump(branched())
     cassette = load(data, "f")
+    plan = planned(cassette)[1]
     call = rpc("tools/call", {"name": "deploy"}, "mrtr-cassette-1")
     pushes = [rpc("elicitation/create", form(f"question {n}")["params"], f"x{n}") for n in (2, 3)]
     reply = stream(*pushes, answer(call, {**asks("ok"), "ttlMs": 1}))
-    new = with_live((data, cassette), 2, 0, conversation((call, reply)).exchanges[0])
+    recorded = plan.interaction.exchanges[0]
+    live = with_id_of(recorded.call, conversation((call, reply)).exchanges[0])
+    change = TurnChange(plan.interaction.asking_turn(0), QUESTION)
+    pairs = (LivePair(recorded, live),)
+    verified = VerifiedInteraction(plan, "text-changed", (change,), None, pairs)
+    new = accepted(data, cassette, proposals(cassette, [verified]))
     assert b'"x2"' not in new
     assert b"mrtr-cassette-1" not in new
     turns = load(new, "f").interactions[1].pushed_turns
@@ -266,8 +243,7 @@ def test_ids_that_are_made_up_for_questions_are_the_recorded_ones() -> None:
         return {**asks("a", state=STATE), "inputRequests": {"a": asked}}
 
     file = file_of((CALL, linked("a1" * 10, "Open?")))
-    response = {**linked("b2" * 12, "Open it?"), "requestState": LIVE}
-    new = with_live(file, 1, 0, live(CALL, response))
+    new = with_live(file, 1, {**linked("b2" * 12, "Open it?"), "requestState": LIVE})
     assert lines_changed(file[0], new) == ['"message": "Open it?"']
 
 
@@ -276,7 +252,7 @@ def test_a_verbatim_state_stays_as_it_is_spelled() -> None:
     state = '{"n": "of the recorded state"}'
     retried = retry(CALL, {"a": YES}, state=state)
     file = file_of((CALL, question("Go?", state)), (retried, text("a")), seals=False)
-    new = with_live(file, 1, 0, live(CALL, question(f"Go {LIVE}?", LIVE)))
+    new = with_live(file, 1, question(f"Go {LIVE}?", LIVE))
     first = load(new, "f").interactions[0].exchanges[0]
     assert first.ask is not None
     assert first.ask.request_state == state
@@ -284,50 +260,33 @@ def test_a_verbatim_state_stays_as_it_is_spelled() -> None:
 
 # What is proposed
 
-
-def verified(
-    cassette: Cassette, *changes: TurnChange, verdict: Any = "text-changed"
-) -> VerifiedInteraction:
-    """Return what came of the interaction that asks, with live exchanges for all that changed."""
-    plan = planned(cassette)[1]
-    lives = live(CALL, question("Now?", LIVE)), live(YES_RETRY, text("b"))
-    calls = (each.call for each in plan.interaction.exchanges)
-    exchanges = tuple(map(with_id_of, calls, lives))
-    return VerifiedInteraction(plan, verdict, changes, None, paired(plan, exchanges))
+TEXT = Change("text-changed", "/content/0/text", '"a"', '"b"')
+NOTE = Change("surface-changed", "/tools/1", None, "{}", is_information=True)
+QUESTION = Change("question-changed", "/inputRequests/a/params/message", '"a"', '"b"')
+ERROR = Change("error-changed", "/isError", "false", "true")
 
 
 def test_each_response_that_differs_is_proposed() -> None:
-    """Its changes stand together; where a question is another one, the conversation goes on."""
+    """Where a question is another one, the conversation goes on; a pushed one is not taken."""
     _, cassette = file_of(*ASKED)
-    changes = TurnChange(1, QUESTION), TurnChange(0, TEXT), TurnChange(0, NOTE)
-    ask, final = proposals(cassette, [verified(cassette, *changes)])
-    assert (ask.number, ask.turn, ask.changes, ask.problem) == (2, 1, (QUESTION,), None)
-    assert (final.turn, final.changes, final.counting) == (0, (TEXT, NOTE), (TEXT,))
-    assert (ask.goes_on, final.goes_on) == (True, False)
+    (ask,) = proposed(cassette, 2, question("Now?", LIVE))
+    assert (ask.number, ask.turn, ask.problem, ask.goes_on) == (2, 1, None, True)
+    (final,) = proposed(cassette, 2, AGAIN, text("b"))
+    assert (final.turn, final.changes, final.goes_on) == (0, final.counting, False)
+
+    cassette = branched()
+    plan = next(each for each in planned(cassette) if each.interaction.pushed_turns)
+    verified = VerifiedInteraction(plan, "text-changed", (TurnChange(1, QUESTION),))
+    (pushed,) = proposals(cassette, [verified])
+    assert (pushed.problem or "").startswith("the server pushed it")
 
 
 def test_what_was_not_compared_proposes_nothing() -> None:
     """Neither a server that was away nor a value that differs by itself is taken."""
     _, cassette = file_of(*ASKED)
     for verdict in ("skipped", "not-reached", "unstable"):
-        each = verified(cassette, TurnChange(0, TEXT), verdict=verdict)
+        each: Any = VerifiedInteraction(planned(cassette)[1], verdict, (TurnChange(0, TEXT),))
         assert proposals(cassette, [each]) == []
-
-
-def test_what_has_no_response_of_its_own_can_not_be_taken() -> None:
-    """A pushed question is part of another response, and what did not come can't be written."""
-    _, cassette = file_of(*ASKED)
-    silent = verified(cassette, TurnChange(1, QUESTION))
-    silent = VerifiedInteraction(silent.planned, "question-changed", silent.changes)
-    (proposal,) = proposals(cassette, [silent])
-    assert (proposal.live, proposal.problem) == (None, "the live server gave no response")
-
-    cassette = branched()
-    plan = next(each for each in planned(cassette) if each.interaction.pushed_turns)
-    (proposal,) = proposals(
-        cassette, [VerifiedInteraction(plan, "text-changed", (TurnChange(1, QUESTION),))]
-    )
-    assert (proposal.problem or "").startswith("the server pushed it")
 
 
 def test_verdicts_accept_what_has_no_others() -> None:
@@ -338,8 +297,8 @@ def test_verdicts_accept_what_has_no_others() -> None:
 
     both, alone = proposal(TEXT, NOTE), proposal(NOTE)
     mixed, broken = proposal(TEXT, ERROR), proposal(TEXT, problem="pushed")
-    proposed = [both, alone, mixed, broken]
-    assert accepted_by_verdict(proposed, ["text-changed"]) == [both]
-    assert accepted_by_verdict(proposed, ["surface-changed"]) == [alone]
-    assert accepted_by_verdict(proposed, ACCEPTABLE) == [both, alone]
+    every = [both, alone, mixed, broken]
+    assert accepted_by_verdict(every, ["text-changed"]) == [both]
+    assert accepted_by_verdict(every, ["surface-changed"]) == [alone]
+    assert accepted_by_verdict(every, ACCEPTABLE) == [both, alone]
     assert not {"error-changed", "rounds-changed", "same"} & set(ACCEPTABLE)
