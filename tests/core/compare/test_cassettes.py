@@ -8,7 +8,7 @@ from builders import cassette_of, get, loaded, post, retry, rpc, tool
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import NO, YES, Json, asks, text
-from pushing import SCRIPTS, branched, made_up
+from pushing import branched
 
 from mrtr_cassette.core.cassette.recorded import RecordedInteraction
 from mrtr_cassette.core.compare.conversations import CassetteComparison, Stage, compared, held_to
@@ -229,15 +229,6 @@ def test_pushed_turns_are_compared_like_others() -> None:
     turned = next(each for each in interactions if each.pushed_turns)
     without = replace(turned, pushed_turns=())
     assert "- ask1 rounds-changed  - answer1 rounds-changed" in transcript(turned, without)
-
-
-@given(SCRIPTS)
-def test_everything_is_the_same_as_itself(script: Any) -> None:
-    """Whatever was pushed and answered when, a conversation has no change from itself."""
-    for each in made_up(script)[0].interactions:
-        stages = stages_of(each, each)
-        assert {stage.mark for stage in stages} == {"="}
-        assert not any(stage.changes for stage in stages)
 
 
 READS, WRITES = tool("get"), tool("set", to="1")

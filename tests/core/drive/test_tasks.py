@@ -21,13 +21,7 @@ from mrtr_cassette.core.drive.conversation import (
     ServerSession,
 )
 from mrtr_cassette.core.drive.updating import accepted, proposals
-from mrtr_cassette.core.drive.verification import (
-    Learned,
-    VerifiedInteraction,
-    Verifier,
-    learned,
-    planned,
-)
+from mrtr_cassette.core.drive.verification import VerifiedInteraction, Verifier, planned
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import Request
 
@@ -188,18 +182,6 @@ def test_live_ending_and_question_are_taken_into_their_steps() -> None:
         assert said in new.decode()
         assert not any(raw in new.decode() for raw in (LIVE, later, "z1", "live"))
         assert len([*load(new, "c.json").interactions[0].turns]) == 1
-
-
-def test_place_in_the_ending_is_learned() -> None:
-    """Neither the ids nor the keys of two runs are."""
-    runs = []
-    for live, at in ((LIVE, 1), ("another-task-0123456789-xyz", 2)):
-        key = f"{live}:k{at}"
-        ended = state(live, "completed", result={"structuredContent": {"at": at}})
-        asked = state(live, "input_required", key)
-        asked["inputRequests"] = {key: ASKS["inputRequests"][KEY]}
-        runs.append(verified(task_steps(TASK), created(live), asked, {}, ended)[0])
-    assert learned(*runs) == [Learned("/structuredContent/at")]
 
 
 # Comparing
