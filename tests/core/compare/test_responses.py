@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from messages import YES, Json, asks, compact, form, message, text
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
-from mrtr_cassette.core.compare.conversations import outcome_value, response_changes
+from mrtr_cassette.core.compare.conversations import response_changes
 from mrtr_cassette.core.compare.values import Change, heaviest, without_ignored
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import End, Headers
@@ -114,24 +114,11 @@ def test_results_and_errors_are_compared_by_value(
     [
         ((), whole(status=500), [("error-changed", "/#status", "200", "500")]),
         ((), whole(status=201), [("shape-changed", "/#status", "200", "201")]),
-        (
-            (("Cache-Control", "no-store"),),
-            whole(("cache-control", "public")),
-            [("text-changed", "/#headers/cache-control", '"no-store"', '"public"')],
-        ),
-        (
-            (("Allow", "POST"),),
-            whole(),
-            [("shape-changed", "/#headers/allow", '"POST"', None)],
-        ),
-        ((("Retry-After", "5"),), whole(("Retry-After", "7")), []),
-        ((("Date", "today"), ("X-Request-Id", "1")), whole(("Server", "s")), []),
-        ((("Content-Encoding", "identity"),), whole(), []),
-        (
-            (("Vary", "Origin"), ("Vary", "Accept")),
-            whole(("vary", "Origin, Accept")),
-            [],
-        ),
+        ([("Allow", "a")], whole(), [("shape-changed", "/#headers/allow", '"a"', None)]),
+        ([("Retry-After", "5")], whole(("Retry-After", "7")), []),
+        ([("Date", "today"), ("X-Request-Id", "1")], whole(("Server", "s")), []),
+        ([("Content-Encoding", "identity")], whole(), []),
+        ([("Vary", "Origin"), ("Vary", "Accept")], whole(("vary", "Origin, Accept")), []),
     ],
 )
 def test_status_and_kept_headers_count(headers: Headers, live: Answer, changes: Json) -> None:
@@ -195,20 +182,11 @@ def test_a_stream_that_became_json_is_another_and_one_without_end_may_have_said_
 def test_what_is_no_message_is_compared_as_it_is() -> None:
     """Metadata is compared as JSON, a page as text, and no response at all is a change."""
     asked = get("/.well-known/oauth-protected-resource")
-    json_body, page, none = (
-        converse((asked, response))[0]
-        for response in (
-            Answer((b'{"issuer": "a"}',)),
-            Answer((b"<html>",), (("Content-Type", "text/html"),)),
-            Answer((), (), 0),
-        )
-    )
-    other = converse((asked, Answer((b'{"issuer":"b"}',))))[0]
-
-    assert response_changes(json_body, other) == [
-        Change("text-changed", "/#body/issuer", '"a"', '"b"')
-    ]
-    assert [change[:2] for change in response_changes(json_body, page)] == [
+    html = Answer((b"<html>",), (("Content-Type", "text/html"),))
+    answers = Answer((b'{"issuer": "a"}',)), Answer((b'{"issuer":"b"}',)), html, Answer((), (), 0)
+    one, other, page, none = (converse((asked, each))[0] for each in answers)
+    assert response_changes(one, other) == [Change("text-changed", "/#body/issuer", '"a"', '"b"')]
+    assert [change[:2] for change in response_changes(one, page)] == [
         ("shape-changed", "/#body"),
         ("text-changed", "/#headers/content-type"),
     ]
@@ -340,20 +318,6 @@ def test_a_state_that_is_new_is_no_other_question() -> None:
     assert heaviest(response_changes(with_state, without)) == "question-changed"
     changes = without_ignored(response_changes(with_state, without), ["/requestState"])
     assert changes == []
-
-
-@pytest.mark.parametrize(
-    ("response", "value"),
-    [
-        (text("a"), {**text("a"), "resultType": "complete", "isError": False}),
-        (refusal(CALL, 1, "no"), {"error": {"code": 1, "message": "no"}}),
-        (Answer((b"<p>",), (("Content-Type", "text/html"),)), "<p>"),
-        (Answer((), (), 202), 202),
-    ],
-)
-def test_a_response_came_to_a_value(response: Json, value: Json) -> None:
-    """A result, an error, what is no message, other messages, or else the status."""
-    assert outcome_value(seen(response)) == value
 
 
 # Recordings

@@ -145,10 +145,7 @@ def test_a_stream_has_the_recorded_tokens_and_as_many_times_as_events() -> None:
     for count in (0, 1, 3):
         said = [progress(1, done) for done in range(count)]
 
-        def streamed(body: bytes, said: Any = said, words: str = "later") -> Any:
-            return stream(*said, answer(body, text(words)))
-
-        new = with_live(file, 1, streamed)
+        new = with_live(file, 1, lambda body, said=said: stream(*said, answer(body, text("later"))))
         assert b"mrtr-cassette-1" not in new
         (facts,) = json.loads(new)["recording"]["exchanges"]
         assert len(facts["pieces"]) == count + 1

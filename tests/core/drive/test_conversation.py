@@ -47,7 +47,7 @@ from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.sealed import sealed_hash
-from mrtr_cassette.core.wire.http import End, Request, line_request
+from mrtr_cassette.core.wire.http import End, Request
 
 CALL = tool("deploy", env="prod")
 SESSION = ("Mcp-Session-Id", "session-0123456789")
@@ -128,12 +128,6 @@ def test_refused_push_cancels_its_call() -> None:
     assert isinstance(conversation.standing, AskedOtherwise)
     assert conversation.push_received(push) is None
 
-    listening, _ = talk(refusing, request=get("/mcp"))
-    stream_ = listening.next()
-    assert stream_ is not None
-    assert listening.session.pushed(push_on(stream_, PUSHED)) is None
-    assert listening.next() is None
-
 
 def test_answer_may_come_from_elsewhere_and_later() -> None:
     """To a push it is posted, to an ask it is the next retry; one that is too late is none."""
@@ -194,18 +188,6 @@ def test_session_is_the_one_that_initialize_opened() -> None:
         observation.response_started(status, (SESSION,))
         own.responded(observation)
         assert own.id == opened
-
-
-def test_answers_are_posted_in_the_session_of_the_call() -> None:
-    """With what all requests of the session have, and nothing of the call."""
-    version = ("MCP-Protocol-Version", "2025-11-25")
-    call = post(tool("a"), version, ("Mcp-Method", "tools/call"), target="/mcp?x=1")
-    posted = session(SESSION[1]).post(call, b"{}", owner()[0]).call.request
-    assert (posted.method, posted.target, posted.body) == ("POST", "/mcp?x=1", b"{}")
-    names = ("mcp-protocol-version", "mcp-session-id", "mcp-method")
-    assert [posted.header(name) for name in names] == [version[1], SESSION[1], ""]
-    line = session().post(line_request(tool("a")), b"{}", owner()[0])
-    assert line.call.request == Request("", "", (), b"{}")
 
 
 # A server's tools
@@ -325,10 +307,6 @@ def test_refused_session_is_no_session() -> None:
     own = client(discovered={})
     refusal = compact({"jsonrpc": "2.0", "id": 0, "error": {"code": 1, "message": "no"}})
     assert own.initialized(exchange(own.initialize(), refusal)) is None
-    opened = own.initialized(responded(own.initialize(), {"protocolVersion": 5}))
-    assert opened is not None
-    assert opened.header("mcp-protocol-version") == "2025-11-25"
-    assert exchange(own.initialize(), b"nothing").rpc_members == {}
 
 
 def test_arguments_stand_in_the_headers_that_the_tool_wants() -> None:

@@ -195,19 +195,19 @@ def test_diff_has_the_questions_and_the_ending_of_a_task() -> None:
         (found,) = compared(one, two).interactions
         return [(stage.kind, each.verdict) for stage in found.stages for each in stage.changes]
 
-    def asks_both(task: str, *keys: str) -> list[Step]:
-        return [(CALL, created(task)), (get(task), state(task, "input_required", *keys))]
-
     pair = [
-        loaded(cassette_of(*asks_both(task, f"{task}:{one}", f"{task}:{other}")), "c.json")
-        for task, one, other in ((TASK, "a1", "b2"), (LIVE, "c2", "d1"))
+        loaded(
+            cassette_of((CALL, created(task)), (get(task), state(task, "input_required", *keys)))
+        )
+        for task, keys in (
+            (TASK, [f"{TASK}:a1", f"{TASK}:b2"]),
+            (LIVE, [f"{LIVE}:c2", f"{LIVE}:d1"]),
+        )
     ]
     assert compared(*pair).is_same
     same = task_steps(LIVE)
     assert changes(*same) == changes(same[0], *same[2:]) == []
     ends = ((get(LIVE), state(LIVE, "failed", error={"code": 1, "message": "no"})),)
-    assert changes(*task_steps(LIVE, NO)) == [
-        ("answer", "text-changed"),
-        ("answer", "shape-changed"),
-    ]
+    differs = [("answer", "text-changed"), ("answer", "shape-changed")]
+    assert changes(*task_steps(LIVE, NO)) == differs
     assert changes(*task_steps(LIVE, YES, *ends)) == [("result", "error-changed")] * 2
