@@ -15,13 +15,9 @@ from mrtr_cassette.errors import LIBRARY_TERMS, Terms, in_terms, printable
 
 HTML = "HTML"
 _ADVICE: Mapping[str, str] = {
-    "401": "does the server want credentials, such as <<header_form>>?",
-    "403": "does the server want credentials, such as <<header_form>>?",
-    "404": "is the path {path} right?",
-    "405": "is the path {path} right?",
-    "502": "does the server run?",
-    "503": "does the server run?",
-    "504": "does the server run?",
+    **dict.fromkeys(("401", "403"), "does the server want credentials, such as <<header_form>>?"),
+    **dict.fromkeys(("404", "405"), "is the path {path} right?"),
+    **dict.fromkeys(("502", "503", "504"), "does the server run?"),
 }
 
 

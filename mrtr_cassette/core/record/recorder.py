@@ -194,7 +194,7 @@ class Recorder:
         request, sent = call.request, seen.response or NOTHING
         body, response = sent.body, sent
         raw = request.body + body
-        request = replace(request, headers=_kept_of_request(request.headers, self.kept_headers))
+        request = replace(request, headers=_kept(request.headers, self.kept_headers))
         in_session = header_value(request.headers, SESSION_HEADER) or seen.number in self.opening
         in_session = in_session or header_value(sent.headers, SESSION_HEADER)
         if b"id:" in body and response.is_event_stream and in_session:
@@ -414,7 +414,7 @@ class Observation:
         """Return the exchange as it is now; `since` pieces of the response are on disk already."""
         end = End.COMPLETE if self.is_answered else end
         pieces = self._pieces[since:] if since else self._pieces
-        headers, decoder = kept_of_response(self._headers), self._decoder
+        headers, decoder = _kept(self._headers), self._decoder
         if decoder is not None:
             # One that was sent whole and yet is cut short goes on as it came.
             is_cut = end is End.COMPLETE and self._framer is None and not decoder.is_whole
@@ -598,24 +598,14 @@ def _names_in(
 # Headers come again with call after call; what is kept of them is worked out once.
 
 
-@lru_cache(maxsize=1024)
-def _kept_of_request(headers: Headers, named: frozenset[str]) -> Headers:
-    return _with_sealed_ids(kept_request_headers(headers, named))
-
-
-@lru_cache(maxsize=1024)
-def kept_of_response(headers: Headers) -> Headers:
-    """Return the headers of a response that are kept."""
-    return _with_sealed_ids(kept_response_headers(headers))
-
-
-def _with_sealed_ids(headers: Headers) -> Headers:
-    """Replace the id of a session, and the id of an event that stands beside it."""
-    if not header_value(headers, SESSION_HEADER):
-        return headers
-    return tuple(
-        (name, _sealed_id(value) if name.lower() in _IDS else value) for name, value in headers
-    )
+@lru_cache(maxsize=2048)
+def _kept(headers: Headers, named: frozenset[str] | None = None) -> Headers:
+    """Return what is kept of a response's headers, or of a request's, with the `named` ones."""
+    kept = kept_response_headers(headers) if named is None else kept_request_headers(headers, named)
+    if not header_value(kept, SESSION_HEADER):
+        return kept
+    # The id of an event that stands beside that of a session is sealed, too.
+    return tuple((name, _sealed_id(it) if name.lower() in _IDS else it) for name, it in kept)
 
 
 def _sealed_id(identity: str) -> str:

@@ -299,14 +299,11 @@ def read_journal(path: Path) -> JournalContent:
 def publish_journal(
     output: Location, *, renews: bool = False
 ) -> tuple[Publication | None, str | None]:
-    """Turn the journal of a recording into its cassette, and remove the journal.
+    """Turn the journal of a recording into its cassette, and remove the journal, which else stays.
 
     Returns:
         what became of the cassette, or None where nothing was recorded and there is none; and what
         was lost, or None.
-
-    Raises:
-        CassetteError: the journal can't be read, or the cassette not be written. The journal stays.
     """
     path = journal_path(output)
     journal, published = read_journal(path), None
@@ -322,14 +319,9 @@ def publish_journal(
 
 
 def recover_journal(output: Location) -> tuple[Publication | None, str | None] | None:
-    """Publish what a killed recording left, unless it was published before it was killed.
+    """Publish what a killed recording left as `publish_journal` does.
 
-    Returns:
-        the same as `publish_journal`; None where the cassette has all of it, and the journal is
-        just removed.
-
-    Raises:
-        CassetteError: the journal can't be read, or the cassette not be written. The journal stays.
+    None is returned where the cassette has all of it already, and the journal is just removed.
     """
     check_replaceable(output)
     recorder = read_journal(journal_path(output)).header.recorder
@@ -372,11 +364,6 @@ def merge_files(
     """Write one cassette of what several recorders recorded, in journals and cassettes.
 
     Returns also what to know of it, in words.
-
-    Raises:
-        CassetteError: a file can't be read, or they contradict each other, or the cassette exists
-            or can't be written.
-        UsageError: there is no file.
     """
     if not paths:
         raise UsageError("there is nothing to merge", hint="name journals or cassettes")

@@ -118,11 +118,7 @@ def _mode_of(target: Path) -> int:
 def change_config(
     path: Path, change: Callable[[bytes], bytes], is_own: Callable[[bytes], bool]
 ) -> Path:
-    """Change a client's configuration, and return where its backup stands.
-
-    Args:
-        is_own: tells whether a configuration is the user's own, which the backup is made of.
-    """
+    """Change a client's configuration; return where the backup of the user's own one stands."""
     backup = path.with_name(path.name + _BACKUP)
     try:
         before = path.read_bytes()

@@ -39,7 +39,7 @@ def check_place(path: Path) -> None:
     """
     try:
         check_writable(path)
-        if not (_can_be_replaced(path) and path.exists()):
+        if not path.is_file():
             return
         with path.open("rb") as file:
             start = file.read(_BEGINNING)
@@ -60,7 +60,7 @@ def write_own(path: Path, pieces: Iterable[bytes]) -> None:
     """
     check_place(path)
     try:
-        if _can_be_replaced(path):
+        if path.is_file() or not path.exists():
             write_whole(path, pieces, replace=True)
             return
         # A pipe that nobody reads is an error at once, and not a wait without an end.
@@ -70,11 +70,6 @@ def write_own(path: Path, pieces: Iterable[bytes]) -> None:
             file.writelines(pieces)
     except OSError as error:
         raise CassetteError(path, f"can't be written: {reason_of(error)}") from None
-
-
-def _can_be_replaced(path: Path) -> bool:
-    # A pipe or a device is written to.
-    return path.is_file() or not path.exists()
 
 
 @cache
