@@ -201,8 +201,9 @@ class Recorder:
             response = replace(response, pieces=tuple(map(_with_sealed_event_id, response.pieces)))
         # Most exchanges have no state and no task: one look at both bodies says so.
         may_tell = may_name_tasks(raw) or may_ask(raw)
-        named = _names_in(call, response) if may_tell else (None, None, None, [])
-        message, issued, echoed, tasks = named
+        message, issued, echoed, tasks = (
+            _names_in(call, response) if may_tell else (None, None, None, [])
+        )
         for task in tasks if self.seals else ():
             self.known.remember(task)
         if self.seals and (self.known.texts or may_tell):
@@ -217,6 +218,7 @@ class Recorder:
         if self.credentials is not None and self.credentials.known.texts:
             request, response = _without_known(request, response, self.credentials.known)
         ask = None if message is None else recognise(message.tree.get("result"))
+        is_coded = content_coding(call.request.headers) or content_coding(sent.headers)
         digests: tuple[tuple[str, str], ...] = ()
         # Most responses announce nothing, and have no secret.
         if ask is None and (response.pieces != sent.pieces or may_announce(body)):
@@ -231,7 +233,8 @@ class Recorder:
                 digests=digests,
             ),
             ask,
-            _unread_bodies(call.request, sent, raw),
+            # Text is read, whatever it says.
+            _unread_bodies(call.request, sent) if is_coded or b"\0" in raw else (),
         )
 
 
@@ -717,9 +720,6 @@ def _changed(response: Response, headers: Headers, change: Callable[[bytes], byt
     return Response(response.status, headers, pieces, response.end)
 
 
-def _unread_bodies(request: Request, response: Response, both: bytes) -> list[Unread]:
-    is_coded = content_coding(request.headers) or content_coding(response.headers)
-    if both.isascii() and b"\0" not in both and not is_coded:
-        return []
+def _unread_bodies(request: Request, response: Response) -> list[Unread]:
     unread = [Unread("request", why_unread(request)), Unread("response", why_unread(response))]
     return [each for each in unread if each.reason]
