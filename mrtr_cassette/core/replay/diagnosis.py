@@ -54,7 +54,7 @@ class Miss:
     is_refused: bool = False
 
 
-def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason, detail: str = "") -> Miss:
+def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason) -> Miss:
     """Explain why none of the exchanges with the key of a request can be played now."""
     if reason is Reason.OUT_OF_ORDER:
         detail = "this retry answers an ask that has not been played yet"
@@ -62,7 +62,7 @@ def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason, detail: 
     if reason is Reason.ALREADY_PLAYED:
         times = "once" if len(nearest) == 1 else f"{len(nearest)} times"
         detail = f"this was recorded {times}, and has been played {times} already"
-    elif reason is not Reason.OTHER_HISTORY:
+    else:
         reason = Reason.ARGUMENTS_DIFFER if call.answers is None else Reason.ANSWERS_DIFFER
         detail = "this was recorded with another secret, and which one it is counts here"
     return Miss(call, reason, detail, nearest[-1])

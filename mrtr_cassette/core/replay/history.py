@@ -369,8 +369,7 @@ class Worlds:
         self._is_strict = history is History.STRICT
         paths = Counter(each.path for each in by_arrival)
         self._repeated = {path for path, count in paths.items() if count > 1}
-        may_hold = history is not History.ORDER and bool(self._repeated)
-        self.holds_any = self._is_strict or may_hold
+        self.holds_any = self._is_strict or (history is History.AUTO and bool(self._repeated))
 
     # Reads and writes
 
@@ -465,7 +464,9 @@ class Worlds:
         kept = []
         for each in entries:
             lifetime, world = self._timelines.lifetime_of(each), self._world_of(each)
-            if _is_free(each):
+            # What opens or listens belongs to no point of a history.
+            is_free = each.opens_session or each.key.method == INITIALIZE or each.is_listening
+            if is_free or each.kind is not Kind.REQUEST:
                 kept.append(each)
             elif lifetime.start > until:
                 break
@@ -513,12 +514,6 @@ class Worlds:
         recorded = _listed(world.entries[: bisect_left(world.ends, start)])
         made = _listed(played.made)
         return nearest, f"this was recorded after {recorded}; this run has made {made}"
-
-
-def _is_free(entry: ReplayEntry) -> bool:
-    """Tell whether a request belongs to no point of a history: what opens or listens."""
-    is_opening = entry.opens_session or entry.key.method == INITIALIZE
-    return entry.kind is not Kind.REQUEST or entry.is_listening or is_opening
 
 
 def _listed(writes: Sequence[ReplayEntry]) -> str:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from operator import eq
 from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import CallerValues, LookupKey
@@ -223,7 +224,7 @@ class PlayOrder:
         self._repeat = repeat
         self._equal = equal
         self._secrets = SecretMapping()
-        self._by_lookup: dict[LookupKey, _ByTraits] = {}
+        self._by_lookup: dict[LookupKey, list[ReplayEntry]] = {}
         self._shared = LiveSession()
         self._by_id: dict[str, LiveSession] = {}
         self._recorded: dict[str, set[int]] = {}
@@ -252,7 +253,7 @@ class PlayOrder:
         # hash of the state that was sent while recording.
         raw_state = entry.exchange.echoed_sha256 or lookup.state
         for each in {lookup, self._known_as(lookup._replace(state=raw_state))}:
-            self._by_lookup.setdefault(each, {}).setdefault(entry.traits, []).append(entry)
+            self._by_lookup.setdefault(each, []).append(entry)
 
     def _known_as(self, lookup: LookupKey) -> LookupKey:
         if self._equal is None or lookup.state is None:
@@ -271,10 +272,10 @@ class PlayOrder:
 
     def choose(self, key: MatchKey, session: LiveSession) -> Chosen:
         """Return the recording that a request gets in a session, or why there is none."""
-        by_traits = self._by_lookup.get(self._known_as(key.lookup))
-        if by_traits is None:
+        entries = self._by_lookup.get(self._known_as(key.lookup))
+        if entries is None:
             return Chosen(None)
-        left = _nearest(by_traits, key.traits)
+        left = _most_alike(entries, key.traits)
         for reason, rule in self._rules:
             kept = rule(left, key, session)
             if not kept:
@@ -374,24 +375,18 @@ class PlayOrder:
         return session
 
 
-_ByTraits = dict[Traits, list[ReplayEntry]]
-"""Recorded exchanges of one lookup key, in recorded order, by their traits."""
 _Rule = Callable[[list[ReplayEntry], MatchKey, LiveSession], list[ReplayEntry]]
 
 
-def _nearest(by_traits: _ByTraits, traits: Traits) -> list[ReplayEntry]:
+def _most_alike(entries: list[ReplayEntry], traits: Traits) -> list[ReplayEntry]:
     """Return the exchanges whose traits come nearest, in recorded order.
 
     Recordings with other traits are never a substitute, even when these are used up: the same body
     may have been refused for its headers.
     """
-    exact = by_traits.get(traits)
-    if exact is not None:
+    exact = [each for each in entries if each.traits == traits]
+    if exact:
         return exact
-    scored = [
-        (tuple(one == other for one, other in zip(known, traits, strict=True)), entries)
-        for known, entries in by_traits.items()
-    ]
-    best = max(score for score, _ in scored)
-    nearest = [entry for score, entries in scored if score == best for entry in entries]
-    return sorted(nearest, key=lambda entry: entry.arrival)
+    scores = [list(map(eq, each.traits, traits)) for each in entries]
+    best = max(scores)
+    return [each for each, score in zip(entries, scores, strict=True) if score == best]

@@ -262,22 +262,20 @@ class Player:
         self, recorded: Request, session: LiveSession, choice: Chosen
     ) -> Miss | Harmless:
         """Count a request that gets no recording; return why, or what any server answers."""
-        harmless = None
         if not (self._strict or choice.nearest):
             harmless = answer_of_any_server(read_call(recorded), self.entries)
-        if harmless is not None:
-            self.harmless.append(harmless)
-            return harmless
+            if harmless is not None:
+                self.harmless.append(harmless)
+                return harmless
         # What is told of a miss has no secrets either.
         call = read_call(self._matched.told(recorded))
         if choice.why_not is None:
             miss = no_match(call, self.entries, self._ignored)
+        elif choice.why_not is Reason.OTHER_HISTORY:
+            nearest, detail = self._worlds.nearest(choice.nearest, session.writes)
+            miss = Miss(call, choice.why_not, detail, nearest)
         else:
-            nearest, detail = choice.nearest, ""
-            if choice.why_not is Reason.OTHER_HISTORY:
-                found, detail = self._worlds.nearest(nearest, session.writes)
-                nearest = (found,)
-            miss = not_now(call, nearest, choice.why_not, detail)
+            miss = not_now(call, choice.nearest, choice.why_not)
         if call.message is not None and call.message.kind is Kind.RESPONSE:
             miss = replace(miss, is_refused=self._refuse(call.message, session, miss))
         self.misses.append(miss)
