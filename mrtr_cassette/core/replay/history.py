@@ -9,9 +9,9 @@ next.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import cached_property
@@ -254,69 +254,53 @@ WorldKey = tuple[str, int]
 """A session, and the run of the recorder."""
 
 
-class World:
-    """The writes of one recorded history.
+class Write(NamedTuple):
+    """A call that may have changed something, in one recorded history."""
+
+    lifetime: Lifetime
+    key: WriteKey
+    entry: ReplayEntry
+
+
+class _World:
+    """The writes of one recorded history that a play has not made yet.
 
     Equal writes are counted: the first that is made is the first that began and the first that
     ended, though these may have been two.
     """
 
-    def __init__(self, writes: Sequence[tuple[Lifetime, WriteKey, ReplayEntry]]) -> None:
-        by_end = sorted(writes, key=lambda write: write[0][::-1])
-        self.entries = [entry for *_, entry in by_end]
-        self.members = frozenset(self.entries)
-        self.ends = [lifetime.end for lifetime, *_ in by_end]
-        self.places: dict[WriteKey, list[int]] = {}
-        self.starts: dict[WriteKey, list[tuple[float, ...]]] = {}
-        for place, (lifetime, key, _) in enumerate(by_end):
-            self.places.setdefault(key, []).append(place)
-            self.starts.setdefault(key, []).append(lifetime.start)
-        for starts in self.starts.values():
-            starts.sort()
-
-
-class _Progress:
-    """How far a play has come in one world.
-
-    Attributes:
-        until: how many requests had arrived when the first write ended that was not made yet.
-    """
-
-    def __init__(self, world: World) -> None:
-        self.until = world.ends[0] if world.ends else _NEVER
-        self._world = world
-        self._counts: Counter[WriteKey] = Counter()
-        self._made: set[int] = set()
-        self._entries: set[ReplayEntry] = set()
-        self._first = 0
+    def __init__(self, writes: Iterable[Write]) -> None:
+        self._left = sorted(writes, key=lambda write: write.lifetime[::-1])
+        self._equal: dict[WriteKey, list[Write]] = {}
+        for each in self._left:
+            self._equal.setdefault(each.key, []).append(each)
+        alike = self._equal.items()
+        self._starts = {key: sorted(each.lifetime.start for each in own) for key, own in alike}
+        self._entries = {key: [each.entry for each in own] for key, own in alike}
         self._latest: tuple[float, ...] = ()
+
+    @property
+    def until(self) -> tuple[float, ...]:
+        """When the first write ended that was not made yet."""
+        return self._left[0].lifetime.end if self._left else _NEVER
 
     def make(self, key: WriteKey, entry: ReplayEntry) -> bool:
         """Make a write, if the world has it next."""
-        world, count = self._world, self._counts[key]
-        places = world.places.get(key, ())
-        if count == len(places) or world.starts[key][count] > self.until:
+        equal, starts = self._equal.get(key), self._starts.get(key)
+        if not equal or not starts or starts[0] > self.until:
             return False
-        if entry in self._entries or entry not in world.members:
-            equal = map(world.entries.__getitem__, places)
-            entry = next(each for each in equal if each not in self._entries)
-        self._entries.add(entry)
-        self._counts[key] += 1
-        self._latest = max(self._latest, world.starts[key][count])
-        self._made.add(places[count])
-        while self._first in self._made:
-            self._first += 1
-        is_last = self._first == len(world.ends)
-        self.until = _NEVER if is_last else world.ends[self._first]
+        entries = self._entries[key]
+        entries.remove(entry if entry in entries else entries[0])
+        self._left.remove(equal.pop(0))
+        self._latest = max(self._latest, starts.pop(0))
         return True
 
     def is_at(self, entry: ReplayEntry, lifetime: Lifetime, key: WriteKey) -> bool:
         """Tell whether a call came here: after all writes that had ended, and before later ones."""
-        if entry in self._entries or lifetime.start > self.until:
+        if entry not in self._entries.get(key, [entry]) or lifetime.start > self.until:
             return False
-        places, count = self._world.places.get(key, ()), self._counts[key]
-        end = self._world.ends[places[count]] if count < len(places) else lifetime.end
-        return self._latest <= end
+        equal = self._equal.get(key)
+        return self._latest <= (equal[0].lifetime if equal else lifetime).end
 
 
 class PlayedWrites:
@@ -324,25 +308,25 @@ class PlayedWrites:
 
     def __init__(self) -> None:
         self.made: list[ReplayEntry] = []
-        self._living: dict[WorldKey, _Progress] | None = None
+        self._living: dict[WorldKey, _World] | None = None
 
     def make(self, entry: ReplayEntry, worlds: Worlds) -> None:
         """Make a write; worlds end that don't have it next."""
         self.made.append(entry)
         key = worlds.write_key(entry)
-        for world, progress in [*self.living(worlds).items()]:
+        for name, world in [*self.living(worlds).items()]:
             # Clients without a session have nothing in common with those that have one.
-            if bool(world[0]) == bool(entry.session) and not progress.make(key, entry):
-                del self.living(worlds)[world]
+            if bool(name[0]) == bool(entry.session) and not world.make(key, entry):
+                del self.living(worlds)[name]
 
     def make_unrecorded(self) -> None:
         """Make a write that no world has."""
         self._living = {}
 
-    def living(self, worlds: Worlds) -> dict[WorldKey, _Progress]:
+    def living(self, worlds: Worlds) -> dict[WorldKey, _World]:
         """Return the worlds that are alive."""
         if self._living is None:
-            self._living = {key: _Progress(world) for key, world in worlds.by_key.items()}
+            self._living = {key: _World(writes) for key, writes in worlds.writes.items()}
         return self._living
 
 
@@ -415,9 +399,9 @@ class Worlds:
     # Worlds
 
     @cached_property
-    def by_key(self) -> dict[WorldKey, World]:
-        """The worlds."""
-        writes: dict[WorldKey, list[tuple[Lifetime, WriteKey, ReplayEntry]]] = {}
+    def writes(self) -> dict[WorldKey, list[Write]]:
+        """The writes of each world."""
+        writes: dict[WorldKey, list[Write]] = {}
         numbered = {each.exchange.number: each for each in self._by_arrival}
         for each in self._by_arrival:
             own = writes.setdefault(self._world_of(each), [])
@@ -425,10 +409,10 @@ class Worlds:
             follows = [numbered[number] for number in each.exchange.follows if number in numbered]
             for at, played in enumerate(follows, start=1):
                 came = ((each.exchange.number or 0) - 1 + at / (len(follows) + 1),)
-                own.append((Lifetime(came, came), self.write_key(played), played))
+                own.append(Write(Lifetime(came, came), self.write_key(played), played))
             if self.is_write(each):
-                own.append((self._timelines.lifetime_of(each), self.write_key(each), each))
-        return {key: World(own) for key, own in writes.items()}
+                own.append(Write(self._timelines.lifetime_of(each), self.write_key(each), each))
+        return writes
 
     def _world_of(self, entry: ReplayEntry) -> WorldKey:
         by = entry.exchange.recorded_by
@@ -460,7 +444,7 @@ class Worlds:
         if not self._are_held(entries):
             return entries
         living = played.living(self)
-        until = max((progress.until for progress in living.values()), default=())
+        until = max((each.until for each in living.values()), default=())
         kept = []
         for each in entries:
             lifetime, world = self._timelines.lifetime_of(each), self._world_of(each)
@@ -509,9 +493,9 @@ class Worlds:
         """Return the nearest of some calls; say after which writes it came, and which were made."""
         living = played.living(self)
         nearest = next((each for each in entries if self._world_of(each) in living), entries[-1])
-        world = self.by_key[self._world_of(nearest)]
-        start = self._timelines.lifetime_of(nearest).start
-        recorded = _listed(world.entries[: bisect_left(world.ends, start)])
+        start, writes = self._timelines.lifetime_of(nearest).start, self.writes
+        before = [each for each in writes[self._world_of(nearest)] if each.lifetime.end < start]
+        recorded = _listed([each.entry for each in before])
         made = _listed(played.made)
         return nearest, f"this was recorded after {recorded}; this run has made {made}"
 
