@@ -277,6 +277,7 @@ class _World:
         alike = self._equal.items()
         self._starts = {key: sorted(each.lifetime.start for each in own) for key, own in alike}
         self._entries = {key: [each.entry for each in own] for key, own in alike}
+        self._made: set[ReplayEntry] = set()
         self._latest: tuple[float, ...] = ()
 
     @property
@@ -289,15 +290,15 @@ class _World:
         equal, starts = self._equal.get(key), self._starts.get(key)
         if not equal or not starts or starts[0] > self.until:
             return False
-        entries = self._entries[key]
-        entries.remove(entry if entry in entries else entries[0])
+        unmade = [each for each in self._entries[key] if each not in self._made]
+        self._made.add(entry if entry in unmade else unmade[0])
         self._left.remove(equal.pop(0))
         self._latest = max(self._latest, starts.pop(0))
         return True
 
     def is_at(self, entry: ReplayEntry, lifetime: Lifetime, key: WriteKey) -> bool:
         """Tell whether a call came here: after all writes that had ended, and before later ones."""
-        if entry not in self._entries.get(key, [entry]) or lifetime.start > self.until:
+        if entry in self._made or lifetime.start > self.until:
             return False
         equal = self._equal.get(key)
         return self._latest <= (equal[0].lifetime if equal else lifetime).end
