@@ -296,18 +296,17 @@ class _EndedError(Exception):
 
 
 def dialogue(key: str, request: InputRequest) -> Steps:
-    """Ask a person one request for input, line by line."""
+    """Ask a person for a form, a URL or a bare value, line by line."""
     message = f": {request.message}" if request.message else ""
     lines = [f"The server asks for {key} ({request.kind}){message}"]
-    is_elicitation = request.kind in ELICITATIONS and not request.takes_value
     try:
         if request.takes_value:
             required = is_required(request)
             value = yield from _value(lines, key, value_schema(request), is_required=required)
             return None if value is ABSENT else {"value": value}
-        return (yield from (_elicited if is_elicitation else _pasted)(request, lines))
+        return (yield from _elicited(request, lines))
     except _EndedError as ended:
-        return elicited(ended.action) if ended.action and is_elicitation else None
+        return elicited(ended.action) if ended.action and not request.takes_value else None
 
 
 def _typed(lines: Iterable[str], prompt: str) -> Generator[Prompt, str | None, str]:
@@ -337,27 +336,6 @@ def _elicited(request: InputRequest, lines: list[str]) -> Steps:
         if value is not ABSENT:
             content[name] = value
     return elicited("accept", content)
-
-
-def _pasted(request: InputRequest, lines: list[str]) -> Steps:
-    """Ask for a result as JSON, which for sampling may be the model's text alone."""
-    if request.definition:
-        lines.append(f"  {canonical(dict(request.definition))}")
-    what = "the text, or the result as JSON" if request.kind == "sampling" else "the result as JSON"
-    lines.append(f"  paste {what}, then a line with a dot")
-    while True:
-        pasted: list[str] = []
-        while (line := (yield from _typed(lines, "> "))) != ".":
-            pasted.append(line)
-            lines = []
-        text = "\n".join(pasted)
-        answer = json_or_text(text)
-        if request.kind == "sampling" and not isinstance(answer, dict):
-            answer = sampled(text)
-        problem = problem_of(request, answer)
-        if problem is None:
-            return answer
-        lines = [problem]
 
 
 def _value(

@@ -64,7 +64,7 @@ class AskEndpoint(NamedTuple):
 
 
 class AskPerson(NamedTuple):
-    """A person is asked one request for input; the answer is sent, or None."""
+    """A person is asked for a form, a URL or a value; the answer is sent, or None."""
 
     key: str
     request: InputRequest
@@ -144,7 +144,8 @@ def _answers(
         for key, answer in found.items():
             take(key, answer, "rest")
     for key, request in missing().items() if sources.has_person else ():
-        answer = yield AskPerson(key, request)
+        can_type = request.takes_value or request.kind in ELICITATIONS
+        answer = (yield AskPerson(key, request)) if can_type else None
         if answer is not None:
             take(key, answer, "person")
     return answers

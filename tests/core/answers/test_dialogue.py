@@ -52,8 +52,6 @@ TEXT = {"type": "string"}
 ENV = {"type": "string", "enum": ["dev", "prod"], "enumNames": ["Test", "Live"]}
 TAGS = {"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}, {"const": "b"}]}}
 URL = InputRequest("url", "Sign in", {"url": "https://example.com/in"})
-ROOTS = InputRequest("roots", "")
-SAMPLING = InputRequest("sampling", "", {"systemPrompt": "Be short", "messages": []})
 
 
 @pytest.mark.parametrize(
@@ -96,12 +94,6 @@ DIALOGUES: dict[str, tuple[InputRequest, list[str | None]]] = {
     ),
     "a form without fields is confirmed": (form(), ["", "n", "y"]),
     "a URL is shown until somebody says that it was visited": (URL, ["", "no", "y"]),
-    "sampling may be the result as JSON": (
-        SAMPLING,
-        ['{"role": "user"}', ".", '{"role": "user", "content": {}, "model": "m"}', "."],
-    ),
-    "a text that is no JSON becomes the model's message": (SAMPLING, ["All", "fine", "."]),
-    "roots are JSON": (ROOTS, ["/a", ".", '{"roots": [', '{"uri": "file:///b"}]}', "."]),
     "bare values have their kind": (value(), ["", "x", "5"]),
     "bare values may be optional": (value(required=False), [""]),
 }
@@ -124,8 +116,6 @@ def test_dialogue(name: str, *, updates_goldens: bool) -> None:
         (form("a", "b", a=TEXT, b=TEXT), ["x"], {"action": "decline"}),
         (form(), [], {"action": "decline"}),
         (URL, [], {"action": "decline"}),
-        (SAMPLING, [], None),
-        (ROOTS, [], None),
         (value(required=False), [], None),
     ],
 )
