@@ -310,13 +310,10 @@ class Wanted:
         fields = input_schema.get("properties") if isinstance(input_schema, Mapping) else None
         fields = fields if isinstance(fields, Mapping) else {}
         values = {pair.name: pair.read_as(fields.get(pair.name)) for pair in self.pairs}
-        if not self.name:
-            return values
-        named_by = method_of(self.method).named_by
-        params: dict[str, Any] = {named_by: self.name}
+        named_by = method_of(self.method).named_by if self.name else ""
         if named_by != "name":
-            return params | values
-        return params | {"arguments": values} if values else params
+            return {named_by: self.name} | values if named_by else values
+        return {"name": self.name} | ({"arguments": values} if values else {})
 
 
 def wanted_of(words: Sequence[str]) -> Wanted:
@@ -373,9 +370,9 @@ class GivenAnswers:
     @property
     def kinds(self) -> set[str]:
         """The kinds of requests that they can answer."""
-        kinds = ELICITATIONS if self._pairs else frozenset()
-        has_results = any(isinstance(pair.value, dict) for pair in self._pairs.values())
-        return {*kinds, *RESULTS} if has_results else {*kinds}
+        values = [pair.value for pair in self._pairs.values()]
+        results = RESULTS if any(isinstance(each, dict) for each in values) else ()
+        return {*ELICITATIONS, *results} if values else set()
 
     def answer_to(self, key: str, request: InputRequest, keys: Collection[str] = ()) -> Any:
         """Return the answer to a request, one of several by `keys`; None where no name is for it.

@@ -113,9 +113,6 @@ def _json(data: bytes, path: str) -> Any:
             line = data.count(b"\n", 0, mark.start()) + 1
             reason = f"line {line} is the mark of a merge conflict"
             hint = "take one side whole (git checkout --ours or --theirs), or record it again"
-        elif data.startswith(b'{"journal":'):
-            reason = "it is the journal of a recording, not a cassette"
-            hint = "make the cassette of it with: mrtr-cassette recover CASSETTE, without .journal"
         raise CassetteError(path, reason, hint=hint) from None
 
 

@@ -347,7 +347,6 @@ def test_exchange_that_is_not_the_recorded_one_is_refused(
             b"{\n<<<<<<< HEAD\n1\n=======\n2\n>>>>>>> x\n}",
             r"^f: line 2 is the mark of a merge conf",
         ),
-        (b'{"journal":1} 0\n[1] 0\n', "^f: it is the journal of a recording, not a cassette; make"),
         (b"[]", r"^f: JSON, but no mrtr-cassette file"),
         (b'{"interactions":[]}', r"^f: JSON, but no mrtr-cassette file"),
         (b'{"version":true,"interactions":[]}', r"^f: JSON, but no mrtr-cassette file"),
