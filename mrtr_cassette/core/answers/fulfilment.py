@@ -57,17 +57,9 @@ class Sources:
         return _ALL_KINDS if self.has_person or not kinds else _ALL_KINDS & kinds
 
 
-class AskEndpoint(NamedTuple):
-    """The endpoint is asked with this body; the body of its reply is sent, or why there is none."""
-
-    body: bytes
-
-
-class AskPerson(NamedTuple):
-    """A person is asked for a form, a URL or a value; the answer is sent, or None."""
-
-    key: str
-    request: InputRequest
+Step = bytes | tuple[str, InputRequest] | float
+"""What is waited for: the endpoint's reply to a body, or why there is none; a person's answer to a
+form, a URL or a value, with its key, or None; or some seconds."""
 
 
 class Answer(NamedTuple):
@@ -94,7 +86,7 @@ class _FaultError(Exception):
     """A request has no answer, or one that doesn't fit; with what `Unanswered` has of it."""
 
 
-Fulfilment = Generator[AskEndpoint | AskPerson, Any, Mapping[str, Answer] | Unanswered]
+Fulfilment = Generator[Step, Any, Mapping[str, Answer] | Unanswered]
 """One ask on its way to its answers by key, from which optional ones may be missing."""
 
 
@@ -115,9 +107,7 @@ def fulfilment(asked: Asked, sources: Sources) -> Fulfilment:
     return {key: answers[key] for key in asked.requests if key in answers}
 
 
-def _answers(
-    asked: Asked, sources: Sources
-) -> Generator[AskEndpoint | AskPerson, Any, dict[str, Answer]]:
+def _answers(asked: Asked, sources: Sources) -> Generator[Step, Any, dict[str, Answer]]:
     answers: dict[str, Answer] = {}
     given, requests = sources.given, asked.requests
 
@@ -138,14 +128,14 @@ def _answers(
             take(key, rule[1].answer(), f"rule {rule[0]}")
     if missing() and sources.file.rest is not None:
         part = replace(asked, requests=missing())
-        found = _read_reply(part, (yield AskEndpoint(canonical(part.data()).encode())))
+        found = _read_reply(part, (yield canonical(part.data()).encode()))
         if isinstance(found, str):
             raise _FaultError(next(iter(missing())), f"the endpoint gives no answer: {found}")
         for key, answer in found.items():
             take(key, answer, "rest")
     for key, request in missing().items() if sources.has_person else ():
         can_type = request.takes_value or request.kind in ELICITATIONS
-        answer = (yield AskPerson(key, request)) if can_type else None
+        answer = (yield (key, request)) if can_type else None
         if answer is not None:
             take(key, answer, "person")
     return answers
@@ -208,12 +198,6 @@ class CallTurn:
     state_sha256: str | None
 
 
-class Pause(NamedTuple):
-    """Nothing is done for so many seconds."""
-
-    seconds: float
-
-
 @dataclass(slots=True)
 class Rounds:
     """The rounds of one call; what nobody may answer, or more rounds than allowed, end it."""
@@ -223,16 +207,14 @@ class Rounds:
     unanswered: Unanswered | None = None
     overrun: bool = False
 
-    def answer(
-        self, ask: LiveAsk
-    ) -> Generator[Pause | AskEndpoint | AskPerson, Any, Answered | None]:
+    def answer(self, ask: LiveAsk) -> Generator[Step, Any, Answered | None]:
         """Take an ask; return the answer to send, or None if the call ends here."""
         if ask.turn > MOST_ROUNDS:
             self.overrun = True
             return None
         requests, names = _requests_of(ask)
         if not requests:
-            yield Pause(PACE_S)
+            yield PACE_S
         call = ask.call or ask.exchange.call
         arguments = None if call.message is None else call.message.params.get("arguments")
         asked = Asked(call.method, call.name, arguments, ask.turn, requests)

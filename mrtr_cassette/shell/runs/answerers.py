@@ -15,13 +15,7 @@ from urllib.request import getproxies, proxy_bypass
 from yarl import URL
 
 from mrtr_cassette.core.answers.forms import dialogue
-from mrtr_cassette.core.answers.fulfilment import (
-    LARGEST_REPLY,
-    AskEndpoint,
-    AskPerson,
-    Pause,
-    Rounds,
-)
+from mrtr_cassette.core.answers.fulfilment import LARGEST_REPLY, Rounds
 from mrtr_cassette.core.answers.written import AnswersFile, RestModel, read_answers
 from mrtr_cassette.core.drive.conversation import Answered, LiveAsk
 from mrtr_cassette.core.protocol.dialect import InputRequest
@@ -74,12 +68,12 @@ class Answerers:
                 answer: Answered | None = ended.value
                 return answer
             reply = None
-            if isinstance(step, Pause):
-                await asyncio.sleep(step.seconds)
-            elif isinstance(step, AskPerson) and self.ask_person is not None:
-                reply = await self.ask_person(step.key, step.request)
-            elif isinstance(step, AskEndpoint) and self.ask_endpoint is not None:
-                reply = await self.ask_endpoint(step.body)
+            if isinstance(step, float):
+                await asyncio.sleep(step)
+            elif isinstance(step, tuple) and self.ask_person is not None:
+                reply = await self.ask_person(*step)
+            elif isinstance(step, bytes) and self.ask_endpoint is not None:
+                reply = await self.ask_endpoint(step)
 
 
 # An endpoint

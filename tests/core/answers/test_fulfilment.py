@@ -10,10 +10,7 @@ from messages import array_asks, asks, compact, message, result
 
 from mrtr_cassette.core.answers.forms import Asked
 from mrtr_cassette.core.answers.fulfilment import (
-    AskEndpoint,
-    AskPerson,
     Fulfilment,
-    Pause,
     Rounds,
     Sources,
     Unanswered,
@@ -86,15 +83,15 @@ def test_sources_are_asked_in_their_order() -> None:
         otherwise="cancel",
         replies=[reply(dict.fromkeys(keys[2:], YES))],
     )
-    assert isinstance(waited_for, AskEndpoint)
-    assert list(parse(waited_for.body)["inputRequests"]) == ["other", "person", "rest"]
+    assert isinstance(waited_for, bytes)
+    assert list(parse(waited_for)["inputRequests"]) == ["other", "person", "rest"]
     sources = ("call", "rule 1", "rest", "rest", "rest")
     assert {key: source for key, (_, source) in answers.items()} == dict(
         zip(keys, sources, strict=True)
     )
     requests = {"person": FORM, "other": FORM}
     assert fulfilled(requests, person=True, otherwise="cancel", replies=[YES, None]) == (
-        [AskPerson("person", FORM), AskPerson("other", FORM)],
+        [("person", FORM), ("other", FORM)],
         {"person": (YES, "person"), "other": ({"action": "cancel"}, "otherwise")},
     )
 
@@ -133,7 +130,7 @@ def test_what_is_optional_is_left_out() -> None:
     assert fulfilled(requests, rule=[rule])[1] == {"a": ({"value": "x"}, "rule 1")}
     listed = reply([{"id": "a", "value": "y"}])
     (waited_for,), answers = fulfilled(requests, rest=REST, replies=[listed])
-    assert parse(waited_for.body)["inputRequests"] == items
+    assert parse(waited_for)["inputRequests"] == items
     assert answers == {"a": ({"value": "y"}, "rest")}
 
 
@@ -186,7 +183,7 @@ ANSWERED = {"a": (YES, "rest")}
 def test_endpoint_gets_the_call_and_the_full_requests() -> None:
     """Method, name, arguments, turn, and each request as the server spelled it."""
     (waited_for,), _ = fulfilled({"a": FORM, "b": ROOTS}, rest=REST, replies=["away"])
-    assert parse(waited_for.body) == {
+    assert parse(waited_for) == {
         "method": "tools/call",
         "name": "deploy",
         "arguments": {"env": "prod"},
@@ -248,8 +245,8 @@ def reply_to(own: Rounds, live: LiveAsk, pauses: float = 0.0) -> Any:
         except StopIteration as ended:
             assert pauses == 0
             return ended.value
-        assert isinstance(step, Pause)
-        pauses -= step.seconds
+        assert isinstance(step, float)
+        pauses -= step
 
 
 def test_ask_is_answered_in_its_dialect() -> None:
