@@ -118,28 +118,17 @@ def checked(name: str, option: Option, value: Any) -> Any:
     return tuple(value) if option.kind == "list" else value
 
 
-def header_of(text: str) -> tuple[str, str]:
-    """Return a header that is written as one text, `Name: value`; without a colon it is none."""
-    name, colon, value = text.partition(":")
-    return (name.strip(), value.strip()) if colon else ("", "")
-
-
 def checked_headers(value: Any) -> Headers:
     """Return headers as pairs."""
     from mrtr_cassette.core.wire.http import FORBIDDEN_IN_HEADER, HEADER_NAME, HOP_BY_HOP
 
-    is_mapping = isinstance(value, Mapping)
     # Values are not shown: they may be secrets.
     if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
         raise UsageError("<<headers>> is no mapping of names to values")
-    pairs = tuple((name, value[name]) for name in value) if is_mapping else tuple(value)
+    pairs = tuple(value.items() if isinstance(value, Mapping) else value)
     for name, text in pairs:
-        if not (
-            isinstance(name, str)
-            and isinstance(text, str)
-            and HEADER_NAME.fullmatch(name)
-            and not FORBIDDEN_IN_HEADER.search(text)
-        ):
+        are_texts = isinstance(name, str) and isinstance(text, str)
+        if not are_texts or not HEADER_NAME.fullmatch(name) or FORBIDDEN_IN_HEADER.search(text):
             raise UsageError(
                 f"<<headers>>: the header {name!r} is none that HTTP can carry",
                 hint="give it as <<header_form>>",
@@ -360,16 +349,12 @@ class ReplayOptions(ProxyOptions):
     def __post_init__(self) -> None:
         """Check every value, and what goes together."""
         super().__post_init__()
-        if self.stateless and self.repeat == "never":
-            raise UsageError(
-                "<<repeat>> never and <<stateless>> don't go together",
-                hint="how often a call was played depends on the process that is asked",
-            )
-        if self.stateless and self.history == "strict":
-            raise UsageError(
-                "<<history>> strict and <<stateless>> don't go together",
-                hint="what was written before depends on the process that is asked",
-            )
+        for option, value in (("repeat", "never"), ("history", "strict")):
+            if self.stateless and getattr(self, option) == value:
+                raise UsageError(
+                    f"<<{option}>> {value} and <<stateless>> don't go together",
+                    hint="what was played before depends on the process that is asked",
+                )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

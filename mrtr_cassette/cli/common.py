@@ -36,7 +36,6 @@ from mrtr_cassette.options import (
     VerifyOptions,
     default_of,
     flag_of,
-    header_of,
     options_of,
 )
 from mrtr_cassette.shell.files.cassettes import exists, is_cassette, unpublished
@@ -215,9 +214,11 @@ class Log:
 
     def __init__(self, log_format: str = "text") -> None:
         """Log lines, or events as `json`; what takes the other is None."""
-        is_text = log_format == "text"
-        self.line: Callable[[str], None] | None = say if is_text else None
-        self.event: OnEvent | None = None if is_text else _say_json
+        self.line: Callable[[str], None] | None = say
+        self.event: OnEvent | None = None
+        if log_format == "json":
+            self.line = None
+            self.event = lambda event: say(printable_json(orjson.dumps(event).decode()))
 
     def tell(self, text: str, event: dict[str, Any]) -> None:
         """Log one thing, in the form that is read."""
@@ -256,10 +257,6 @@ def annotate(lines: Iterable[str]) -> None:
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for line in lines:
             click.echo(line)
-
-
-def _say_json(event: dict[str, Any]) -> None:
-    say(printable_json(orjson.dumps(event).decode()))
 
 
 class _Cassette(click.Path):
@@ -362,7 +359,9 @@ def read_options(options: type[AnyOptions], given: dict[str, Any], log: Log) -> 
             for value in chosen:
                 values[name] = value
         elif option.kind == "headers":
-            values[name] = [header_of(text) for text in given[name]]
+            headers = [text.partition(":") for text in given[name]]
+            # Without a colon there is no name, and the header is refused.
+            values[name] = [(it[0].strip() if it[1] else "", it[2].strip()) for it in headers]
         elif option.kind == "number" and given[name] is not None:
             values[name] = given[name] * option.unit
         elif option.in_shell:

@@ -8,12 +8,11 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn
 
 import click
 
@@ -37,10 +36,9 @@ from mrtr_cassette.cli.common import (
 )
 from mrtr_cassette.core.report.ci import annotation, junit
 from mrtr_cassette.core.report.events import recording_said, replay_said
-from mrtr_cassette.core.report.runs import ReplayReport, report_of_replay, summary_data
-from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.report.runs import report_of_replay, summary_data
 from mrtr_cassette.errors import UpstreamError, UsageError
-from mrtr_cassette.options import AnyOptions, ProxyOptions, RecordOptions, ReplayOptions
+from mrtr_cassette.options import AnyOptions, RecordOptions, ReplayOptions
 from mrtr_cassette.shell.files.cassettes import exists, load_cassette
 from mrtr_cassette.shell.files.log import Aside
 from mrtr_cassette.shell.files.stores import Location
@@ -58,7 +56,7 @@ from mrtr_cassette.shell.runs.running import (
 )
 from mrtr_cassette.shell.runs.sessions import RecordSession, ReplaySession, Session, rules_of_both
 
-AnyProxyOptions = TypeVar("AnyProxyOptions", bound=ProxyOptions)
+_GIVEN: Final = click.core.ParameterSource.COMMANDLINE
 _DRAIN_S: Final = 10.0
 """Seconds that requests under way have to end when a stateless replay does."""
 _LOG_S: Final = 0.3
@@ -129,17 +127,12 @@ def record(
             )
         _run_on_pipes(context, options, log, partial(_record_pipe, command, output))
     server = _server_of(url, upstream)
-    options = _with_port(context, options, command)
     if options.answers is not None:
         say("note: this proxy answers in its client's place, and is not transparent")
-    warn_of_path(server, _rules_of(output, options))
-    _run_on_http(options, _record(server, output, options, log, command))
-
-
-def _rules_of(output: Location, options: RecordOptions) -> RedactionRules:
-    """Return the rules of redaction, with those of a cassette that is added to."""
-    is_there = options.existing == "append" and exists(output)
-    return rules_of_both(load_cassette(output) if is_there else None, options.redaction)
+    adds = options.existing == "append" and exists(output)
+    earlier = load_cassette(output) if adds else None
+    warn_of_path(server, rules_of_both(earlier, options.redaction))
+    _run_on_http(context, options, command, partial(_record, server, output, log, command))
 
 
 def _server_of(url: str | None, upstream: str | None) -> str | list[str]:
@@ -167,9 +160,9 @@ def _server_of(url: str | None, upstream: str | None) -> str | list[str]:
 async def _record(
     upstream: str | list[str],
     output: Location,
-    options: RecordOptions,
     log: Log,
     command: tuple[str, ...],
+    options: RecordOptions,
 ) -> int:
     async with stop_signals() as signals:
         async with recording(upstream, output, options, on_event=log.event) as session:
@@ -178,22 +171,24 @@ async def _record(
             )
             if end.code and not end.was_stopped:
                 session.failure = f"{command[0]!r} ended with {end.code}"
-        _conclude_recording(session, log)
-        is_unused = bool(command) and end.has_run and session.is_unused
-        if is_unused:
-            _tell_no_client(command, log)
-    return end.code or _code_of(session, log) or int(is_unused)
+        code = _conclude_recording(session, log)
+        is_unused = session.is_unused and _had_no_client(command, end, log)
+    return end.code or code or int(is_unused)
 
 
 async def _record_pipe(
     command: tuple[str, ...], output: Location, options: RecordOptions, log: Log
 ) -> int:
     session, code = await record_pipe(command, output, options, log.event, client=client_sha256())
-    _conclude_recording(session, log)
-    return code or _code_of(session, log)
+    return code or _conclude_recording(session, log)
 
 
-def _code_of(session: RecordSession, log: Log) -> int:
+def _conclude_recording(session: RecordSession, log: Log) -> int:
+    """Say what became of a recording; return the exit code."""
+    event, line = recording_said(session.report)
+    log.tell(line, event)
+    if session.player is not None:
+        tell_unused(session.player.unused_ignores(), log)
     if session.problem is not None:
         text = f"error: the recording is not whole: {session.problem}"
         log.tell(text, {"event": "concluded", "problem": session.problem})
@@ -201,14 +196,6 @@ def _code_of(session: RecordSession, log: Log) -> int:
     if session.objection is not None or (session.unreachable and not session.exchanges):
         return UpstreamError.exit_code
     return 1 if session.unrecorded else 0
-
-
-def _conclude_recording(session: RecordSession, log: Log) -> None:
-    report = session.report
-    event, line = recording_said(report)
-    log.tell(line, event)
-    if session.player is not None:
-        tell_unused(session.player.unused_ignores(), log)
 
 
 @click.command(cls=TakesCommand)
@@ -256,27 +243,24 @@ def replay(
         tell_of_journal(each, log)
     if stdio:
         _run_on_pipes(context, options, log, partial(_replay_pipe, cassette, report, command))
-    options = _with_port(context, options, command)
-    _run_on_http(options, _replay(cassette, options, log, report, command))
+    _run_on_http(context, options, command, partial(_replay, cassette, log, report, command))
 
 
 async def _replay(
     cassette: Location,
-    options: ReplayOptions,
     log: Log,
     report: Path | None,
     command: tuple[str, ...],
+    options: ReplayOptions,
 ) -> int:
     # What a load balancer has sent here is answered before this process ends.
     drain_s = _DRAIN_S if options.stateless else 0.0
     async with stop_signals() as signals:
         async with replaying(cassette, options, on_event=log.event, drain_s=drain_s) as session:
             end = await _until_stopped(session, command, signals)
-        summary, fails = _conclude(session, options, log, report)
-        is_played = any(each.plays for each in summary.interactions)
-        is_unused = bool(command) and end.has_run and not is_played and not summary.misses
-        if is_unused:
-            _tell_no_client(command, log)
+        fails = _conclude_replay(session, options, log, report)
+        is_used = session.player.plays or session.player.misses
+        is_unused = not is_used and _had_no_client(command, end, log)
     return end.code or int(fails or is_unused)
 
 
@@ -288,13 +272,13 @@ async def _replay_pipe(
     log: Log,
 ) -> int:
     session, _ = await replay_pipe(cassette, options, log.event, server_command=command)
-    _, fails = _conclude(session, options, log, report)
-    return int(fails)
+    return int(_conclude_replay(session, options, log, report))
 
 
-def _conclude(
+def _conclude_replay(
     session: ReplaySession, options: ReplayOptions, log: Log, report: Path | None
-) -> tuple[ReplayReport, bool]:
+) -> bool:
+    """Say what a replay came to; return whether it failed."""
     player, elsewhere = session.player, tuple(session.authorities_elsewhere)
     summary = replace(report_of_replay(player, options.terms), authorities_elsewhere=elsewhere)
     event, line = replay_said(summary)
@@ -303,27 +287,27 @@ def _conclude(
     if report is not None:
         write_report(report, lambda: summary_data(summary), {".xml": lambda: junit(summary)})
     tell_unused(player.unused_ignores(), log)
-    return summary, bool(summary.misses or (options.fail_on_unplayed and summary.incomplete))
+    return bool(summary.misses or (options.fail_on_unplayed and summary.incomplete))
 
 
 # What both do
 
 
-def _with_port(
-    context: click.Context, options: AnyProxyOptions, command: Sequence[str]
-) -> AnyProxyOptions:
-    """Take a free port where a command is told the address, unless a port is given."""
-    is_given = context.get_parameter_source("port") is click.core.ParameterSource.COMMANDLINE
-    return replace(options, port=0) if command and not is_given else options
-
-
-def _run_on_http(options: ProxyOptions, main: Coroutine[Any, Any, int]) -> NoReturn:
+def _run_on_http(
+    context: click.Context,
+    options: Any,
+    command: Sequence[str],
+    main: Callable[[Any], Coroutine[Any, Any, int]],
+) -> NoReturn:
+    if command and context.get_parameter_source("port") is not _GIVEN:
+        # The command is told the address.
+        options = replace(options, port=0)
     if not is_loopback(options.host):
         say(
             f"warning: listening on {options.host}: whoever reaches this machine can read what is "
             "played, or call the upstream through this proxy"
         )
-    sys.exit(run(main))
+    sys.exit(run(main(options)))
 
 
 def _run_on_pipes(
@@ -332,33 +316,28 @@ def _run_on_pipes(
     log: Log,
     main: Callable[[AnyOptions, Log], Coroutine[Any, Any, int]],
 ) -> NoReturn:
-    given = click.core.ParameterSource.COMMANDLINE
     for option in context.command.params:
         name = option.name or ""
-        if name in _HTTP_ONLY and context.get_parameter_source(name) is given:
+        if name in _HTTP_ONLY and context.get_parameter_source(name) is _GIVEN:
             raise UsageError(f"{option.opts[0]} and --stdio don't go together: pipes have no HTTP")
-    with _aside(log) as beside:
-        sys.exit(run(main(replace(options, log=beside.line), beside)))
-
-
-@contextmanager
-def _aside(log: Log) -> Iterator[Log]:
-    """Give a log for which nothing that is told ever waits, until the block ends."""
+    # Nothing that is told waits for who reads it.
     beside = Log()
     beside.line = line = None if log.line is None else Aside(log.line)
     beside.event = event = None if log.event is None else Aside(log.event)
     try:
-        yield beside
+        sys.exit(run(main(replace(options, log=line), beside)))
     finally:
         for each in (line, event):
             if each is not None:
                 each.finish(_LOG_S)
 
 
-def _tell_no_client(command: Sequence[str], log: Log) -> None:
-    """Say that a command has run and sent nothing to the proxy."""
-    text = f"error: no client came; does {command[0]!r} read {URL_VARIABLE}?"
-    log.tell(text, {"event": "no_client", "command": command[0]})
+def _had_no_client(command: Sequence[str], end: CommandEnd, log: Log) -> bool:
+    """Say that a command, if there is one, has run and sent nothing to the proxy."""
+    if command and end.has_run:
+        text = f"error: no client came; does {command[0]!r} read {URL_VARIABLE}?"
+        log.tell(text, {"event": "no_client", "command": command[0]})
+    return bool(command) and end.has_run
 
 
 async def _until_stopped(

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
-from processes import PEERS, listening, peer
-from suites import AGENT, SERVER, Suite
+from suites import Suite
 
 import mrtr_cassette
+from mrtr_cassette.demo.server import create_app
+from mrtr_cassette.shell.runs.running import in_thread
+from mrtr_cassette.shell.runs.upstreams import serving_application
 
 
 @pytest.fixture
@@ -21,12 +20,10 @@ def suite(pytester, monkeypatch):
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory):
     """A cassette of one accepted deployment."""
-    folder = tmp_path_factory.mktemp("recorded")
-    path = folder / "deploy.json"
-    (folder / "agent.py").write_text(AGENT.format(server=SERVER, peers=str(PEERS)))
+    path = tmp_path_factory.mktemp("recorded") / "deploy.json"
     with (
-        listening((*peer("server", "python"), "--port", "0")) as server,
-        mrtr_cassette.record(server.url, path) as recording,
+        in_thread(serving_application(create_app())) as upstream,
+        mrtr_cassette.record(upstream, path) as recording,
     ):
-        subprocess.run([sys.executable, str(folder / "agent.py"), recording.url], check=True)
+        recording.call("deploy", {"env": "test"}, answers={"confirm": True})
     return path

@@ -27,12 +27,11 @@ def page_at(path):
 
 def test_failed_test_has_a_page(suite, recorded):
     """Its report names the page, on which the misses stand."""
-    body = 'deploy(mrtr_cassette.url, action="decline")'
+    body = "deploy(mrtr_cassette.url, confirm=False)"
     suite.write("test_page.py", FAILS.format(cassette=str(recorded), body=body))
-    for options in ((), ("-n", "1")):
-        suite.run("--mrtr-view=failed", *options, failed=1).stdout.fnmatch_lines(
-            ["*mrtr-cassette: page*", "mrtr-view/deploy.html"]
-        )
+    suite.run("--mrtr-view=failed", failed=1).stdout.fnmatch_lines(
+        ["*mrtr-cassette: page*", "mrtr-view/deploy.html"]
+    )
     page = page_at(suite.path / "mrtr-view/deploy.html")
     assert "answers-differ" in page.by_id("m1").text
     assert "never played" not in page.by_id("i1").text
@@ -52,7 +51,7 @@ def test_test_that_fails_while_recording_has_a_page(suite):
 
 def test_pages_are_for_failed_tests_that_want_them(suite, recorded):
     """Without the option, and for tests that pass or are skipped, nothing is written."""
-    body = 'deploy(mrtr_cassette.url, action="decline")'
+    body = "deploy(mrtr_cassette.url, confirm=False)"
     suite.write("test_page.py", FAILS.format(cassette=str(recorded), body=body))
     suite.run(failed=1)
     suite.write("test_page.py", FAILS.format(cassette=str(recorded), body="pytest.skip()"))

@@ -13,43 +13,32 @@ pytest_plugins = ["pytester"]
 
 def test_append_fails_where_the_live_server_asks_something_else(suite):
     """The test is told what changed, also where the client swallows it; the old cassette stays."""
-    suite.write(
-        "test_one.py",
-        """
-        from agent import APPLICATION, train
+    test = """
         import pytest
+        from aiohttp import web
+        from mrtr_cassette.demo.server import create_app
+
+        @web.middleware
+        async def asking(request, handler):
+            response = await handler(request)
+            response.text = response.text.replace("train 2?", "train 2?{more}")
+            return response
+
+        APPLICATION = create_app()
+        APPLICATION.middlewares.append(asking)
 
         @pytest.mark.mrtr_cassette(upstream=APPLICATION)
         def test_train(mrtr_cassette):
-            assert train(mrtr_cassette.url, "tonight") == "Train 2: tonight, none"
-        """,
-    )
+            answers = {{"approve": True, "window": "{window}", "notes": "none"}}
+            result = mrtr_cassette.call("release-train", {{"version": "2"}}, answers=answers)
+            {then}
+    """
+    then = 'assert result.text == "Train 2: tonight, none"'
+    suite.write("test_one.py", test.format(more="", window="tonight", then=then))
     suite.run()
     before = (suite.path / "cassettes/test_one/test_train.json").read_bytes()
-    suite.write(
-        "test_one.py",
-        """
-        import pytest
-        from agent import APPLICATION, train
-
-        @pytest.fixture
-        def mrtr_upstream(monkeypatch):
-            import server_python
-            form = server_python.form
-            monkeypatch.setattr(
-                server_python, "form", lambda key, message, *kind: form(key, message + " Really?", *kind)
-            )
-            return APPLICATION
-
-        def test_train(mrtr_cassette):
-            with pytest.raises(ExceptionGroup):
-                train(mrtr_cassette.url, "never")
-            assert mrtr_cassette.misses == ()
-            assert len(mrtr_cassette.interactions) == 3
-            assert len(mrtr_cassette.unplayed) == 2
-            assert len(mrtr_cassette.unrecorded) == 1
-        """,
-    )
+    then = "assert (mrtr_cassette.misses, len(mrtr_cassette.unrecorded)) == ((), 1)"
+    suite.write("test_one.py", test.format(more=" Really?", window="never", then=then))
     result = suite.run("--mrtr-mode=append", passed=1, errors=1)
     result.stdout.fnmatch_lines(
         [
@@ -137,7 +126,6 @@ def test_a_mode_that_does_not_exist_is_refused(suite, monkeypatch):
 
 
 APPLICATIONS = """
-    import sys
     import pytest
     from agent import deploy
     {}
@@ -153,8 +141,8 @@ APPLICATIONS = """
 
 
 def test_an_application_is_an_upstream(suite):
-    """An application is served once for all tests that name it, and not at all on replay."""
-    imported = f"sys.path.insert(0, {str(PEERS)!r}); from server_python import server"
+    """An ASGI one too; it is served once for all tests that name it, and not at all on replay."""
+    imported = f"import sys; sys.path.insert(0, {str(PEERS)!r}); from server_python import server"
     application = "server.streamable_http_app()"
     for given in ((imported, application), ("", "object()")):
         suite.write("test_app.py", APPLICATIONS.format(*given))
@@ -293,7 +281,7 @@ def test_a_swallowed_miss_fails_the_test_at_teardown(suite, recorded):
 
         @pytest.mark.mrtr_cassette({str(recorded)!r})
         def test_declines(mrtr_cassette):
-            swallowed(mrtr_cassette.url, action="decline")
+            swallowed(mrtr_cassette.url, confirm=False)
             assert [miss.reason for miss in mrtr_cassette.misses] == ["answers-differ"]
         """,
     )
@@ -305,8 +293,8 @@ def test_a_swallowed_miss_fails_the_test_at_teardown(suite, recorded):
             "miss: answers-differ: other answers were recorded",
             '  request:  tools/call "deploy" with {"env":"test"}, answering confirm',
             '  question: confirm (form) "Deploy to test?"',
-            f'  nearest:  #2 (tools/call "deploy", answer of turn 1) in {recorded}',
-            '  /inputResponses/confirm/action: recorded "accept", received "decline"',
+            f'  nearest:  #3 (tools/call "deploy", answer of turn 1) in {recorded}',
+            "  /inputResponses/confirm/content/confirm: recorded true, received false",
             "*record this answer too with --mrtr-mode=append*",
             '*ignore=[[]"/POINTER"[]] in the marker mrtr_cassette',
             (
@@ -331,19 +319,18 @@ def test_a_miss_is_shown_with_the_failure_that_it_caused(suite, recorded):
 
         @pytest.mark.mrtr_cassette({str(recorded)!r})
         def test_declines(mrtr_cassette):
-            deploy(mrtr_cassette.url, action="decline")
+            deploy(mrtr_cassette.url, confirm=False)
         """,
     )
-    for options in ((), ("-n", "1")):
-        suite.run(*options, failed=1).stdout.fnmatch_lines(
-            [
-                "*FAILURES*",
-                'miss: answers-differ: tools/call "deploy" with *',
-                "1 request had no recorded answer on *",
-                "*deploy(mrtr_cassette.url, action=*",
-                "FAILED test_miss.py::test_declines - miss: answers-differ: tools/call*",
-            ]
-        )
+    suite.run("-n", "1", failed=1).stdout.fnmatch_lines(
+        [
+            "*FAILURES*",
+            'miss: answers-differ: tools/call "deploy" with *',
+            "1 request had no recorded answer on *",
+            "*deploy(mrtr_cassette.url, confirm=*",
+            "FAILED test_miss.py::test_declines - miss: answers-differ: tools/call*",
+        ]
+    )
 
 
 @pytest.mark.parametrize(
@@ -372,7 +359,7 @@ def test_no_teardown_hides_a_miss(suite, recorded, ending, told):
             {ending}
 
         def test_declines(client):
-            swallowed(client.url, action="decline")
+            swallowed(client.url, confirm=False)
         """,
     )
     result = suite.run(passed=1, errors=1)
@@ -478,7 +465,8 @@ def test_unplayed_interactions_fail_where_that_is_asked_for(suite, recorded):
         [
             f"not all that is on {recorded} was played:",
             "  #1 server/discover",
-            '  #2 tools/call "deploy"',
+            "  #2 tools/list",
+            '  #3 tools/call "deploy"',
         ]
     )
 
@@ -494,7 +482,8 @@ def test_clients_of_every_kind(suite):
         import subprocess
         import sys
         import pytest
-        from agent import APPLICATION, adeploy
+        from agent import APPLICATION
+        from mcp import Client
 
         pytestmark = pytest.mark.mrtr_cassette(upstream=APPLICATION)
 
@@ -504,10 +493,13 @@ def test_clients_of_every_kind(suite):
 
         @pytest.mark.anyio
         async def test_coroutine(mrtr_cassette):
-            assert await adeploy(mrtr_cassette.url) == "Deployed to test"
+            async with Client(mrtr_cassette.url) as client:
+                result = await client.call_tool("add", {"a": 1, "b": 2})
+            assert result.content[0].text == "3"
 
         def test_process(mrtr_cassette):
-            command = [sys.executable, "agent.py", mrtr_cassette.url]
+            program = "import sys; from agent import deploy; print(deploy(sys.argv[1]))"
+            command = [sys.executable, "-c", program, mrtr_cassette.url]
             assert subprocess.check_output(command, text=True) == "Deployed to test\\n"
         """,
     )
@@ -526,26 +518,16 @@ def test_what_a_client_does_while_it_closes_is_recorded_too(suite):
         "test_late.py",
         """
         import pytest
-        from agent import APPLICATION, ElicitResult
-        from mcp import Client
+        from agent import APPLICATION, deploy
 
         @pytest.fixture
-        def anyio_backend():
-            return "asyncio"
+        def client(mrtr_cassette):
+            yield mrtr_cassette
+            deploy(mrtr_cassette.url, "late")
 
-        @pytest.fixture
-        async def client(mrtr_cassette):
-            async def answer(context, params):
-                return ElicitResult(action="decline")
-
-            async with Client(mrtr_cassette.url, elicitation_callback=answer) as client:
-                yield client
-                await client.call_tool("deploy", {"env": "late"})
-
-        @pytest.mark.anyio
         @pytest.mark.mrtr_cassette("late.json", upstream=APPLICATION)
-        async def test_late(client):
-            await client.call_tool("deploy", {"env": "early"})
+        def test_late(client):
+            deploy(client.url, "early")
         """,
     )
     suite.run()

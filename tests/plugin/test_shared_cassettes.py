@@ -83,17 +83,23 @@ def test_skips_and_expected_failures_and_reruns_do_not_keep_a_cassette_from_bein
     suite.run("--mrtr-mode=none", **{**OUTCOMES, "passed": 5})
 
 
-@pytest.mark.parametrize(("source", "name"), [(NAMED, "test_it.json"), (PAIR, "")])
-def test_shared_cassettes_are_recorded_by_one_process_and_played_by_several(suite, source, name):
-    """Each use plays what those before it recorded, and adds to it; workers get told the way out."""
-    source = source.replace('"b")', '"b"); deploy(mrtr_cassette, "a")' if name else '"b")')
-    write(suite, source, name=name)
+def test_each_test_that_names_a_cassette_adds_to_it(suite):
+    """It plays what those before it recorded, and records what is missing."""
+    write(suite, NAMED.replace('"b")', '"b"); deploy(mrtr_cassette, "a")'), name="shared.json")
+    for mode in ("once", "all", "append", "none"):
+        suite.run(f"--mrtr-mode={mode}", passed=2)
+        assert envs(suite, "shared.json") == ["a", "b"]
+
+
+def test_shared_cassettes_are_recorded_by_one_process_and_played_by_several(suite):
+    """Workers of pytest-xdist are told the way out."""
+    write(suite, PAIR)
     refused = suite.run("-n", "2", errors=2).stdout
     refused.fnmatch_lines(["*test_it.json is shared by tests*; record it with pytest -n 0; *"])
     assert suite.cassettes() == []
-    for mode, *options in (("once",), ("all",), ("append",), ("none", "-n", "2")):
-        suite.run(f"--mrtr-mode={mode}", *options, passed=2)
-        assert envs(suite, "test_it.json") == ["a", "b"]
+    suite.run(passed=2)
+    played = suite.run("-n", "2", passed=2)
+    played.stdout.fnmatch_lines(["mrtr-cassette: 2 replayed"])
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_renamed_test_is_told_of_its_old_cassette(with_orphan):
 
 
 def test_run_says_its_mode_and_what_became_of_its_cassettes(suite):
-    """The header has the mode and the folder; the summary counts, also over workers."""
+    """The header has the mode and the folder, the summary counts."""
     suite.write("test_one.py", ONE_TEST)
     header = "mrtr-cassette: mode once, cassettes in a folder `cassettes` beside each test file"
     suite.run().stdout.fnmatch_lines([header, "mrtr-cassette: 1 recorded"])
@@ -113,7 +113,7 @@ def test_run_says_its_mode_and_what_became_of_its_cassettes(suite):
         "test_three.py",
         ONE_TEST.replace("def test_deploy", "def test_three") + "        assert 0\n",
     )
-    result = suite.run("-n", "2", passed=2, failed=1)
+    result = suite.run(passed=2, failed=1)
     result.stdout.fnmatch_lines(
         ["mrtr-cassette: 1 discarded (test failed), 1 recorded, 1 replayed"]
     )

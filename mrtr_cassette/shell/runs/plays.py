@@ -25,6 +25,7 @@ from mrtr_cassette.shell.files.cassettes import (
     load_cassette,
     publish_journal,
     publish_recording,
+    read_file,
 )
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.stores import path_of
@@ -216,11 +217,9 @@ class CassetteUse:
 
     def _records(self) -> bool:
         """Tell whether the mode needs the upstream."""
-        if self._mode == "verify":
-            return self.path.exists()
         if self._mode == "once":
             return not self.path.exists() or self.age_days is not None
-        return self._mode in ("append", "all")
+        return self._mode in ("append", "all") or (self._mode == "verify" and self.path.exists())
 
     def _replay(self) -> Replay:
         shown = (self._mode, self.path, self._settings.answers)
@@ -238,16 +237,10 @@ class CassetteUse:
         if options.beside:
             names = [name if name.endswith(".json") else f"{name}.json" for name in options.beside]
             options = replace(options, beside=[str(self.path.parent / name) for name in names])
-        opened: Any = replayed_by_client if self._was_on_pipes() else replaying
+        data = read_file(self.path)
+        is_piped = b'"transport"' in data and load(data, str(self.path)).transport == "stdio"
+        opened: Any = replayed_by_client if is_piped else replaying
         return Replay(self._running.enter_context(in_thread(opened(self.path, options))), *shown)
-
-    def _was_on_pipes(self) -> bool:
-        """Tell whether the cassette was recorded over pipes; one that can't be read was not."""
-        try:
-            data = self.path.read_bytes()
-            return b'"transport"' in data and load(data, str(self.path)).transport == "stdio"
-        except (OSError, CassetteError):
-            return False
 
     def _record(self) -> Recording:
         if self._settings.replay.beside:
@@ -275,14 +268,12 @@ class CassetteUse:
         return Recording(session, self._mode, self.path, self._settings.answers)
 
     def _upstream(self) -> Any:
-        settings = self._settings
-        upstream = self._ask_upstream() if settings.upstream is None else settings.upstream
+        upstream = self._settings.upstream
+        upstream = self._ask_upstream() if upstream is None else upstream
         if upstream is None:
-            purpose = f"record {self.path} from"
-            if self._mode == "verify":
-                purpose = f"hold to {self.path}"
+            purpose = "hold to {}" if self._mode == "verify" else "record {} from"
             raise UsageError(
-                f"there is nothing to {purpose}",
+                f"there is nothing to {purpose.format(self.path)}",
                 hint="name an upstream in the marker, @pytest.mark.mrtr_cassette(upstream=...), or "
                 "override the fixture mrtr_upstream; it may be a URL, a command or an application",
             )
