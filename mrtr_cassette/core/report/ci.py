@@ -7,7 +7,7 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from mrtr_cassette.core.report.comparison import Verification, folded, interaction_lines
-from mrtr_cassette.core.report.runs import MissReport, ReplayReport, harmless_text
+from mrtr_cassette.core.report.runs import MissReport, ReplayReport
 from mrtr_cassette.errors import printable, printable_json, shorten
 
 
@@ -21,8 +21,6 @@ def junit(report: ReplayReport) -> bytes:
     for number, miss in enumerate(report.misses, start=1):
         case = _case(suite, f"miss {number}: {miss.request}")
         _failure(case, miss.reason, f"{miss.reason}: {miss.detail}", miss.text)
-    if report.harmless:
-        ET.SubElement(suite, "system-out").text = printable_json(harmless_text(report.harmless))
     return _xml("mrtr-cassette replay", [suite])
 
 

@@ -329,19 +329,13 @@ def summary_text(report: ReplayReport) -> str:
     played = f"played {total - len(incomplete)} of {total} interactions"
     lines = [f"{played}, {_misses_text(report.misses)}"]
     lines += _first_ten([f"  {it.outcome}: #{it.number} {it.call}" for it in incomplete])
-    if report.harmless:
-        lines.append(harmless_text(report.harmless))
+    harmless = []
+    for each in report.harmless:
+        times = f" {each.times} times" if each.times > 1 else ""
+        harmless.append(f"  not recorded, answered as by any server{times}: {each.call}")
+    lines += _first_ten(harmless)
     lines += map(_elsewhere_text, report.authorities_elsewhere)
     return "\n".join(lines)
-
-
-def harmless_text(requests: Sequence[HarmlessRequest]) -> str:
-    """Return, a line each, what was not recorded and got what any server answers."""
-    lines = []
-    for each in requests:
-        times = f" {each.times} times" if each.times > 1 else ""
-        lines.append(f"  not recorded, answered as by any server{times}: {each.call}")
-    return "\n".join(_first_ten(lines))
 
 
 def _elsewhere_text(origin: str) -> str:
