@@ -75,13 +75,9 @@ class HttpDownstream:
         self._has_body = self.method != "HEAD" and status not in _WITHOUT_BODY
 
     async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
-        """Send a whole response in one write; its headers announce no length."""
+        """Send a whole response in one write."""
         self.begin(status, headers)
-        self.sent += len(body)
-        framing = b""
-        if body or status not in _WITHOUT_BODY:
-            framing = b"Content-Length: %d\r\n" % len(body)
-        await self.connection.write([self._started(framing), body if self._has_body else b""])
+        await self.send(body, is_last=True)
 
     async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
         """Send the head, if it has not been sent, and the next bytes of the body."""
@@ -89,7 +85,9 @@ class HttpDownstream:
         parts = []
         if not self.is_started:
             framing = b""
-            if self._has_body and not self._head.has_length:
+            if self._has_body and not self._head.has_length and is_last:
+                framing = b"Content-Length: %d\r\n" % len(chunk)
+            elif self._has_body and not self._head.has_length:
                 # Without either, an older client knows the end by the close.
                 self._is_chunked = not self.is_old
                 self.keep_alive = self.keep_alive and self._is_chunked
