@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from harness import connected, http, looped, playing, post, taping
 from messages import message, result
-from standin import Visit, answering, chunk, json_response, response, stream_head
+from standin import answering, json_response, response
 
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import UsageError
@@ -109,26 +109,6 @@ async def test_header_values_reach_the_other_end_in_utf_8(
         answer = await http("GET", tape.url, header)
     for head in (tape.server.only.head, answer.head):
         assert head.values("x-name") == [received.decode("latin-1")]
-
-
-@looped
-async def test_a_broken_response_is_no_clean_end_for_an_old_client(tmp_path: Path) -> None:
-    """A client of HTTP/1.0, for which the close is the end, sees a reset where the upstream broke."""
-    gate = asyncio.Event()
-
-    async def script(visit: Visit) -> None:
-        await visit.send(stream_head(), chunk(b"data: 1\n\n"))
-        await gate.wait()
-        visit.reset()
-
-    async with taping(tmp_path / "c.json", script) as tape, connected(tape.url) as client:
-        await client.write(b"GET /mcp HTTP/1.0\r\nHost: localhost\r\n\r\n")
-        seen = b""
-        while b"data: 1\n\n" not in seen:
-            seen += await client.raw()
-        gate.set()
-        with pytest.raises(ConnectionResetError):
-            await client.raw()
 
 
 # --- Binding ---

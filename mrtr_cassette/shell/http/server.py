@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
-import struct
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -53,8 +51,8 @@ class HttpDownstream:
     method: str
     target: str
     raw_headers: RawHeaders
-    is_old: bool
-    """It speaks HTTP/1.0."""
+    takes_chunks: bool
+    """It speaks HTTP/1.1; an older one knows the end of a body by the close."""
     keep_alive: bool
     body: bytearray = field(default_factory=bytearray)
     """The body of the request, as far as it has come."""
@@ -88,9 +86,7 @@ class HttpDownstream:
             if self._has_body and not self._head.has_length and is_last:
                 framing = b"Content-Length: %d\r\n" % len(chunk)
             elif self._has_body and not self._head.has_length:
-                # Without either, an older client knows the end by the close.
-                self._is_chunked = not self.is_old
-                self.keep_alive = self.keep_alive and self._is_chunked
+                self._is_chunked = self.takes_chunks
                 framing = b"Transfer-Encoding: chunked\r\n" if self._is_chunked else b""
             parts.append(self._started(framing))
         if chunk and self._has_body:
@@ -102,25 +98,13 @@ class HttpDownstream:
 
     def break_off(self) -> None:
         """End the response so that the client sees that it is not whole."""
-        transport = self.connection.transport
-        if self.is_old and not transport.is_closing():
-            # Where the close is the end of the body, only a reset tells that it came too soon.
-            transport.get_extra_info("socket").setsockopt(
-                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-            )
-            transport.abort()
-        else:
-            # What was sent still arrives; the last chunk, or the rest of the length, does not.
-            transport.close()
+        # What was sent still arrives; the last chunk, or the rest of the length, does not.
+        self.connection.transport.close()
 
     def _started(self, framing: bytes) -> bytes:
         self.is_started = True
-        # Each version says only what is not its habit.
-        connection = b""
-        if self.is_old == self.keep_alive:
-            connection = b"Connection: keep-alive\r\n" if self.is_old else b"Connection: close\r\n"
-        version = b"HTTP/1.0" if self.is_old else b"HTTP/1.1"
-        return b"".join((version, self._head.raw, framing, connection, b"\r\n"))
+        connection = b"" if self.keep_alive else b"Connection: close\r\n"
+        return b"".join((b"HTTP/1.1", self._head.raw, framing, connection, b"\r\n"))
 
 
 HttpHandler = Callable[[Request, HttpDownstream], Awaitable[None]]
@@ -256,7 +240,7 @@ class _ClientConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         parser = self._parser
-        method = parser.get_method().decode()
+        method, is_current = parser.get_method().decode(), parser.get_http_version() >= "1.1"
         if method == "CONNECT":
             text = "it asks for a tunnel, and this is the proxy of one server"
             raise _RefusedError(400, f"{_NOT_HANDLED}: {text}")
@@ -266,8 +250,8 @@ class _ClientConnection(asyncio.Protocol):
             # A client that takes us for its proxy names a whole URL.
             re.sub("^[^/?]+://[^/?]*/?", "/", self._url.decode("utf-8", "surrogateescape")),
             tuple(self._headers),
-            is_old=parser.get_http_version() < "1.1",
-            keep_alive=parser.should_keep_alive(),
+            takes_chunks=is_current,
+            keep_alive=is_current and parser.should_keep_alive(),
         )
         headers = {name.lower(): value for name, value in self._headers}
         self._headers, self._url = [], b""
