@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from mrtr_cassette.core.protocol.dialect import InputRequest, spelled_requests
 from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
@@ -276,13 +276,8 @@ _HELP: Final = (
 )
 
 
-class Prompt(NamedTuple):
-    """Lines are shown, then a line is read after `text`; None is sent at the end of all lines."""
-
-    lines: tuple[str, ...]
-    text: str
-
-
+Prompt = tuple[tuple[str, ...], str]
+"""Lines are shown, then a line is read after the text; None is sent at the end of all lines."""
 Steps = Generator[Prompt, str | None, Any]
 """What is done with a person, step by step; it returns the answer, or None where there is none."""
 
@@ -310,7 +305,7 @@ def dialogue(key: str, request: InputRequest) -> Steps:
 
 
 def _typed(lines: Iterable[str], prompt: str) -> Generator[Prompt, str | None, str]:
-    line = yield Prompt(tuple(map(printable, lines)), printable(prompt))
+    line = yield tuple(map(printable, lines)), printable(prompt)
     if line is None or line in _ACTION_OF:
         raise _EndedError(None if line is None else _ACTION_OF[line])
     return line

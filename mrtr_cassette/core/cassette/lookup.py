@@ -85,15 +85,11 @@ def caller_values(message: Message | None) -> CallerValues:
     return CallerValues(message.spelled(ID_PATH), token)
 
 
-class CutBody(NamedTuple):
-    """A digest of a body without the caller's values, and those values."""
+def cut_body(body: bytes) -> tuple[bytes, CallerValues] | None:
+    """Cut what looks like the caller's values out of an unparsed body; None where nothing does.
 
-    digest: bytes
-    values: CallerValues
-
-
-def cut_body(body: bytes) -> CutBody | None:
-    """Cut what looks like the caller's values out of an unparsed body; None where nothing does."""
+    What is left is given as a digest, beside the values.
+    """
     identity, token = PLAIN_ID.search(body), PLAIN_TOKEN.search(body)
     if identity is None or (token is None and TOKEN_KEY in body):
         return None
@@ -101,7 +97,7 @@ def cut_body(body: bytes) -> CutBody | None:
     for match in sorted(filter(None, (identity, token)), key=lambda each: -each.start()):
         # No JSON has this byte.
         remaining = b"%b\0%b" % (remaining[: match.start(1)], remaining[match.end(1) :])
-    return CutBody(blake2b(remaining, digest_size=16).digest(), values)
+    return blake2b(remaining, digest_size=16).digest(), values
 
 
 def digest_of(message: Message) -> bytes | None:
@@ -118,4 +114,4 @@ def digest_of(message: Message) -> bytes | None:
         and b"\\u" not in raw
     )
     cut = cut_body(raw) if is_certain else None
-    return None if cut is None else cut.digest
+    return None if cut is None else cut[0]

@@ -148,10 +148,10 @@ async def ask_at_terminal(key: str, request: InputRequest) -> Any:
     reply: str | None = None
     while True:
         try:
-            step = steps.send(reply)
+            lines, text = steps.send(reply)
         except StopIteration as ended:
             return ended.value
-        sys.stderr.write("".join([*(f"{line}\n" for line in step.lines), step.text]))
+        sys.stderr.write("".join([*(f"{line}\n" for line in lines), text]))
         sys.stderr.flush()
         loop.add_reader(terminal, came.set)
         try:

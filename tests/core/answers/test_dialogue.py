@@ -20,15 +20,15 @@ def transcript(request: InputRequest, *typed: str | None) -> tuple[list[str], An
     reply: str | None = None
     while True:
         try:
-            step = steps.send(reply)
+            lines, text = steps.send(reply)
         except StopIteration as ended:
             assert not left, f"never read: {left}"
             return shown, ended.value
-        shown += step.lines
+        shown += lines
         if not left:
-            return [*shown, step.text], OPEN
+            return [*shown, text], OPEN
         reply = left.pop(0)
-        shown.append(f"{step.text}{reply}")
+        shown.append(f"{text}{reply}")
 
 
 def form(*required: str, **fields: Any) -> InputRequest:
