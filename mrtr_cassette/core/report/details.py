@@ -242,19 +242,17 @@ def _turns(recorded: RecordedInteraction) -> Iterator[Turn]:
             answering = [] if turn.retry is None else [turn.retry]
         given, answered_ms = turn.given, max((each.started_ms for each in answering), default=None)
         sources = (each.request.header(ANSWERED_BY_HEADER) for each in answering)
+        keys = {key: printable(names.get(key, key)) for key in (*turn.requests, *(given or {}))}
+        requests = {
+            keys[key]: InputRequest(printable(each.kind), printable(each.message), each.definition)
+            for key, each in turn.requests.items()
+        }
+        answers = {
+            keys[key]: canonical(each, without_null=True) for key, each in (given or {}).items()
+        }
         yield Turn(
-            {
-                printable(names.get(key, key)): InputRequest(
-                    printable(each.kind), printable(each.message), each.definition
-                )
-                for key, each in turn.requests.items()
-            },
-            None
-            if given is None
-            else {
-                printable(names.get(key, key)): canonical(each, without_null=True)
-                for key, each in given.items()
-            },
+            requests,
+            None if given is None else answers,
             None if ask is None else ask.dialect,
             ask is not None and ask.request_state is not None,
             via,

@@ -186,23 +186,17 @@ def answered_call(
         named = ", ".join(name for name, each in METHODS.items() if each.named_by)
         raise UsageError(f"the method {method!r} is not one of {named}")
     wanted = Wanted(method, name, _pairs_of(arguments or {}, "arguments"))
-    cassette = None if path is None else location(path)
-    announcer = Announcer(options.log)
-    calling = call_server(
-        upstream, wanted, _sources_of(answers), options, announcer, cassette=cassette
-    )
+    if isinstance(answers, str | os.PathLike):
+        sources = Sources(file=load_answers(Path(answers)))
+    else:
+        pairs = _pairs_of({} if answers is None else answers, "answers")
+        sources = Sources(GivenAnswers(pairs))
+    cassette, announcer = None if path is None else location(path), Announcer(options.log)
+    calling = call_server(upstream, wanted, sources, options, announcer, cassette=cassette)
     result = result_in_thread(calling)
     if result.unanswered is not None:
         raise UnansweredError(result)
     return result
-
-
-def _sources_of(answers: Answers) -> Sources:
-    if answers is None:
-        return Sources()
-    if isinstance(answers, str | os.PathLike):
-        return Sources(file=load_answers(Path(answers)))
-    return Sources(GivenAnswers(_pairs_of(answers, "answers")))
 
 
 def _pairs_of(values: Any, what: str) -> tuple[WrittenPair, ...]:
