@@ -29,7 +29,6 @@ from pushing import asked_once, cassette_with, elicit, in_sealed_session, posted
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss, Reason
-from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import EVENT_STREAM, NO_METHOD, NO_STATUS, Request
 
@@ -298,30 +297,6 @@ def test_wrong_answer_to_a_pushed_question_is_told_by_its_field() -> None:
     ]
 
 
-def test_error_in_the_place_of_a_posted_result_is_a_difference() -> None:
-    """A client that can't answer posts an error, which is none of the recorded answers."""
-    cassette = asked_once(elicit(), NO, CALL, text("done"))
-
-    miss = posted_miss(posted(elicit(), ValueError("no user")), cassette)
-
-    assert found(miss) == [
-        ("/action", '"decline"', None),
-        ("/error", None, '{"code":-1,"message":"no user"}'),
-    ]
-
-
-def test_question_whose_answer_has_not_come_is_nearest() -> None:
-    """Where a server uses an id again, the first question that was not answered yet is meant."""
-    first, second = (asked_once(elicit(), value, CALL, text("done")) for value in (YES, NO))
-    cancelled = posted(elicit(), {"action": "cancel"})
-
-    assert found(posted_miss(cancelled, second, first)) == [
-        ("/action", '"decline"', '"cancel"'),
-    ]
-    assert len(found(posted_miss(cancelled, second, first, played=1))) == 2
-    assert found(posted_miss(cancelled, second, played=1))
-
-
 def test_answer_to_nothing_that_was_asked_is_like_other_traffic() -> None:
     """A response with another id, or in another session, answers no recorded question."""
     cassette = asked_once(elicit(), YES, CALL, text("done"))
@@ -448,14 +423,6 @@ def test_recorded_requests_are_played() -> None:
     assert said(play(player, PING)) == "recorded"
     assert play(player, LISTENING) == b"recorded"
     assert player.harmless == []
-
-
-def test_call_that_was_played_up_is_not_harmless() -> None:
-    """A recorded ping that may not be repeated is a miss."""
-    player = player_of((PING, {}), repeat=Repeat.NEVER)
-    play(player, PING)
-
-    assert missed(player, PING).reason is Reason.ALREADY_PLAYED
 
 
 def test_requests_over_a_pipe_may_be_harmless_too() -> None:
