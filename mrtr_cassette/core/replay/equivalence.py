@@ -1,6 +1,6 @@
 """Which recorded requests are equal where a replay remembers nothing, and what it can't play then.
 
-A request state, a session or a secret from the server stands for any that an equal request got.
+A request state, or a session, stands for any that an equal request got.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.jsonrpc import Kind, messages_in
-from mrtr_cassette.core.replay.history import GENERATED_NAME, Timelines, answer_digest
+from mrtr_cassette.core.replay.history import Timelines, answer_digest
 from mrtr_cassette.core.replay.matching import MatchedForm, ReplayEntry, Secret
 from mrtr_cassette.core.replay.tasks import RecordedTask
 from mrtr_cassette.core.secrets.sealed import placeholder
@@ -46,7 +46,12 @@ class EqualRequests:
         for each in by_arrival:
             group = groups.setdefault(self._identify(each), [])
             group.append(each)
-            for name, other in zip(_names_from(group[0]), _names_from(each), strict=False):
+            first = group[0]
+            for name, other in (
+                (first.issued_sha256, each.issued_sha256),
+                (first.issued_sha256, each.exchange.issued_sha256),
+                (first.session, each.session) if each.opens_session else ("", ""),
+            ):
                 if name and other and self.root(name) != self.root(other):
                     self._roots[self.root(other)] = self.root(name)
         ambiguous = []
@@ -64,7 +69,7 @@ class EqualRequests:
         _refuse(cassette, reason, ambiguous)
 
     def root(self, name: str) -> str:
-        """Return the first of the names, or hashes of states, that stand for the same as one."""
+        """Return the first of the sessions, or hashes of states, that stand for the same as one."""
         while name in self._roots:
             name = self._roots[name]
         return name
@@ -81,7 +86,7 @@ class EqualRequests:
     def _known_as(self, secret: Secret) -> str:
         """Return what a secret is known by; those that clients know by themselves are all alike."""
         text = placeholder(*secret)
-        return self.root(text) if text in self._matched.issued else secret.rule
+        return text if text in self._matched.issued else secret.rule
 
     def fitting(
         self, entries: list[ReplayEntry], received: tuple[Secret, ...]
@@ -90,21 +95,6 @@ class EqualRequests:
         known = [*map(self._known_as, received)]
         same = [each for each in entries if [*map(self._known_as, each.secrets)] == known]
         return same or (entries if len(entries) == 1 else [])
-
-
-def _names_from(entry: ReplayEntry) -> list[str | None]:
-    """Return the names that a response gave to its client, and the hashes of its state."""
-    response = entry.exchange.response
-    names = [entry.issued_sha256, entry.exchange.issued_sha256]
-    if response is not None:
-        texts = [value for _, value in response.headers]
-        text = "\n".join([*texts, response.body.decode("latin-1")])
-        for match in GENERATED_NAME.finditer(text):
-            if match["kind"] is None:
-                names.append(placeholder(match["rule"], match["token"]))
-            elif match["kind"] == "session":
-                names.append(match[0].replace("%3A", ":"))
-    return names
 
 
 def _digests(group: Iterable[ReplayEntry]) -> Iterator[bytes]:

@@ -329,14 +329,6 @@ class ReplayEntry:
         """Its request as it is matched, read."""
         return read_call(self.request)
 
-    def takes(self, received: Iterable[Secret]) -> bool:
-        """Tell whether the same rules found the secrets of a request.
-
-        A placeholder that the client was given may stand where another rule found the secret.
-        """
-        pairs = zip(self.secrets, received, strict=False)
-        return all(one.rule == other.rule or not other.is_received for one, other in pairs)
-
     @property
     def issued_sha256(self) -> str | None:
         """Hash of the request state that its ask issues on replay, or None."""
