@@ -238,16 +238,14 @@ class ReplayEntry:
         asking_turn: the turn that its response asks, if it does.
         parent: the exchange whose ask it answers; None for a first request and an orphan.
         is_listening: its response is a stream that tells what other requests caused.
-        digest: of its request without the caller's values, where a request with the same digest is
-            matched alike.
+        digest: of its request without the caller's values, if equal digests are matched alike.
         question: what its ask is known by: the hash of the state that it issues, or what it asks;
             equal ones of a call stand for each other.
         answered_by_proxy: the retry with which the proxy answered its ask while recording
             (`answers`), and which is played instead of the ask.
         opens_session: its response gave the id of its session to its client.
         asker: its message, as far as responses repeat it.
-        stream: the exchange with which the stream of its response began: itself, or the one that it
-            resumes.
+        stream: the exchange that began the stream of its response: itself, or what it resumes.
         steps: what was recorded of the task that it created.
         created_by: the call that created the task of which it is a step; None for anything else.
         state: the state of the task that it polled.

@@ -63,12 +63,10 @@ class LiveSession:
 
     Attributes:
         recorded: id of the recorded session that is played in it; empty for clients without one.
-        asked: what has been asked in it.
         sent: how many parts of each listening stream its client has had.
         refused: for each call, the wrong answer to what the server asked meanwhile.
         unrecorded: events for its client that were not recorded, of a session whose responses all
             come on one stream; None for any other session.
-        writes: the writes that it has made.
         tasks: the tasks of the calls that it has made, by id.
         arrived: how many requests like recorded ones have come, by lookup number.
         reached: number of the latest recorded request that has come, but notifications and answers.
@@ -359,7 +357,7 @@ class PlayOrder:
         if chosen.opens_session:
             # Which client it is shows only from now on.
             session.count(chosen)
-            session = self._opened(chosen)
+            session = self._opened_by(chosen)
         elif chosen in session.played and chosen.key.method == INITIALIZE:
             session = self._shared = LiveSession()
         session.count(chosen)
@@ -367,16 +365,16 @@ class PlayOrder:
             session.writes.make(chosen, self._worlds)
         return session
 
-    def _opened(self, opening: ReplayEntry) -> LiveSession:
+    def _opened_by(self, opening: ReplayEntry) -> LiveSession:
         recorded = session_id = opening.session
-        if self._equal is not None:
-            return LiveSession(recorded, recorded)
         if recorded in self._by_id:
             self._last += 1
             session_id = session_surrogate(self._last)
-        session = self._by_id[session_id] = LiveSession(recorded, session_id)
+        session = LiveSession(recorded, session_id)
         # HTTP+SSE: a stream opens the session, and posts get no responses of their own.
         session.unrecorded = deque() if opening.is_listening else None
+        if self._equal is None:
+            self._by_id[session_id] = session
         return session
 
 

@@ -351,10 +351,7 @@ class Player:
         return reply
 
     def respond_on_stream(self, request: Request, message: bytes) -> bool:
-        """Put a message that was not recorded on the stream that has all responses of a session.
-
-        Return whether the session of the request has such a stream.
-        """
+        """Put an unrecorded message on the stream with all responses of a session, if it has one."""
         events = self._order.session_of(request).unrecorded
         if events is not None:
             events.append(b"event: message\ndata: %b\n\n" % message)

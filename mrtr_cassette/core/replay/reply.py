@@ -118,8 +118,6 @@ def _gaps_in(
     notified: dict[int, TaskState] = {}
     own = request if request is not None and request.kind is Kind.REQUEST else None
     has_tasks = tasks and b'"taskId"' in response.body
-    if own is None and not waits.pieces and not has_tasks:
-        return gaps, notified
     for located in messages_in(response):
         message, found = located.message, list[tuple[Span, str, ReplayEntry | str | None]]()
         other = waits.pieces[located.piece].request if waits.pieces else None
@@ -167,10 +165,9 @@ class Delivery:
     """A reply on its way to one client: what is sent next, and whether it has to wait.
 
     A wait that can't end, because the client gave another answer than the recorded one, ends with
-    the miss as the response to the call. Nothing of a listening stream is sent twice. A client that
-    has sent what it sent later while recorded has passed over what was over by then: nothing waits
-    for that any more, and what was said about a call that it may still make is set aside until
-    then.
+    the miss as the response to the call. A client that has sent what it sent later while recorded
+    has passed over what was over by then: nothing waits for that any more, and what was said about
+    a call that it may still make is set aside until then.
 
     Attributes:
         values: the caller's values.
