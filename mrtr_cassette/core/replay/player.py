@@ -351,7 +351,7 @@ class Player:
         return reply
 
     def respond_on_stream(self, request: Request, message: bytes) -> bool:
-        """Put an unrecorded message on the stream with all responses of a session, if it has one."""
+        """Put an unrecorded message on the stream that has all responses; tell whether one has."""
         events = self._order.session_of(request).unrecorded
         if events is not None:
             events.append(b"event: message\ndata: %b\n\n" % message)
