@@ -35,7 +35,7 @@ schema: $(VENV)/.installed
 
 # Hundreds of kills under load, about a quarter of an hour; a short form is part of `make test`.
 soak: $(VENV)/.installed-dev
-	$(BIN)/python tests/soak/soak.py --kills 300 --seed 1 --seconds 900
+	$(BIN)/python tests/soak/soak.py --kills 300 --seed 1
 
 # Coverage-guided; what breaks a law goes to tests/fuzz/corpus, which `make test` tries.
 fuzz: $(VENV)/.installed-dev

@@ -1,6 +1,6 @@
 """End the recorder under load, again and again, and ask for every exchange that a client had whole.
 
-    python tests/soak/soak.py --kills 300 --seed 1 --seconds 900
+    python tests/soak/soak.py --kills 300 --seed 1
 
 A round starts `mrtr-cassette record`, drives it with concurrent clients, and ends it at a moment
 that no timer chooses: after so many responses, after so many bytes, or in the middle of writing
@@ -574,58 +574,38 @@ WAYS: dict[str, Callable[[Round], Any]] = {
 AT_ONCE = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a soak came to: figures by way of ending, and what must not be."""
-
-    tallies: Mapping[str, Tally]
-    problems: Sequence[str]
-    seconds: float
-
-
-async def soak(counts: Mapping[str, int], *, seed: int, seconds: float, folder: Path) -> Outcome:
-    """Run rounds until all are done or the time is up.
+async def soak(
+    counts: Mapping[str, int], seed: int, folder: Path
+) -> tuple[dict[str, Tally], list[str]]:
+    """Run rounds, and return the figures by way of ending, and what must not be.
 
     Args:
         counts: how many rounds end in which way.
         seed: decides what is called and when rounds end.
-        seconds: no round starts later.
         folder: where recordings are written; that of a round that fails stays.
     """
-    started = time.monotonic()
-    tallies = {way: Tally() for way, count in counts.items() if count}
+    tallies = {way: Tally() for way in counts}
     problems: list[str] = []
-    # The rarest way first, so that each has had its turn when the time is up.
-    ways = sorted(counts.items(), key=lambda pair: pair[1])
-    waiting = iter([(way, number) for way, count in ways for number in range(count)])
+    waiting = iter([(way, number) for way, count in counts.items() for number in range(count)])
 
     async def work(upstream: str) -> None:
         for way, number in waiting:
-            if time.monotonic() - started > seconds:
-                return
-            name = f"{way.split()[0].lower()}{number}"
+            name = f"{way.lower()}{number}"
             place = folder / name
             place.mkdir()
             digest = hashlib.sha256(f"{seed} {way} {number}".encode()).digest()
-            chance = random.Random(digest)
-            this = Round(name, upstream, place, chance)
+            this = Round(name, upstream, place, random.Random(digest))
             try:
-                tally = await WAYS[way](this)
+                tallies[way] += await WAYS[way](this)
             except (AssertionError, UnexpectedError, TimeoutError, *GONE) as error:
                 problems.append(f"--seed {seed}, {way} {number}, in {place}: {error!r:.4000}")
-                continue
-            tallies[way] += tally
-            shutil.rmtree(place)
+            else:
+                shutil.rmtree(place)
 
     async with command(program=SERVER) as server:
         upstream = await server.listening()
         await asyncio.gather(*(work(upstream) for _ in range(AT_ONCE)))
-    return Outcome(tallies, problems, time.monotonic() - started)
-
-
-def table(outcome: Outcome) -> str:
-    """Return the figures, a line for each way of ending."""
-    return "\n".join(f"{way}: {dict(tally)}" for way, tally in outcome.tallies.items())
+    return tallies, problems
 
 
 def main() -> int:
@@ -633,17 +613,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="End the recorder under load, again and again.")
     parser.add_argument("--kills", type=int, default=100, help="rounds that SIGKILL ends")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=600, help="no round starts later")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="mrtr-soak-"))
-    shares = {"SIGKILL": 1.0, "SIGTERM": 0.2, "publishing": 0.1}
-    counts = {way: math.ceil(options.kills * share) for way, share in shares.items()}
-    outcome = asyncio.run(soak(counts, seed=options.seed, seconds=options.seconds, folder=folder))
-    told = f"{outcome.seconds:.0f} s, seed {options.seed}, {len(outcome.problems)} problems"
-    sys.stdout.write("\n".join([table(outcome), told, *outcome.problems, ""]))
-    with contextlib.suppress(OSError):
+    some = math.ceil(options.kills / 10)
+    counts = {"SIGKILL": options.kills, "SIGTERM": 2 * some, "publishing": some}
+    tallies, problems = asyncio.run(soak(counts, options.seed, folder))
+    figures = [f"{way}: {dict(tally)}" for way, tally in tallies.items()]
+    sys.stdout.write("\n".join([*figures, f"{len(problems)} problems", *problems, ""]))
+    if not problems:
         folder.rmdir()
-    return 1 if outcome.problems else 0
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

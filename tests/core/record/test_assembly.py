@@ -432,24 +432,6 @@ def test_session_seen_anywhere_before_is_not_another_recordings_session(
     assert last.request.http.headers["Mcp-Session-Id"] == "mrtr-session:2"
 
 
-def test_resumed_stream_names_the_event_after_which_it_goes_on() -> None:
-    """A client names an event of one stream when it opens the next, as that is recorded."""
-    talk = Conversation()
-    talk.response(
-        talk.request(get("/mcp", SESSION)), Answer((b"id: x\ndata: 1\n\n",), STREAM_HEADERS)
-    )
-    again = get("/mcp", SESSION, ("Last-Event-ID", "x"))
-    talk.response(talk.request(again), Answer((b"id: y\r\ndata: 2\r\n\r\n",), STREAM_HEADERS))
-
-    one, other = (each.exchanges[0] for each in loaded(talk.cassette()).interactions)
-
-    assert one.response is not None
-    assert other.response is not None
-    assert one.response.body == f"id: {sealed_hash('x')}\ndata: 1\n\n".encode()
-    assert other.request.header("last-event-id") == sealed_hash("x")
-    assert other.response.body == f"id: {sealed_hash('y')}\r\ndata: 2\r\n\r\n".encode()
-
-
 def test_events_of_a_later_recording_are_no_earlier_ones() -> None:
     """A server that is started anew counts its events from the same number."""
     cassette = None
