@@ -409,17 +409,13 @@ def test_ids_of_the_old_transport_are_sealed() -> None:
     assert b"0f9d8c7b" not in encode_cassette(cassette)
 
 
-OPENED = (("Content-Type", "application/json"), ("Mcp-Session-Id", "one"))
-
-
 @pytest.mark.parametrize(
     "earlier",
     [
         cassette_of((post(CALL, ("Mcp-Session-Id", "one")), text("done"))),
-        cassette_of((CALL, Answer((answer(CALL, asks("a")),), OPENED))),
         legacy_session("0f9d8c7b6a5e4d3c2b1a", ["a-1", "a-2"]),
     ],
-    ids=["in a request only", "in an abandoned ask", "in a URL"],
+    ids=["in a header", "in a URL"],
 )
 def test_session_seen_anywhere_before_is_not_another_recordings_session(
     earlier: CassetteModel,
@@ -451,13 +447,3 @@ def test_events_of_a_later_recording_are_no_earlier_ones() -> None:
         assert other.request.header("last-event-id") == event_id(one.response.body)
     assert resumed.request.header("last-event-id") != resumed_later.request.header("last-event-id")
     assert {each.request.header("mcp-session-id") for each in (first, later)} == {"mrtr-session:1"}
-
-
-def test_interactions_stand_in_the_order_of_their_first_requests() -> None:
-    """It does not matter in which order their responses came."""
-    talk = Conversation()
-    calls = [talk.request(tool(name)) for name in "abc"]
-    for number in reversed(calls):
-        talk.response(number, text(f"{number}"))
-    calls_ = [each.exchanges[0].call for each in loaded(talk.cassette()).interactions]
-    assert [call.name for call in calls_] == ["a", "b", "c"]

@@ -42,11 +42,10 @@ from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.sessions import opened_session
 from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.protocol.calls import session_of
-from mrtr_cassette.core.record.assembly import assemble, is_journal_token, with_texts
+from mrtr_cassette.core.record.assembly import assemble, is_journal_token, recounted, with_texts
 from mrtr_cassette.core.record.merge import Source, merged, sources_of
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, renumber, sha256_of
-from mrtr_cassette.core.wire.http import Piece
 from mrtr_cassette.errors import CassetteError
 
 BEGAN_MS = 1_800_000_000_000.0
@@ -87,18 +86,9 @@ def share(
 def _counted(
     exchange: RecordedExchange, own: Mapping[int, int], numbers: Sequence[int], key: str
 ) -> RecordedExchange:
-    def after(count: int) -> int:
-        return bisect_right(numbers, count)
-
-    response = exchange.response
-    if response is not None:
-        pieces = [Piece(each.raw, each.at_ms, after(each.after)) for each in response.pieces]
-        response = replace(response, pieces=tuple(pieces))
-    exchange = replace(
-        exchange,
-        number=own[exchange.number or 0],
-        response=response,
-        ended_after=after(exchange.ended_after or 0),
+    exchange = recounted(
+        *(exchange, exchange.recorded_by, own[exchange.number or 0]),
+        lambda count, _: bisect_right(numbers, count),
     )
     # Each recorder has a key of its own.
     return with_texts(
@@ -287,10 +277,10 @@ def test_any_shares_of_recorders_merge_to_what_one_recorder_has(
     assert is_same(published(random.sample(mixed, len(mixed))), expected)
 
 
-def journals(talk: Conversation, *seen: int, **skews: float) -> list[Source]:
+def journals(talk: Conversation, *seen: int) -> list[Source]:
     """Return the journals of recorders that saw one exchange after the other."""
     recorders = dict(enumerate(seen, start=1))
-    return share(talk.exchanges, recorders, {int(name[1:]): ms for name, ms in skews.items()})
+    return share(talk.exchanges, recorders)
 
 
 def test_asks_that_wait_for_each_other_hold_nobody_up() -> None:
@@ -305,20 +295,6 @@ def test_asks_that_wait_for_each_other_hold_nobody_up() -> None:
 
     interactions = load(whole, "c").interactions
     assert sorted(len(each.exchanges) for each in interactions) == [1, 1, 1, 1, 2]
-
-
-def test_session_that_cassettes_tear_apart_is_told() -> None:
-    """A cassette has no hashes of session ids."""
-    talk = Conversation()
-    session(talk)
-    cassettes = [
-        each
-        for source in journals(talk, 1, 2, 2)
-        for each in source_of(published([source]), source.name)
-    ]
-
-    (note,) = notes_of(cassettes)
-    assert note.startswith("2.journal: 1 session began at another recorder, and no file tells")
 
 
 def test_what_is_missing_is_told() -> None:

@@ -35,7 +35,6 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.model import InteractionModel
 from mrtr_cassette.core.compare.conversations import compared
-from mrtr_cassette.core.replay.history import united
 from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import CassetteError
 
@@ -338,13 +337,3 @@ def test_task_of_one_recording_goes_on_in_the_next(sent: str) -> None:
     assert both.recording.exchanges[1].polls == 2
     assert both.interactions[1].response.body["result"]["taskId"] == f"{name[:-1]}2"
     assert {step.request.body["params"]["taskId"] for step in both.interactions[0].task} == {name}
-
-
-def test_tasks_of_several_cassettes_stay_apart() -> None:
-    """Equal calls of two of them have tasks with two names."""
-    one, other = (loaded(cassette_of(BEGUN, (get(TASK), WORKS))) for _ in range(2))
-    both = united([one, other]).interactions
-    names = [each.exchanges[0].rpc_members["result"]["taskId"] for each in both]
-    assert len(set(names)) == 2
-    assert [each.steps[0].exchange.call.name for each in both] == names
-    assert [each.steps[0].exchange.number for each in both] == [2, 4]
