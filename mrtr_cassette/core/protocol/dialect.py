@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.protocol.methods import CALL_TOOL, ELICITATION, METHODS, method_of
+from mrtr_cassette.core.protocol.methods import ELICITATION, METHODS, method_of
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
     canonical,
@@ -19,7 +19,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
     splice,
 )
 
-INPUT_REQUESTS: Final = method_of(CALL_TOOL).asks_by
+INPUT_REQUESTS: Final = "inputRequests"
 INPUT_RESPONSES: Final = "inputResponses"
 REQUEST_STATE: Final = "requestState"
 RESULT_TYPE: Final = "resultType"

@@ -35,8 +35,7 @@ class Method:
         named_by: the member of its params that names what is called, as the header `Mcp-Name` does.
         repeats: whether clients send it again and again as time goes by.
         reads: whether it changes nothing, so that its response may be played again.
-        asks_by: the member of its result in which the server asks for input.
-        answered_by: the method that takes the answers; often the same one, sent again.
+        asks: whether its result may ask for input, which the same request answers, sent again.
         volatile: the places in its result that differ in each recording.
         describes_server: whether its result says what the server offers.
         not_in_key: the members of its params by which equal calls may differ.
@@ -47,8 +46,7 @@ class Method:
     named_by: str = ""
     repeats: bool = False
     reads: bool = False
-    asks_by: str = ""
-    answered_by: str = ""
+    asks: bool = False
     volatile: frozenset[MemberPath] = frozenset()
     describes_server: bool = False
     not_in_key: tuple[str, ...] = ()
@@ -74,7 +72,6 @@ _CALLED: Final = (
 _PROMPT: Final = _modified(("messages", ANY, "content"), ("messages", ANY, "content", "resource"))
 _RESOURCES: Final = _modified(("resources", ANY))
 _CLIENT: Final = ("capabilities", "clientInfo", "protocolVersion")
-_ASKS: Final = "inputRequests"
 
 _TABLE: Final = (
     # Opening, ending and watching
@@ -83,28 +80,15 @@ _TABLE: Final = (
     Method(LISTEN, reads=True),
     Method(PING, repeats=True, reads=True),
     Method("logging/setLevel", reads=True),
-    Method(INITIALIZED),
     Method(CANCELLED, not_in_key=("requestId",)),
-    Method("notifications/message"),
-    Method("notifications/progress"),
-    Method("notifications/subscriptions/acknowledged"),
     # Tools and prompts
-    Method(CALL_TOOL, "name", repeats=True, asks_by=_ASKS, answered_by=CALL_TOOL, volatile=_CALLED),
+    Method(CALL_TOOL, "name", repeats=True, asks=True, volatile=_CALLED),
     Method(LIST_TOOLS, reads=True, describes_server=True),
-    Method("notifications/tools/list_changed"),
-    Method(GET_PROMPT, "name", reads=True, asks_by=_ASKS, answered_by=GET_PROMPT, volatile=_PROMPT),
+    Method(GET_PROMPT, "name", reads=True, asks=True, volatile=_PROMPT),
     Method("prompts/list", reads=True, describes_server=True),
-    Method("notifications/prompts/list_changed"),
     Method("completion/complete", reads=True),
     # Resources, of which the `ui://` ones are those of the extension Apps
-    Method(
-        READ_RESOURCE,
-        "uri",
-        reads=True,
-        asks_by=_ASKS,
-        answered_by=READ_RESOURCE,
-        volatile=_modified(("contents", ANY)),
-    ),
+    Method(READ_RESOURCE, "uri", reads=True, asks=True, volatile=_modified(("contents", ANY))),
     Method("resources/list", reads=True, describes_server=True, volatile=_RESOURCES),
     Method(
         "resources/templates/list",
@@ -114,36 +98,37 @@ _TABLE: Final = (
     ),
     Method("resources/subscribe", "uri"),
     Method("resources/unsubscribe", "uri"),
-    Method("notifications/resources/list_changed"),
-    Method("notifications/resources/updated"),
     # What a server asks its client for
     Method("elicitation/create", asks_for=ELICITATION),
     Method("roots/list", asks_for="roots"),
     Method("sampling/createMessage", asks_for="sampling"),
-    Method("notifications/elicitation/complete"),
-    Method("notifications/roots/list_changed"),
     # Tasks
     Method(
         GET_TASK,
         TASK_ID,
         repeats=True,
         reads=True,
-        asks_by=_ASKS,
-        answered_by=UPDATE_TASK,
         volatile=_of_task() | frozenset(("result", *place) for place in _CALLED),
     ),
     Method(UPDATE_TASK, TASK_ID),
     Method(CANCEL_TASK, TASK_ID, volatile=_of_task()),
     Method("tasks/result", TASK_ID, reads=True, volatile=_CALLED),
     Method("tasks/list", repeats=True, reads=True, volatile=_of_task("tasks", ANY)),
-    Method(NOTIFIED_TASK),
-    Method("notifications/tasks/status"),
     # Skills
     Method("skills/list", reads=True, describes_server=True),
     Method("skills/get", "uri", reads=True),
     Method("resources/directory/read", "uri", reads=True, volatile=_RESOURCES),
 )
-METHODS: Final[Mapping[str, Method]] = {method.name: method for method in _TABLE}
+_NOTICES = """
+elicitation/complete initialized message progress prompts/list_changed resources/list_changed
+resources/updated roots/list_changed subscriptions/acknowledged tasks tasks/status
+tools/list_changed
+"""
+"""Other notifications, without `notifications/`."""
+METHODS: Final[Mapping[str, Method]] = {
+    each.name: each
+    for each in (*_TABLE, *(Method(f"notifications/{name}") for name in _NOTICES.split()))
+}
 _OTHER: Final = Method("other")
 """Stands for a method that is not in the table, and for what is no call."""
 

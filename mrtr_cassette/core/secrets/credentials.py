@@ -36,8 +36,6 @@ So long is hardly a word of a message but states, hashes and the like.
 _SHORT = b""
 """Stands for the grams of a text that has a shorter run, which is looked for in all other text."""
 _PLAIN_RUN = re.compile(rb"[0-9A-Za-z._-]+")
-_LONGEST_IN_BASE64 = 4096
-"""Bytes of a text up to which it is also looked for within base64."""
 _PROBED = words_of(f"{ascii_letters}{digits}._-")
 _URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
 
@@ -78,7 +76,7 @@ def _spelling(raw: bytes) -> _Spelling:
 def _spellings_of(text: str) -> Iterator[_Spelling]:
     raw = text.encode("utf-8", "surrogatepass")
     yield _spelling(raw)
-    for before in range(3) if len(raw) <= _LONGEST_IN_BASE64 else ():
+    for before in range(3):
         # A character that also encodes bytes of the surrounding text is left out.
         first, last = -(-8 * before // 6), 8 * (before + len(raw)) // 6
         encoded = b64encode(bytes(before) + raw)[first:last]

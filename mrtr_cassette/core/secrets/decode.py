@@ -110,7 +110,11 @@ def without_json_escapes(text: str) -> Decoded:
 
 def without_percent(text: str, *, is_form: bool = False) -> Decoded:
     """Undo the escapes of a URL, or of a form."""
-    return Decoded(text.replace("+", " ") if is_form else text, _PERCENT, _undo_percent, 3)
+
+    def undo(escapes: str) -> str:
+        return bytes.fromhex(escapes.replace("%", "")).decode("latin-1")
+
+    return Decoded(text.replace("+", " ") if is_form else text, _PERCENT, undo, 3)
 
 
 def _undo_ascii(escape: str) -> str:
@@ -125,10 +129,6 @@ def _undo_json(escape: str) -> str:
         return _JSON_SHORT.get(escape[1], escape[1])
     units = bytes.fromhex(escape.replace("\\u", "")).decode("utf-16-be", "surrogatepass")
     return units.encode("utf-8", "surrogatepass").decode("latin-1")
-
-
-def _undo_percent(escapes: str) -> str:
-    return bytes.fromhex(escapes.replace("%", "")).decode("latin-1")
 
 
 def undo_json(spelled: str, times: int = 6) -> str:

@@ -102,7 +102,6 @@ _TEMPLATE = re.compile(rf"{REFERENCE}|<|\{{\{{|%[({{]|\*\*\*|\.\*")
 _ESCAPED = r"\\+u(?!00[01])[0-9a-fA-F]{4}|\\\\(?!\\*[\"'])"
 _BARE = re.compile(rf"(?:[^\s\"'<>&;,(){{}}\[\]`|\\]|{_ESCAPED})*+", re.ASCII)
 _AFTER_BARE = re.compile(r"[\s&;\"'\\]|\Z|</|<br")
-_BEFORE_LINE = frozenset(["", "\r", "\n", '"'])
 _REST_OF_LINE = re.compile(
     rf"(?:[^\s\"'\\]++|{_ESCAPED})++"
     r"(?=[ \t]*(?:[\r\n]|\\*\Z|[ \t]#|\\*\"\s*(?:[,}\])]|\Z)))",
@@ -631,7 +630,7 @@ class _JudgedText:
     def _on_line_of_its_own(self, name: Name, start: int, at: int, sign: str) -> _Find | None:
         before = self._flat[max(0, start - 64) : start].removesuffix("export ").removesuffix("- ")
         match = _REST_OF_LINE.match(self._flat, at)
-        if match is None or before.rstrip(" \t")[-1:] not in _BEFORE_LINE:
+        if match is None or before.rstrip(" \t")[-1:] not in '\r\n"':
             return None
         given = match[0]
         if not 4 <= len(given) <= _LONGEST_VALUE or not _counts(given) or _CODE.search(given):

@@ -610,7 +610,11 @@ class RedactionRules:
     def __post_init__(self) -> None:
         """Check the rules."""
         for pattern in self.patterns:
-            reason = _why_refused(pattern)
+            reason = refusal_of(pattern)
+            if reason:
+                reason = f"is no regular expression: {reason}"
+            elif matches_whole(pattern, ""):
+                reason = "matches the empty text"
             if reason:
                 raise ValueError(f"redaction pattern {shorten(repr(pattern))} {reason}")
         for key in self.keys:
@@ -626,15 +630,6 @@ class RedactionRules:
 
 BUILT_IN: Final = RedactionRules()
 """The rules that nobody has changed."""
-
-
-def _why_refused(pattern: str) -> str:
-    reason = refusal_of(pattern)
-    if reason.startswith("invalid perl operator"):
-        reason += ", as nothing can be looked at without being matched (a group is the secret)"
-    if reason:
-        return f"is no regular expression: {reason}"
-    return "matches the empty text" if matches_whole(pattern, "") else ""
 
 
 class Mark:

@@ -217,28 +217,22 @@ class _AnswerSealer:
 
     def item(self, item: Any) -> Any:
         if isinstance(item, dict) and isinstance(item.get("id"), str):
-            return self.members(item, "id", self.answer, "value")
+            return {"id": item["id"]} | _but(item, "id", self.answer)
         return self.answer(item)
 
     def answer(self, answer: Any) -> Any:
         if isinstance(answer, dict) and answer.get("action") in _ACTIONS:
-            return self.members(answer, "action", self.hashed, "content", "_meta")
+            return {"action": answer["action"]} | _but(answer, "action", self.hashed)
         return self.hashed(answer)
-
-    def members(
-        self, members: Mapping[str, Any], kept: str, seal: Callable[[Any], Any], *known: str
-    ) -> dict[str, Any]:
-        """Seal all members but one, and the names that are not known."""
-        return {kept: members[kept]} | {
-            name if name in known else self.hashed(name): seal(value)
-            for name, value in members.items()
-            if name != kept and value is not None
-        }
 
     def hashed(self, value: Any) -> Any:
         if value is None or (isinstance(value, str) and self.is_sealed(value)):
             return value
         return _answer_hash(canonical(value, without_null=True))
+
+
+def _but(members: Mapping[str, Any], one: str, seal: Callable[[Any], Any]) -> dict[str, Any]:
+    return {name: seal(it) for name, it in members.items() if name != one and it is not None}
 
 
 SHORTEST_SEARCHED = 24

@@ -219,11 +219,7 @@ def _collect_spans(
 
 
 def spelled_at(raw: bytes, path: MemberPath) -> bytes | None:
-    """Return the value at a path as it is spelled; of duplicate keys the last one counts.
-
-    Raises:
-        NotJsonError: `raw` is no JSON.
-    """
+    """Return the value at a path as it is spelled; of duplicate keys the last one counts."""
     spans = find_spans(raw, [path]).get(path)
     return raw[spans[-1].start : spans[-1].end] if spans else None
 

@@ -457,7 +457,7 @@ class AutoAnswerHandler:
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
         call, session = read_call(request), ServerSession(Recorder(seals=False))
-        asks_again = method_of(call.method).answered_by == call.method
+        asks_again = method_of(call.method).asks
         task = self.tasks.get(call.name) if call.method == GET_TASK else None
         rounds = Rounds(self.sources)
         if task is not None and is_modern(call):
