@@ -39,7 +39,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
 from mrtr_cassette.core.protocol.methods import CANCELLED, LISTEN
 from mrtr_cassette.core.protocol.tasks import created_id, named_task, notified_states
 from mrtr_cassette.core.record.linking import OpenPush, PushTurns
-from mrtr_cassette.core.secrets.credentials import Credentials, Given, KnownStates, KnownTexts
+from mrtr_cassette.core.secrets.credentials import Credentials, Given, KnownTexts
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.sealed import (
     SEALED_HASH,
@@ -134,7 +134,7 @@ class Recorder:
     """Lower-case names of headers of requests that are kept besides MCP's."""
     largest_body: int = LARGEST_BODY
     """Bytes up to which a response is kept."""
-    known: KnownStates = field(default_factory=KnownStates)
+    known: KnownTexts = field(default_factory=KnownTexts)
     """The states that were issued or echoed."""
     announced: Announced = field(default_factory=Announced)
     arrived: int = 0
@@ -620,7 +620,7 @@ def _sealed_id(identity: str) -> str:
 
 
 def _seal_states(
-    request: Request, response: Response, known: KnownStates
+    request: Request, response: Response, known: KnownTexts
 ) -> tuple[Request, Response, list[str]]:
     """Replace states and ids where they are known to stand, then wherever they are repeated.
 

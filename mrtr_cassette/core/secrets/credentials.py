@@ -158,19 +158,24 @@ class KnownTexts:
         if text in self.texts:
             return
         if len(self.texts) >= self._most:
-            oldest = next((each for each, known in self.texts.items() if not known.is_kept), None)
-            if oldest is not None:
-                self._forget(oldest)
+            oldest = next((each for each, known in self.texts.items() if not known.is_kept), "")
+            for gram in self.texts.pop(oldest).grams if oldest else ():
+                del self._by_gram[gram][oldest]
+                if not self._by_gram[gram]:
+                    del self._by_gram[gram]
         spellings = tuple(_spellings_of(text)) if is_searched else ()
         self.texts[text] = known = _Known(shown, is_kept, spellings, _grams_of(spellings))
         for gram in known.grams:
             self._by_gram.setdefault(gram, {})[text] = None
 
-    def _forget(self, text: str) -> None:
-        for gram in self.texts.pop(text).grams:
-            del self._by_gram[gram][text]
-            if not self._by_gram[gram]:
-                del self._by_gram[gram]
+    def remember(self, state: str, shown_as: str | None = None) -> None:
+        """Replace a state from now on, unless it is so short that it may be a word."""
+        shown = sealed_hash(state if shown_as is None else shown_as)
+        self.add(state, shown, is_searched=is_searched(state))
+
+    def original(self, shown: str) -> str:
+        """Return the text in whose place another one stands; any other text is its own."""
+        return next((text for text, known in self.texts.items() if known.shown == shown), shown)
 
     def may_be_in(self, raw: bytes) -> bool:
         """Tell, quickly, whether a text may contain one of those that are replaced."""
@@ -209,19 +214,6 @@ class KnownTexts:
         if (target, headers, body) == (request.target, request.headers, request.body):
             return request
         return replace(request, target=target, headers=headers, body=body)
-
-
-class KnownStates(KnownTexts):
-    """The last states that were issued or echoed, and ids of tasks."""
-
-    def original(self, shown: str) -> str:
-        """Return the text in whose place another one stands; any other text is its own."""
-        return next((text for text, known in self.texts.items() if known.shown == shown), shown)
-
-    def remember(self, state: str, shown_as: str | None = None) -> None:
-        """Replace a state from now on, unless it is so short that it may be a word."""
-        shown = sealed_hash(state if shown_as is None else shown_as)
-        self.add(state, shown, is_searched=is_searched(state))
 
 
 SHORTEST_CREDENTIAL: Final = 8
@@ -289,19 +281,15 @@ class Credentials:
     def _read(self, headers: Headers, *, ours: bool) -> list[tuple[str, str]]:
         found = []
         for name, value in headers:
-            rule = self._rule_of(name, ours=ours)
-            for secret in _secrets_in(name, value) if rule is not None else ():
-                shown = self._redactor.placeholder(rule, secret) if rule else sealed_hash(secret)
-                found.append((secret, shown))
+            if name.lower() == SESSION_HEADER:
+                found += [(value, sealed_hash(value))] if self._seals_sessions else []
+                continue
+            rule = self._redactor.rule_of(name)
+            if ours and not (_is_secret(name) or _OPEN.fullmatch(name.lower())):
+                rule = self._redactor.rule_of("credentials")
+            for secret in _secrets_in(name, value) if rule else ():
+                found.append((secret, self._redactor.placeholder(rule, secret)))
         return found
-
-    def _rule_of(self, name: str, *, ours: bool) -> str | None:
-        if name.lower() == SESSION_HEADER:
-            return "" if self._seals_sessions else None
-        rule = self._redactor.rule_of(name)
-        if not _is_secret(name) and ours and not _OPEN.fullmatch(name.lower()):
-            rule = self._redactor.rule_of("credentials")
-        return rule or None
 
     def _know(self, secret: str, shown: str, *, is_kept: bool) -> None:
         if len(secret) >= SHORTEST_CREDENTIAL and secret not in self.known:
@@ -330,8 +318,7 @@ def _secrets_in(name: str, value: str) -> list[str]:
         pairs = value.split(";")[: 1 if name == "set-cookie" else None]
         values = (pair.partition("=")[2].strip(' \t"') for pair in pairs)
         return [each for each in values if not _WORDS.fullmatch(each)]
-    is_one = name == SESSION_HEADER or _is_secret(name) or not _WORDS.fullmatch(value)
-    return [value] if is_one else []
+    return [value] if _is_secret(name) or not _WORDS.fullmatch(value) else []
 
 
 def _is_secret(name: str) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.secrets.credentials import KnownStates, KnownTexts
+from mrtr_cassette.core.secrets.credentials import KnownTexts
 from mrtr_cassette.core.secrets.sealed import sealed_hash
 
 SHOWN = "<token:1>"
@@ -105,7 +105,7 @@ STATES = st.text('aZ9"\\/é🔑\n +=%{', min_size=24, max_size=30).map(lambda te
 
 def sealed(raw: bytes, *states: str, most: int = 256) -> bytes:
     """Replace states that are known."""
-    texts = KnownStates(most)
+    texts = KnownTexts(most)
     for state in states:
         texts.remember(state)
     return texts.seal(raw)
@@ -138,7 +138,7 @@ def test_known_state_is_found_in_every_layer(
 
 def test_state_of_a_live_server_is_replaced_as_the_recorded_one() -> None:
     """A state that a live server issued again gets the sealed hash of the recorded one."""
-    texts = KnownStates()
+    texts = KnownTexts()
     texts.remember("issued-by-the-live-server", "recorded-before")
 
     assert texts.seal(b"is issued-by-the-live-server") == (
