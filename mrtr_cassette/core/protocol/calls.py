@@ -73,6 +73,8 @@ _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 _PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
 _FURTHER_HEADERS = ("mcp-method", "mcp-name", "mcp-param-", "access-control-request-")
+_NOTHING: Final = Message(b"", Kind.RESPONSE, {}, "", None, {}, {})
+"""Stands for the message of a request that has none."""
 _NOT_OF_CALLER = frozenset(
     {"progressToken", "traceparent", "tracestate", _CAPABILITIES, _PROTOCOL_VERSION}
 )
@@ -122,35 +124,38 @@ class Call(NamedTuple):
     message: Message | None
 
     @property
+    def _said(self) -> Message:
+        return self.message or _NOTHING
+
+    @property
     def is_rpc(self) -> bool:
         """Whether it is a JSON-RPC request or notification."""
-        return self.message is not None and self.message.kind is not Kind.RESPONSE
+        return self._said.kind is not Kind.RESPONSE
 
     @property
     def method(self) -> str:
         """JSON-RPC method; for other HTTP traffic an empty string."""
-        return self.message.method if self.message is not None and self.is_rpc else ""
+        return self._said.method
 
     @property
     def answers(self) -> Answers | None:
         """The answers of a retry; None for any other request."""
-        if self.message is None or self.message.kind is not Kind.REQUEST:
-            return None
-        return answers_in(self.message.params)
+        said = self._said
+        return answers_in(said.params) if said.kind is Kind.REQUEST else None
 
     @property
     def arguments(self) -> Any:
         """The value whose canonical text the key has; bytes if the body is no JSON."""
-        if self.message is None or not self.is_rpc:
+        if not self.is_rpc:
             try:
                 return parse(self.request.body)
             except NotJsonError:
                 return self.request.body
-        params = self.message.tree.get("params", {})
+        params = self._said.tree.get("params", {})
         if not isinstance(params, dict):
             return params
         kept = params.copy()
-        method = method_of(self.message.method)
+        method = method_of(self.method)
         for member in (*_NEVER_IN_KEY, *method.not_in_key):
             kept.pop(member, None)
         if method.named_by:
@@ -163,15 +168,13 @@ class Call(NamedTuple):
     @property
     def name(self) -> str:
         """What names the call: a tool's or prompt's name, a resource's URI, a task's id."""
-        if self.message is None:
-            return ""
-        name = self.message.params.get(method_of(self.message.method).named_by)
+        name = self._said.params.get(method_of(self.method).named_by)
         return name if isinstance(name, str) else ""
 
     @property
     def cursor(self) -> str | None:
         """The cursor of the page of a list that it requests; None for any other request."""
-        cursor = None if self.message is None else self.message.params.get("cursor")
+        cursor = self._said.params.get("cursor")
         return cursor if isinstance(cursor, str) else None
 
     @property
@@ -200,7 +203,7 @@ class Call(NamedTuple):
             text = f"bytes {arguments.decode('latin-1')}"
         else:
             text = canonical(arguments, without_null=is_answer)
-        if self.message is not None and self.message.kind is Kind.NOTIFICATION:
+        if self._said.kind is Kind.NOTIFICATION:
             # A notification gets no response, even one that has a request's method.
             text = f"notification {text}"
         contradiction = self.contradiction
@@ -223,11 +226,8 @@ class Call(NamedTuple):
         method, name = (self.request.header(each) for each in ("mcp-method", "mcp-name"))
         if method not in ("", self.method):
             return f"Mcp-Method: {method}"
-        if (
-            name
-            and method_of(self.method).named_by
-            and self.name not in (name, decoded_header(name))
-        ):
+        is_named = name and method_of(self.method).named_by
+        if is_named and self.name not in (name, decoded_header(name)):
             return f"Mcp-Name: {name}"
         return ""
 
@@ -236,21 +236,18 @@ class Call(NamedTuple):
 
         Among the headers are those with these lower-case names.
         """
-        message = self.message
-        capabilities = version = None
-        if message is not None and message.method == INITIALIZE:
-            capabilities = message.params.get("capabilities")
-            version = message.params.get("protocolVersion")
-        elif message is not None:
-            capabilities = message.meta.get(_CAPABILITIES)
-            version = message.meta.get(_PROTOCOL_VERSION)
+        said = self._said
+        if said.method == INITIALIZE:
+            capabilities, version = map(said.params.get, ("capabilities", "protocolVersion"))
+        else:
+            capabilities, version = map(said.meta.get, (_CAPABILITIES, _PROTOCOL_VERSION))
         of_headers = traits_of_headers(self.request.headers)
         named = [(name.lower(), value) for name, value in self.request.headers if header_names]
         return of_headers._replace(
             empty_members=self._empty_members,
             session=session_of(self.request),
             named_headers=tuple(sorted(pair for pair in named if pair[0] in header_names)),
-            has_progress_token=message is not None and message.progress_token is not None,
+            has_progress_token=said.progress_token is not None,
             capabilities=canonical(capabilities),
             protocol_version=f"{canonical(version)} {of_headers.protocol_version}",
         )
@@ -258,7 +255,7 @@ class Call(NamedTuple):
     @property
     def _empty_members(self) -> str:
         named_by = method_of(self.method).named_by
-        params = self.message.params if named_by and self.message is not None else {}
+        params = self._said.params if named_by else {}
         names = [name for name in (named_by, "arguments") if name in params]
         empty = {name: params[name] for name in names if params[name] in ("", None, {})}
         return canonical(empty) if empty else ""
@@ -266,16 +263,16 @@ class Call(NamedTuple):
     @property
     def client(self) -> str:
         """The client's `clientInfo` in `_meta`; empty where it has none."""
-        info = None if self.message is None else self.message.meta.get(_CLIENT_INFO)
+        info = self._said.meta.get(_CLIENT_INFO)
         return "" if info is None else canonical(info)
 
     @property
     def caller(self) -> str:
         """Its sender: the session, and the members of `_meta` that identify a client."""
-        meta = self.message.meta if self.message is not None else {}
-        identity = {key: value for key, value in meta.items() if key not in _NOT_OF_CALLER}
-        if self.message is not None and self.message.method == INITIALIZE:
-            identity["clientInfo"] = self.message.params.get("clientInfo")
+        said = self._said
+        identity = {key: value for key, value in said.meta.items() if key not in _NOT_OF_CALLER}
+        if said.method == INITIALIZE:
+            identity["clientInfo"] = said.params.get("clientInfo")
         return f"{session_of(self.request)} {canonical(identity) if identity else '{}'}"
 
 
