@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -13,7 +11,6 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from shown import Session
 
 ROOT = Path(__file__).parent.parent.parent
 SERVER = '''
@@ -108,26 +105,6 @@ def programs(tmp_path_factory, wheel):
     programs = folder / "bin"
     pip("--python", str(programs / "python"), "install", "--no-deps", str(wheel))
     return programs
-
-
-def test_the_first_five_minutes_of_the_readme_need_the_wheel_alone(tmp_path, programs):
-    """Its commands work in an empty folder: a call is recorded, verified, replayed and seen."""
-    readme = (ROOT / "README.md").read_text().partition("## Use it")[0]
-    (tmp_path / "empty").mkdir()
-    session = Session(tmp_path / "empty", programs)
-    shutil.rmtree(session.folder / "docs")
-    del session.env["PYTHONPATH"]
-    try:
-        for block in re.findall(r"^```console\n(.*?)^```", readme, re.MULTILINE | re.DOTALL):
-            for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-                command, _, shown = step.partition("\n")
-                code, printed = session.run(command)
-                assert code == 0, printed
-                assert ("Deployed to production" in printed) == ("Deployed" in shown)
-    finally:
-        session.stop()
-    page = (session.folder / "call.html").read_text()
-    assert "Deploy to production?" in page
 
 
 def test_a_fresh_project_records_replays_and_fails(tmp_path, programs):

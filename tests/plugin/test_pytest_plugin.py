@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from builders import JOURNAL_HEADER, converse, tool
+from messages import text
 from processes import PEERS
 from suites import ONE_TEST
+
+from mrtr_cassette.core.cassette.journal import encode_header, encode_line
 
 pytest_plugins = ["pytester"]
 
@@ -369,26 +375,28 @@ def test_no_teardown_hides_a_miss(suite, recorded, ending, told):
 def test_an_interrupted_run_publishes_nothing(suite):
     """Ctrl-C in a test stops server and proxy, and leaves neither cassette nor journal."""
     suite.write("test_one.py", ONE_TEST + "        raise KeyboardInterrupt\n")
-    result = suite.pytester.runpytest_subprocess("-p", "no:cacheprovider")
-    assert result.ret == pytest.ExitCode.INTERRUPTED
+    ran = suite.pytester.inline_run("-p", "no:cacheprovider", no_reraise_ctrlc=True)
+    assert ran.ret == pytest.ExitCode.INTERRUPTED
     assert suite.cassettes() == []
 
 
 def test_the_journal_of_a_killed_run_is_not_passed_over(suite):
     """The error names the journal and both ways on; nothing is deleted unasked."""
-    suite.write("test_one.py", ONE_TEST + "        import os; os._exit(9)\n")
-    suite.pytester.runpytest_subprocess("-p", "no:cacheprovider")
-    folder = "cassettes/test_one/test_deploy.json"
-    assert suite.cassettes() == [f"{folder}.journal"]
+    (exchange,) = converse((tool("deploy"), text("done")))
+    line = encode_line(replace(exchange, number=1))
+    cassette = suite.path / "cassettes/test_one/test_deploy.json"
+    cassette.parent.mkdir(parents=True)
+    journal = cassette.with_name("test_deploy.json.journal")
+    journal.write_bytes(encode_header(JOURNAL_HEADER) + line)
     suite.write("test_one.py", ONE_TEST)
     for mode in ("once", "none", "all"):
         result = suite.run(f"--mrtr-mode={mode}", errors=1)
         result.stdout.fnmatch_lines(
             ["*.journal: an earlier recording ended before it was published; publish it with: *"]
         )
-    (suite.path / f"{folder}.journal").unlink()
+    journal.unlink()
     suite.run()
-    assert suite.cassettes() == [folder]
+    assert suite.cassettes() == ["cassettes/test_one/test_deploy.json"]
 
 
 def test_a_cassette_that_no_client_calls_warns(suite):
