@@ -47,14 +47,14 @@ def refusal_of(headers: Headers, options: ProxyOptions) -> str | None:
     DNS rebinding shows in `Host` or `Origin`, another site's page that sends no `Origin` in
     `Sec-Fetch-Site`.
     """
-    hosts, origins, sites = (
+    hosts, origins = (
         [value for name, value in headers if name.lower() == wanted]
-        for wanted in ("host", "origin", "sec-fetch-site")
+        for wanted in ("host", "origin")
     )
-    # Of several, another program may believe another one.
-    if len(hosts) > 1 or len(origins) > 1:
-        name = "Host" if len(hosts) > 1 else "Origin"
-        return f"refused: the {name} is there more than once"
+    for name, values in (("Host", hosts), ("Origin", origins)):
+        # Of several, another program may believe another one.
+        if len(values) > 1:
+            return f"refused: the {name} is there more than once"
     host, origin = "".join(hosts), "".join(origins)
     if not _is_ours(_HOST.fullmatch(host), options):
         return f"refused: the Host {host!r} is not this proxy's; see <<allow_hosts>>"
@@ -63,7 +63,7 @@ def refusal_of(headers: Headers, options: ProxyOptions) -> str | None:
         if not is_allowed and not _is_ours(_ORIGIN.fullmatch(origin), options):
             problem = f"the Origin {origin!r} is not this machine's"
             return f"refused: {problem}; see <<allow_hosts>>"
-    elif any("cross-site" in site.lower() for site in sites):
+    elif "cross-site" in header_value(headers, "sec-fetch-site").lower():
         return "refused: the Sec-Fetch-Site is that of another site's page without an Origin"
     return None
 
@@ -158,47 +158,13 @@ class OwnOrigin:
         state = state_of(request.target)
         if state is not None:
             client.translated = lambda headers: with_state(self._headers(own, headers), state)
-        is_document = self._origin.is_document(request)
-        downstream = _Document(client, self, own) if is_document else client
-        await self._handler(self._origin.in_request(request, own), downstream)
+        if self._origin.is_document(request):
+            client.rewritten = partial(self._document, own)
+        await self._handler(self._origin.in_request(request, own), client)
 
-    def document(self, body: bytes, own: str) -> bytes:
-        """Return a metadata document as clients get it."""
+    def _document(self, own: str, body: bytes) -> bytes:
         self.elsewhere.update(dict.fromkeys(self._origin.authorities_elsewhere(body)))
         return self._origin.in_document(body, own)
-
-
-class _Document:
-    """Sends a metadata document whole, with the origin replaced."""
-
-    def __init__(self, client: TranslatedDownstream, origin: OwnOrigin, own: str) -> None:
-        self._client = client
-        self._translated = partial(origin.document, own=own)
-        self._held: bytearray | None = None
-        self._status = 0
-        self._headers: Headers = ()
-
-    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
-        self._client.begin(status, headers, reason)
-        self._status = status
-        self._headers = tuple(pair for pair in headers if pair[0].lower() != "content-length")
-        is_coded = bool(header_value(headers, "content-encoding"))
-        if "json" in header_value(headers, "content-type") and not is_coded:
-            self._held = bytearray()
-
-    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
-        if self._held is None:
-            await self._client.send(chunk, is_last=is_last)
-            return
-        self._held += chunk
-        if is_last:
-            await self.send_whole(self._status, self._headers, bytes(self._held))
-
-    async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
-        await self._client.send_whole(status, headers, self._translated(body))
-
-    def break_off(self) -> None:
-        self._client.break_off()
 
 
 @lru_cache(maxsize=1024)

@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from mrtr_cassette.core.wire.http import Headers, Request
+from mrtr_cassette.core.wire.http import Headers, Request, header_value
 from mrtr_cassette.errors import in_terms, internal_error, printable, printable_lines
 from mrtr_cassette.options import ProxyOptions
 from mrtr_cassette.shell.http.access import Listener, refusal_of
@@ -61,14 +61,24 @@ class HttpDownstream:
     is_started: bool = False
     translated: Callable[[Headers], Headers] | None = None
     """Changes the headers of the response before they are sent."""
+    rewritten: Callable[[bytes], bytes] | None = None
+    """Changes the body of the response, if it is JSON; it is sent whole then."""
     _head: Head = _NO_HEAD
     _has_body: bool = False
     _is_chunked: bool = False
+    _held: bytearray | None = None
 
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
         """Begin a response that comes in chunks; the head is sent with the first of them."""
         if self.translated is not None:
             headers = self.translated(headers)
+        if (
+            self.rewritten is not None
+            and "json" in header_value(headers, "content-type")
+            and not header_value(headers, "content-encoding")
+        ):
+            self._held = bytearray()
+            headers = tuple(pair for pair in headers if pair[0].lower() != "content-length")
         self._head = render_head(status, headers, reason)
         self._has_body = self.method != "HEAD" and status not in _WITHOUT_BODY
 
@@ -79,6 +89,11 @@ class HttpDownstream:
 
     async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
         """Send the head, if it has not been sent, and the next bytes of the body."""
+        if self.rewritten is not None and self._held is not None:
+            self._held += chunk
+            if not is_last:
+                return
+            chunk = self.rewritten(bytes(self._held))
         self.sent += len(chunk)
         parts = []
         if not self.is_started:

@@ -49,9 +49,11 @@ class Downstream(Protocol):
 
 
 class TranslatedDownstream(Downstream, Protocol):
-    """A downstream that changes the headers of its response before they are sent."""
+    """A downstream that changes its response before it is sent."""
 
     translated: Callable[[Headers], Headers] | None
+    rewritten: Callable[[bytes], bytes] | None
+    """Changes the body, if it is JSON."""
 
 
 Handler = Callable[[Request, Downstream], Awaitable[None]]

@@ -67,7 +67,7 @@ async def _reached(
         target = target_of(upstream, options, BUILT_IN)
         if cassette is None:
             client = await stack.enter_async_context(target.connecting(recorder))
-            server = LiveServer(client, target.origin, target.headers)
+            server = LiveServer(client, target.origin, target.given.headers)
             yield server, target.path, None
             await server.close()
             return

@@ -122,7 +122,7 @@ async def recording(
             session.url, session.shown_url = url, shown(url)
             session.publishes = kept_for is None
             async with target.connecting(session.recorder) as server:
-                relay = Relay(server, target.origin, target.headers, session)
+                relay = Relay(server, target.origin, target.given.headers, session)
                 async with _handling(relay, options) as handler, session.finishing():
                     served = OwnOrigin(handler, ServerOrigin(target.name), listener.url(""))
                     session.authorities_elsewhere = served.elsewhere

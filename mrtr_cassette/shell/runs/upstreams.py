@@ -20,7 +20,6 @@ from typing import IO, TYPE_CHECKING, Any
 from mrtr_cassette.core.cassette.transports import ENDPOINT, STARTED_HERE
 from mrtr_cassette.core.secrets.credentials import Given, Knows, shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
-from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.errors import UpstreamError, UsageError, printable, printable_lines
 from mrtr_cassette.options import UpstreamOptions
 from mrtr_cassette.shell.files.disk import reason_of
@@ -47,7 +46,6 @@ class Target:
     name: str
     origin: str
     path: str
-    headers: Headers
     given: Given
     connecting: Callable[[Knows], AbstractAsyncContextManager[Upstream]]
     is_on_pipes: bool = False
@@ -69,10 +67,10 @@ def target_of(
     if isinstance(upstream, str):
         url = upstream_url(upstream, shown_by(rules))
         tls = tls_context(url, options.ca_path, verifies=not options.insecure)
-        headers = (*credentials(url), *options.added_headers)
-        given = given_to(command) if command else Given()
-        given = given._replace(
-            headers=headers, query=tuple(url.query.items()), target=url.raw_path_qs
+        given = (given_to(command) if command else Given())._replace(
+            headers=(*credentials(url), *options.added_headers),
+            query=tuple(url.query.items()),
+            target=url.raw_path_qs,
         )
 
         def connected(knows: Knows) -> AbstractAsyncContextManager[Upstream]:
@@ -83,7 +81,6 @@ def target_of(
             name=shown_by(rules)(shown_url(url)),
             origin=shown_url(url.origin()),
             path=url.raw_path_qs,
-            headers=headers,
             given=given,
             connecting=connected,
             host=url.host or "",
@@ -92,9 +89,7 @@ def target_of(
     shown = shown_command(upstream, rules)
     given = given_to(upstream)._replace(headers=options.added_headers)
     piped = partial(pipe_upstream, upstream, options.max_body)
-    return Target(
-        STARTED_HERE, shown, ENDPOINT, options.added_headers, given, piped, is_on_pipes=True
-    )
+    return Target(STARTED_HERE, shown, ENDPOINT, given, piped, is_on_pipes=True)
 
 
 PORT = "{port}"

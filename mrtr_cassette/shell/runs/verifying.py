@@ -160,8 +160,8 @@ class _Run:
         key = each.session if self.target.is_on_pipes else ""
         if key not in self._servers:
             upstream = await self.stack.enter_async_context(self.target.connecting(self.verifier))
-            seconds = float(self.options.timeout)
-            server = LiveServer(upstream, self.target.origin, self.target.headers, seconds)
+            target, seconds = self.target, float(self.options.timeout)
+            server = LiveServer(upstream, target.origin, target.given.headers, seconds)
             self._servers[key] = server
         return self._servers[key]
 
