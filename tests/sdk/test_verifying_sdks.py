@@ -23,13 +23,6 @@ PLANNED = "Leaves fall in file:///plans"
 """What the server says after three questions, by the result or pushed."""
 
 
-@looped
-async def test_server_on_pipes_is_asked_and_answered_in_the_modern_era() -> None:
-    """Its results ask, as they do over HTTP."""
-    async with pipe_upstream(ON_PIPES, 2**20, Recorder(seals=True)) as piped:
-        assert await planned(LiveServer(piped, "the server"), MODERN, on_pipe=True) == PLANNED
-
-
 @pytest.mark.parametrize("side", SIDES)
 def test_restarted_server_is_the_same(side: Side, start_server: StartServer) -> None:
     """All kinds of input, three rounds with a state, a declined branch, streams, prompts and resources."""

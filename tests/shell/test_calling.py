@@ -155,13 +155,6 @@ async def test_task_without_a_result_is_no_success(ending: Any, code: int, probl
     assert str(got.problem).startswith(str(problem))
 
 
-@looped
-async def test_poll_that_is_called_by_itself_gets_the_state() -> None:
-    """It is a method like others, whatever the state."""
-    got = await called(tasks(state("t")), "tasks/get", "t")
-    assert (got.exit_code, got.result and got.result["status"]) == (0, "working")
-
-
 @pytest.mark.parametrize("asks", [True, False])
 @looped
 async def test_task_is_cancelled_where_nobody_waits_for_it(*, asks: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import subprocess
@@ -59,16 +58,6 @@ def test_miss_of_any_start_is_raised_at_the_end(cassette: Path) -> None:
     assert len(replay.misses) == 1
     with pytest.raises(mrtr_cassette.MissesError, match="1 request"):
         proxy.__exit__(None, None, None)
-
-
-def test_it_works_in_a_running_loop(cassette: Path) -> None:
-    """With `async with` the loop goes on while processes are waited for."""
-
-    async def main() -> bytes:
-        async with mrtr_cassette.replay(cassette, stdio=True) as replay:
-            return (await asyncio.to_thread(spoken, replay.command, call(1, a=1))).stdout
-
-    assert json.loads(asyncio.run(main()))["id"] == 1
 
 
 def test_pipes_have_no_url_and_http_no_command(cassette: Path, tmp_path: Path) -> None:

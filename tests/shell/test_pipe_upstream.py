@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from pathlib import Path
-from pipes import LINES_SERVER, processes_with
+from pipes import LINES_SERVER
 from typing import Any
 
 import aiohttp
@@ -52,17 +52,6 @@ async def test_response_is_json_or_a_stream(tmp_path: Path) -> None:
     cassette = load_cassette(output)
     assert (cassette.transport, cassette.upstream) == ("http", "http://localhost/mcp")
     assert len(cassette.interactions) == 2
-
-
-@looped
-async def test_one_process_serves_all_and_ends_with_the_run(tmp_path: Path) -> None:
-    """Clients share one server, which is gone when the recording is."""
-    mark = f"--mark={tmp_path}"
-    async with recording((*LINES_SERVER, mark), tmp_path / "c.json") as session:
-        await asyncio.gather(*(post(session.url, call(number)) for number in range(10)))
-        assert len(processes_with(mark)) == 1
-
-    assert not processes_with(mark)
 
 
 @looped

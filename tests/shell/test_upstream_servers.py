@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -15,13 +14,7 @@ from mrtr_cassette.shell.runs.running import in_thread
 from mrtr_cassette.shell.runs.upstreams import running_command, serving_application
 
 SERVER = """
-import http.server, os, signal, subprocess, sys
-child = None
-if "--child" in sys.argv:
-    waits = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); signal.pause()"
-    child = subprocess.Popen([sys.executable, "-c", waits], stdout=subprocess.PIPE)
-    child.stdout.readline()
-    print("child", child.pid, flush=True)
+import http.server, sys
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(204)
@@ -49,14 +42,6 @@ def status(url):
         return error.code
 
 
-def is_running(pid):
-    """Tell whether a process has not ended."""
-    state = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
-    return state.stdout.strip()[:1] not in {"", "Z"}
-
-
 def test_a_command_runs_while_the_block_does(tmp_path):
     """It runs in the given folder, listens when the block begins, and has ended after it."""
     (tmp_path / "server.py").write_text(SERVER)
@@ -64,18 +49,6 @@ def test_a_command_runs_while_the_block_does(tmp_path):
         assert status(running.url) == 204
     with pytest.raises(OSError, match="refused"):
         status(running.url)
-
-
-def test_a_child_that_ignores_the_signal_is_stopped_too(tmp_path):
-    """After the time that it gets, what is left of the command's processes is killed."""
-    command = python(SERVER, "{port}", "--child")
-    with started(command, tmp_path, grace_s=0.2) as running:
-        child = int(running.output.split()[1])
-        assert is_running(child)
-    # It has its signal, and ends at once, but not before the call returns; a child that got none
-    # would keep this test until its timeout.
-    while is_running(child):
-        pass
 
 
 def test_a_command_that_ends_is_an_error_with_its_output(tmp_path):

@@ -98,6 +98,8 @@ PORT = "{port}"
 _HOST = "localhost"
 _POLL_S = 0.02
 """Seconds between two checks of something that gives no notice."""
+_GRACE_S = 10.0
+"""Seconds from SIGTERM to SIGKILL."""
 _SHOWN_OUTPUT = 4000
 """Characters of a command's output that are shown, from the end."""
 
@@ -122,7 +124,7 @@ class RunningCommand:
 
 @asynccontextmanager
 async def running_command(
-    command: Sequence[str], cwd: Path, *, start_s: float = 30.0, grace_s: float = 10.0
+    command: Sequence[str], cwd: Path, *, start_s: float = 30.0
 ) -> AsyncIterator[RunningCommand]:
     """Run a command that serves, until the block ends; it has `start_s` seconds to listen.
 
@@ -160,7 +162,7 @@ async def running_command(
                 raise UpstreamError(text)
             yield running
         finally:
-            await asyncio.to_thread(ProcessGroup(process).stop, grace_s)
+            await asyncio.to_thread(ProcessGroup(process).stop, _GRACE_S)
 
 
 async def _why_not_listening(
