@@ -75,8 +75,8 @@ ISSUED: Final[tuple[MemberPath, ...]] = (
     ("result", "taskId"),
     ("result", "task", "taskId"),
 )
-"""Where a server issues what its client sends back."""
-_SENT_BACK: Final[tuple[MemberPath, ...]] = (
+"""Where a server issues what its client sends back, and where that does."""
+SENT_BACK: Final[tuple[MemberPath, ...]] = (
     ("params", "cursor"),
     ("params", "taskId"),
     ("params", "_meta", "io.modelcontextprotocol/related-task", "taskId"),
@@ -213,24 +213,12 @@ def with_values(
     return splice(body, replacements)
 
 
-class LiveValues:
-    """Cursors and task ids that a live server issues anew, by those that were recorded."""
-
-    def __init__(self) -> None:
-        self._live: dict[str, str] = {}
-
-    def issued(
-        self, recorded: Message, live: Message, original: Callable[[str], str] = str
-    ) -> None:
-        """Take two responses to the same request, in the live one what was sealed as it came."""
-        for path in ISSUED:
-            old, new = (value_at(message.tree, path) for message in (recorded, live))
-            if isinstance(old, str) and isinstance(new, str):
-                self._live[old] = original(new)
-
-    def in_live(self, body: bytes) -> bytes:
-        """Return a request with the live values in it."""
-        return with_values(body, _SENT_BACK, self._live.get) if self._live else body
+def issued_values(recorded: Message | None, live: Message | None) -> dict[str, str]:
+    """Return the cursors and task ids of a live response by those of a recorded one."""
+    trees = [{} if message is None else message.tree for message in (recorded, live)]
+    old, new = ([value_at(tree, path) for path in ISSUED] for tree in trees)
+    pairs = zip(old, new, strict=True)
+    return {one: other for one, other in pairs if isinstance(one, str) and isinstance(other, str)}
 
 
 def request_beside(

@@ -23,7 +23,14 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.sessions import opened_session
 from mrtr_cassette.core.compare.conversations import QUESTION_IDS, changed_keys, compared
 from mrtr_cassette.core.compare.values import Change, Verdict
-from mrtr_cassette.core.drive.conversation import ISSUED, OWN_ID, LiveValues, with_body
+from mrtr_cassette.core.drive.conversation import (
+    ISSUED,
+    OWN_ID,
+    SENT_BACK,
+    issued_values,
+    with_body,
+    with_values,
+)
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import with_answer_keys
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Located, messages_in, splice_pieces
@@ -204,14 +211,12 @@ def _objections_to_task(
             yield "the server makes a task of the call now: record it again"
         return
     old, new = polled_state(recorded.rpc_response), polled_state(live.rpc_response)
-    if old is None or new is None or len(old.input_requests) != len(new.input_requests):
-        yield "the task asks or ends where it did not: record it again"
+    if old is None or new is None or len(old.input_requests) != len(new.input_requests) or names:
+        yield "the task asks or ends where it did not, or under another key: record it again"
         return
     others = (step.state for step in interaction.steps if step.exchange is not recorded)
     if any(each.input_requests.keys() & old.input_requests for each in others if each is not None):
         yield "other states of the task show the same question: record it again"
-    if names:
-        yield "the recorded answer is under another key: record it again"
 
 
 def accepted(data: bytes, cassette: Cassette, taken: Collection[Proposal]) -> bytes:
@@ -454,7 +459,7 @@ class KeptNames:
     def __init__(self, file: bytes = b"") -> None:
         self._taken = set(_names_in(file))
         self._kept = {name: name for name in self._taken}
-        self._values = LiveValues()
+        self._values: dict[str, str] = {}
         self._question_ids: dict[bytes, bytes] = {}
 
     def keep(self, old: RecordedExchange, new: RecordedExchange) -> None:
@@ -470,8 +475,7 @@ class KeptNames:
 
     def issued(self, old: RecordedExchange, new: RecordedExchange) -> None:
         """Take two responses, of which one stands where the other issued cursors and ids."""
-        if old.rpc_response is not None and new.rpc_response is not None:
-            self._values.issued(new.rpc_response, old.rpc_response)
+        self._values |= issued_values(new.rpc_response, old.rpc_response)
         mine, others = (QUESTION_IDS.findall(_texts_of(each)[""]) for each in (old, new))
         self._question_ids |= zip(others, mine, strict=False)
 
@@ -481,13 +485,13 @@ class KeptNames:
         """Return a new exchange that repeats the kept names and values, and shares no other one."""
         response = exchange.response
         if partner is not None and response is not None:
-            pieces = splice_pieces(response.pieces, _issued_values(partner, exchange))
+            pieces = splice_pieces(response.pieces, _issued_again(partner, exchange))
             exchange = replace(exchange, response=replace(response, pieces=pieces))
         exchange = with_texts(exchange, self._changed)
         call = exchange.call
         if call.message is None or call.message.kind is not Kind.REQUEST:
             return exchange
-        body = self._values.in_live(exchange.request.body)
+        body = with_values(exchange.request.body, SENT_BACK, self._values.get)
         return replace(exchange, request=replace(exchange.request, body=body))
 
     def _changed(self, raw: bytes, _header: str) -> bytes:
@@ -548,7 +552,7 @@ def _pushed_in(exchange: RecordedExchange) -> list[Located]:
     return [each for each in located if each.message.kind is Kind.REQUEST]
 
 
-def _issued_values(
+def _issued_again(
     recorded: RecordedExchange, live: RecordedExchange
 ) -> Iterator[tuple[Span, bytes]]:
     """Yield where a later response issues a cursor, or an id and times of a task; and those."""

@@ -37,21 +37,23 @@ from mrtr_cassette.core.compare.values import (
     without_ignored,
 )
 from mrtr_cassette.core.drive.conversation import (
+    SENT_BACK,
     Answered,
     AskedOtherwise,
     Conversation,
     Finished,
     LiveAsk,
-    LiveValues,
     NeedsAnswers,
     Reply,
     ServerSession,
     ToolList,
     has_error,
+    issued_values,
     outcome,
     request_beside,
     with_body,
     with_id_of,
+    with_values,
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.dialect import (
@@ -90,6 +92,7 @@ from mrtr_cassette.core.wire.http import (
     LAST_EVENT_ID_HEADER,
     End,
     Request,
+    Response,
     opens_channel,
 )
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse
@@ -128,14 +131,14 @@ def planned(
     Of the patterns in `only`, one must match the method, the name, both, or the number; none stands
     for all.
     """
-    over_sse = {_session_of_old_stream(each.exchanges[0]) for each in cassette.interactions}
+    over_sse = any(_begins_old_stream(each.exchanges[0].response) for each in cassette.interactions)
     endpoint = endpoint_of(cassette.upstream)
     plan = []
     for interaction in cassette.interactions:
         first = interaction.exchanges[0]
         call, session = first.call, session_of(first.request)
         part = _part_of(first, call)
-        if session in over_sse or _session_of_old_stream(first) is not None:
+        if over_sse:
             skipped: str | None = "it was recorded over HTTP+SSE, which is not repeated"
         elif call.request.is_line and not is_on_pipes:
             skipped = "it stands for the beginning of a pipe"
@@ -161,12 +164,10 @@ def _is_at(endpoint: str, request: Request) -> bool:
     return not request.is_line and _path_of(request.target) == endpoint
 
 
-def _session_of_old_stream(exchange: RecordedExchange) -> str | None:
-    response = exchange.response
-    is_one = response is not None and response.is_event_stream and response.pieces
-    if response is None or not is_one or endpoint_in(response.pieces[0].raw) is None:
-        return None
-    return opened_session(response)
+def _begins_old_stream(response: Response | None) -> bool:
+    is_stream = response is not None and response.is_event_stream
+    pieces = response.pieces[:1] if response is not None and is_stream else ()
+    return any(endpoint_in(piece.raw) is not None for piece in pieces)
 
 
 def _part_of(exchange: RecordedExchange, call: Call) -> Part:
@@ -569,7 +570,7 @@ class Verifier:
         self._unopened: dict[str, str] = {}
         self._tools: dict[str, ToolList] = {}
         self._listening: dict[str, list[RecordedScript]] = {}
-        self._values = LiveValues()
+        self._values: dict[str, str] = {}
 
     def was_given(self, given: Given) -> None:
         """Look for the credentials in what the user gives for the server from now on."""
@@ -648,18 +649,18 @@ class Verifier:
             # Of a credential only the name was kept.
             if value or name.lower() not in CREDENTIAL_HEADERS
         )
-        body = self._values.in_live(request.body) if request.body else b""
-        return with_body(replace(request, headers=kept), body)
+        request = replace(request, headers=kept)
+        body = with_values(request.body, SENT_BACK, self._values.get) if request.body else b""
+        return with_body(request, body)
 
     def ended(self, repeated: Repeated) -> VerifiedInteraction:
         """Return what came of an interaction, and take what others need of it."""
         verified = repeated.verified()
         planned = verified.planned
+        original = self._session_of(planned).recorder.known.original
         for recorded, live in verified.pairs:
-            before, now = recorded.rpc_response, live.rpc_response
-            if before is not None and now is not None:
-                known = self._session_of(planned).recorder.known
-                self._values.issued(before, now, known.original)
+            issued = issued_values(recorded.rpc_response, live.rpc_response)
+            self._values |= {old: original(new) for old, new in issued.items()}
         last = verified.pairs[-1].live if verified.pairs else None
         if planned.opens and (last is None or has_error(last) or verified.verdict == "not-reached"):
             why = verified.reason or "no response" if last is None else outcome(last)
