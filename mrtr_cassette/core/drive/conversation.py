@@ -62,10 +62,8 @@ _PAUSE_MS: Final = 1000
 """How long the SDKs' clients wait by default, and the longest wait."""
 _MOST_PAGES: Final = 100
 """Pages that are read; a server may have no last one."""
-_POLL_MS: Final = 1000.0
+_POLL_S: Final = 1.0
 """How long to wait before a poll where the server says nothing of it."""
-_LONGEST_WAIT_S: Final = 1.0
-"""The longest wait between polls while a client waits for the response to its own."""
 _CANCELLED: Final = (
     b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%b}}'
 )
@@ -371,8 +369,12 @@ class Conversation:
     @property
     def wait_s(self) -> float:
         """Seconds to wait before the next request: as long as the server asks for between polls."""
-        is_poll = self.task is not None and not self._due and not self.is_over
-        return _wait_s(self.task) if is_poll else 0.0
+        if self.task is None or self._due or self.is_over:
+            return 0.0
+        asked_for = self.task.tree.get(POLL_INTERVAL)
+        if not isinstance(asked_for, int | float) or asked_for < 0:
+            return _POLL_S
+        return asked_for / 1000
 
     def next(self) -> Observation | None:
         """Return the next request: of the call, then polls and updates of its task.
@@ -519,14 +521,6 @@ class ToolList(Conversation):
 # Tasks
 
 
-def _wait_s(state: TaskState | None) -> float:
-    """Return the seconds to wait before the next poll, which the server asks for."""
-    asked_for = None if state is None else state.tree.get(POLL_INTERVAL)
-    if not isinstance(asked_for, int | float) or asked_for < 0:
-        asked_for = _POLL_MS
-    return asked_for / 1000
-
-
 def _update(call: Request, task_id: str, answers: bytes) -> Request:
     """Return the request that answers a task, beside another one of its client."""
     update = request_beside(call, UPDATE_TASK, {TASK_ID: task_id})
@@ -545,43 +539,36 @@ class AnsweredPoll(Conversation):
     ) -> None:
         super().__init__(poll, None, session)
         self._call, self._seen, self._asked = call, seen, asked
-        self._state: TaskState | None = None
 
-    @property
-    def wait_s(self) -> float:
-        """Seconds to wait before the next request."""
-        is_again = self._state is not None and self._due == [self.request]
-        return min(_wait_s(self._state), _LONGEST_WAIT_S) if is_again else 0.0
-
-    def next(self) -> Observation | None:
-        """Return the next request to send; None where the client gets the last response."""
-        return self.session.request(self._due.pop(0), self) if self._due else None
+    def leave(self) -> Observation | None:
+        """Leave the task to its client."""
+        return None
 
     def answer(self, answer: Answered) -> Observation | None:
         """Answer what the last poll asked; then poll again."""
-        if self.unanswered is not None and answer.value is not None:
-            self._seen.update(dict.fromkeys(self.unanswered.task_keys, True))
+        ask = self.unanswered
+        if ask is not None and answer.value is not None:
+            self._seen.update(dict.fromkeys(ask.task_keys, True))
+            self.task = ask.task
             super().answer(answer)
-            self._due.append(self.request)
         return None
 
     def responded(self, observation: Observation) -> None:
         """Take the response to the last request, which the observation has seen whole."""
         self.session.responded(observation)
-        exchange = observation.seal(End.COMPLETE, 0.0)
+        self._pending, exchange = None, observation.seal(End.COMPLETE, 0.0)
         if observation.call.method == UPDATE_TASK:
             self._seen.update(dict.fromkeys(self._seen, False) if has_error(exchange) else ())
             return
-        state = self._state = polled_state(observation.response)
+        state = polled_state(observation.response)
         asked = {} if state is None else state.input_requests
         new = {key: key for key in asked if key not in self._seen}
+        # Answers may not have taken effect so far.
+        self.task = state if asked and all(self._seen.get(key) for key in asked) else None
         if new:
             self._asked += 1
             self._seen.update(dict.fromkeys(new, False))
             ask = LiveAsk(self._asked, exchange, task=state, task_keys=new, call=self._call)
             self._stand(NeedsAnswers(ask))
-        elif asked and all(self._seen[key] for key in asked):
-            # The answers have not taken effect.
-            self._due = [self.request]
-        else:
+        elif self.task is None:
             self._stand(Finished(self._asked, exchange))

@@ -650,7 +650,9 @@ class Verifier:
             if value or name.lower() not in CREDENTIAL_HEADERS
         )
         request = replace(request, headers=kept)
-        body = with_values(request.body, SENT_BACK, self._values.get) if request.body else b""
+        body = request.body
+        if self._values and body:
+            body = with_values(body, SENT_BACK, self._values.get)
         return with_body(request, body)
 
     def ended(self, repeated: Repeated) -> VerifiedInteraction:
