@@ -397,7 +397,8 @@ def _in_pairs(
     """
     before, after = ([it for it, at in one.placed if at.step is None] for one in (old, new))
     yield from zip(before, after, strict=True)
-    for one, other in zip_longest(old.steps, new.steps[: len(old.steps)]):
+    # Both end alike.
+    for one, other in zip_longest(old.steps[::-1], new.steps[::-1][: len(old.steps)]):
         yield one.exchange, replace(one.exchange, number=None) if other is None else other.exchange
 
 
