@@ -22,9 +22,10 @@ from mrtr_cassette.core.drive.conversation import (
     LiveAsk,
     NeedsAnswers,
     ServerSession,
+    declaring,
+    is_modern,
     with_id_of,
 )
-from mrtr_cassette.core.drive.own_client import declaring, is_modern
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.methods import GET_TASK, method_of
 from mrtr_cassette.core.protocol.origins import ServerOrigin

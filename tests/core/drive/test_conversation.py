@@ -36,13 +36,15 @@ from mrtr_cassette.core.drive.conversation import (
     Conversation,
     Finished,
     NeedsAnswers,
+    OwnClient,
     ServerSession,
     ToolList,
+    declaring,
     has_error,
+    is_modern,
     outcome,
     request_beside,
 )
-from mrtr_cassette.core.drive.own_client import OwnClient, declaring, is_modern
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
