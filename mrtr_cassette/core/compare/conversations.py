@@ -522,14 +522,9 @@ def compared(
         before = None if at_old is None else old[at_old]
         after = None if at_new is None else new[at_new]
         call, ignored = next((it.call, it.pointers) for it in (after, before) if it is not None)
-        comparison = InteractionComparison(
-            None if before is None else before.interaction.number,
-            None if after is None else after.interaction.number,
-            str(call),
-            is_moved,
-            tuple(_stages_of(before, after, ignored)),
-        )
-        interactions.append(comparison)
+        one, other = (None if it is None else it.interaction.number for it in (before, after))
+        stages = tuple(_stages_of(before, after, ignored))
+        interactions.append(InteractionComparison(one, other, str(call), is_moved, stages))
     return CassetteComparison(recorded.path, received.path, tuple(interactions))
 
 

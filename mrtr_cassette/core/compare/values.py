@@ -11,14 +11,7 @@ from itertools import zip_longest
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
-from mrtr_cassette.core.wire.pointers import (
-    ABSENT,
-    ANY,
-    Difference,
-    ValuesAt,
-    differences,
-    members_and_items,
-)
+from mrtr_cassette.core.wire.pointers import ABSENT, ANY, ValuesAt, differences, members_and_items
 from mrtr_cassette.errors import NotJsonError, UsageError
 
 Verdict = Literal[
@@ -80,11 +73,6 @@ class Change(NamedTuple):
     recorded: str | None
     received: str | None
     is_information: bool = False
-
-    @property
-    def difference(self) -> Difference:
-        """The same without its verdict."""
-        return Difference(self.pointer, self.recorded, self.received)
 
 
 def heaviest(changes: Iterable[Change]) -> Verdict:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.drive.conversation import (
@@ -27,8 +27,6 @@ from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.secrets.credentials import Credentials
-from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.sealed import SESSION_SURROGATE, SHORTEST_SEARCHED, STATE_SURROGATE
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Request, Response, header_value
 from mrtr_cassette.core.wire.pointers import Difference
@@ -75,9 +73,8 @@ class LiveAsks:
 class Sessions:
     """The sessions (2025 era) that a cassette opened for clients, and the live ones for them."""
 
-    def __init__(self, redactor: Redactor | None, credentials: Credentials | None = None) -> None:
-        self._redactor = redactor
-        self._credentials = credentials
+    def __init__(self, new_recorder: Callable[..., Recorder] = Recorder) -> None:
+        self._new_recorder = new_recorder
         self._opening: dict[str, list[Request]] = {}
         self._live: dict[str, str] = {}
 
@@ -105,8 +102,8 @@ class Sessions:
         if call.message is not None and call.message.kind is Kind.RESPONSE:
             detail = "it answers what was asked in a recorded stream, and no live server asked it"
             return unrecorded(call, detail)
-        recorder = Recorder(seals=False, redactor=self._redactor, credentials=self._credentials)
-        return SessionOpening(call, self._opening[session], ServerSession(recorder))
+        opened = ServerSession(self._new_recorder(seals=False))
+        return SessionOpening(call, self._opening[session], opened)
 
     def opened(self, opening: SessionOpening) -> None:
         """Take a live session that has been opened."""
@@ -141,10 +138,8 @@ class SessionOpening(Conversation):
 class RecordedAsks:
     """The asks of a cassette that issued a state, by this state."""
 
-    def __init__(
-        self, player: Player, redactor: Redactor | None, credentials: Credentials | None = None
-    ) -> None:
-        self._player, self._redactor, self._credentials = player, redactor, credentials
+    def __init__(self, player: Player, new_recorder: Callable[..., Recorder] = Recorder) -> None:
+        self._player, self._new_recorder = player, new_recorder
         self._askers: dict[str, list[ReplayEntry]] = {}
         for entry in player.entries:
             if entry.ask is not None and entry.ask.request_state is not None:
@@ -181,7 +176,7 @@ class RecordedAsks:
         reason = why_not_repeatable(interaction)
         if reason is not None:
             return unrecorded(shown, reason, asker)
-        recorder = Recorder(seals=True, redactor=self._redactor, credentials=self._credentials)
+        recorder = self._new_recorder(seals=True)
         return ReplayToAsk(call, shown, asker, RecordedScript(interaction), recorder)
 
 
@@ -216,7 +211,7 @@ class ReplayToAsk(Conversation):
                 detail = f"asks nothing in turn {turn}: {outcome(exchange)}"
             case AskedOtherwise(LiveAsk(turn), changes):
                 detail = f"asks something else in turn {turn}"
-                differences = tuple(change.difference for change in changes)
+                differences = tuple(Difference(*change[1:4]) for change in changes)
             case _:
                 return None
         asker = _chain(self.asker)[turn - 1]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final
 
 from mrtr_cassette.core.cassette.digests import new_digests, with_digests
 from mrtr_cassette.core.cassette.load import in_time_of, with_responses
@@ -123,19 +123,19 @@ def _proposals_of(cassette: Cassette, verified: VerifiedInteraction) -> Iterator
         changes = tuple(change for at, change in verified.changes if at == turn)
         recorded = asking.get(turn)
         live = None if recorded is None else lives.get(recorded)
+        is_last = recorded is asking[0]
         if recorded is None:
             problem: str | None = "the server pushed it, as part of another response"
         elif live is None or live.response is None:
             problem = "the live server gave no response"
         else:
-            names, is_last = changed_keys(changes), recorded is asking[0]
+            names = changed_keys(changes)
             objections = (
                 *_objections(recorded, live, cassette),
                 *_objections_to_ask(recorded, live, names, is_last=is_last),
                 *_objections_to_task(recorded, live, names, interaction),
             )
             problem = next(iter(objections), None)
-        is_last = recorded is asking[0]
         yield Proposal(
             verified.number, verified.call, turn, changes, problem, recorded, live, states, is_last
         )
@@ -284,22 +284,14 @@ def _push_ids(recorded: RecordedExchange, live: RecordedExchange) -> Iterator[tu
 # Recording over a cassette
 
 
-class Rerecording(NamedTuple):
-    """A recording in the place of an earlier one, and how many interactions stand as they did."""
-
-    cassette: Cassette
-    kept: int
-
-
-def recorded_over(earlier: Cassette, recorded: Cassette) -> Rerecording:
-    """Return a recording in which each interaction that is the same stands as it did earlier.
+def recorded_over(earlier: Cassette, recorded: Cassette) -> tuple[Cassette, int]:
+    """Return a recording in which interactions that are the same stand as they did; and how many.
 
     Where all are the same, that is the earlier cassette itself. Branches, and calls of which one
     stream tells, are kept together or not at all.
     """
-    settings = [_SETTINGS(earlier), _SETTINGS(recorded)]
-    if settings[0] != settings[1]:
-        return Rerecording(recorded, 0)
+    if _SETTINGS(earlier) != _SETTINGS(recorded):
+        return recorded, 0
     partners: dict[int, RecordedInteraction] = {}
     same: dict[int, int] = {}
     for each in compared(earlier, recorded).interactions:
@@ -311,7 +303,7 @@ def recorded_over(earlier: Cassette, recorded: Cassette) -> Rerecording:
             if each.mark == "=" and not (says_more or new_headers):
                 same[each.received] = each.recorded
     if len(same) == len(earlier.interactions) == len(recorded.interactions):
-        return Rerecording(earlier, len(same))
+        return earlier, len(same)
     kept = {
         new: old
         for new, old in same.items()
@@ -324,7 +316,7 @@ def recorded_over(earlier: Cassette, recorded: Cassette) -> Rerecording:
         for number in apart:
             del kept[number]
     exchanges = _exchanges_over(recorded, partners, kept)
-    return Rerecording(_merged(earlier, recorded, exchanges, kept, partners), len(kept))
+    return _merged(earlier, recorded, exchanges, kept, partners), len(kept)
 
 
 def _new_headers(old: RecordedInteraction, new: RecordedInteraction) -> set[str]:

@@ -165,9 +165,9 @@ def _is_at(endpoint: str, request: Request) -> bool:
 
 
 def _begins_old_stream(response: Response | None) -> bool:
-    is_stream = response is not None and response.is_event_stream
-    pieces = response.pieces[:1] if response is not None and is_stream else ()
-    return any(endpoint_in(piece.raw) is not None for piece in pieces)
+    if response is None or not response.is_event_stream:
+        return False
+    return any(endpoint_in(piece.raw) is not None for piece in response.pieces[:1])
 
 
 def _part_of(exchange: RecordedExchange, call: Call) -> Part:
@@ -624,15 +624,11 @@ class Verifier:
             return VerifiedInteraction(
                 planned, "not-reached", reason=self._unopened[planned.session]
             )
-        interaction, listening = planned.interaction, self._listening
-        script = RecordedScript(
-            interaction,
-            self._ignored_for(planned.call),
-            listening.setdefault(planned.session, []),
-            renames_keys=True,
-        )
+        listening = self._listening.setdefault(planned.session, [])
+        ignored = self._ignored_for(planned.call)
+        script = RecordedScript(planned.interaction, ignored, listening, renames_keys=True)
         if planned.part == "listening":
-            listening[planned.session].append(script)
+            listening.append(script)
         session = self._session_of(planned)
         if session.id and planned.session:
             script.states.append((session.id, planned.session))
@@ -767,11 +763,9 @@ def learned(
 def _why_not(change: Change) -> str | None:
     if change.verdict in ("question-changed", "rounds-changed"):
         return "a question that differs is never answered"
-    if change.recorded is None or change.received is None:
-        return "it is there in one of two responses, and what it is would be hidden"
     if change.verdict != "text-changed":
-        return "not only its value differs"
-    before, after = (parse(text.encode()) for text in (change.recorded, change.received))
+        return "not only its value differs, and what it is would be hidden"
+    before, after = (parse((it or "").encode()) for it in (change.recorded, change.received))
     if change.pointer.endswith(ORDER) or not isinstance(before, str):
         return None
     words, others = before.split(), after.split()

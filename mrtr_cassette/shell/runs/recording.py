@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -320,8 +321,9 @@ class Appender:
         self._relay, self._session, self._player = relay, relay.session, player
         self._server = ReplayServer(player, relay.session.announcer, paced=False)
         self._live_server = LiveServer(relay.upstream, relay.shown_as, relay.headers)
-        self._recorded_asks = RecordedAsks(player, redactor, credentials)
-        self._sessions = Sessions(redactor, credentials)
+        new_recorder = partial(Recorder, redactor=redactor, credentials=credentials)
+        self._recorded_asks = RecordedAsks(player, new_recorder)
+        self._sessions = Sessions(new_recorder)
         self._opening = asyncio.Lock()
         """Held while a session is opened, which others may need too."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from messages import NO, YES, Json, array_asks, asks, text
 from mrtr_cassette.core.drive.appending import LiveAsks, RecordedAsks, Sessions
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest, InputRequired
+from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Player
@@ -49,7 +51,8 @@ def recorded_asks(*script: Any, **options: bool) -> tuple[RecordedAsks, list[str
     cassette = cassette_of(*script or SCRIPT, **options)
     turns = cassette.interactions[0].elicitation_turns
     recording = loaded(cassette, "c.json")
-    return RecordedAsks(Player(recording), redactor_of(recording)), [
+    new_recorder = partial(Recorder, redactor=redactor_of(recording))
+    return RecordedAsks(Player(recording), new_recorder), [
         turn.ask.body["result"].get("requestState") for turn in turns
     ]
 
@@ -208,7 +211,7 @@ def in_session(body: bytes, session: str = RECORDED) -> Call:
 
 def opened_sessions() -> Sessions:
     """Return sessions of which one was opened from the cassette."""
-    sessions = Sessions(None)
+    sessions = Sessions()
     response = Response(200, ((SESSION, RECORDED),), (Piece(b"{}", 0, 1),), End.COMPLETE)
     sessions.played(post(INITIALIZE), "initialize", response)
     sessions.played(in_session(INITIALIZED).request, "notifications/initialized", None)
@@ -259,7 +262,7 @@ def test_request_without_a_recorded_session_needs_no_opening() -> None:
 def test_session_that_no_live_one_can_stand_for_is_refused() -> None:
     """Nobody opened it here, or a response answers what a recorded stream asked."""
     for sessions, body, words in (
-        (Sessions(None), tool("a"), "this client has not opened it"),
+        (Sessions(), tool("a"), "this client has not opened it"),
         (opened_sessions(), answer(rpc("x"), {}), "no live server asked it"),
     ):
         failure = sessions.opening_for(in_session(body))
