@@ -5,11 +5,8 @@ from __future__ import annotations
 import click
 
 from mrtr_cassette import __version__
-from mrtr_cassette.cli.call import answers, call, demo
+from mrtr_cassette.cli import files, live, proxies
 from mrtr_cassette.cli.common import Group
-from mrtr_cassette.cli.files import check, diff, inspect, merge, recover, schema, unwrap, view, wrap
-from mrtr_cassette.cli.proxies import record, replay
-from mrtr_cassette.cli.verify import verify
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -30,7 +27,9 @@ def main() -> None:
     """  # noqa: D301  \b is click's mark for lines that stay as they are
 
 
-for command in (record, replay, call, answers, verify, inspect, view, diff, merge, recover):
+for command in (proxies.record, proxies.replay, live.call, live.verify, live.demo, files.answers):
     main.add_command(command)
-for command in (check, wrap, unwrap, schema, demo):
+for command in (files.inspect, files.view, files.diff, files.merge, files.recover, files.check):
+    main.add_command(command)
+for command in (files.wrap, files.unwrap, files.schema):
     main.add_command(command)

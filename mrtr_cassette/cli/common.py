@@ -271,11 +271,7 @@ CASSETTE: Final = _Cassette()
 
 
 def cassettes_in(words: Sequence[str], suffixes: Collection[str] = (".json",)) -> list[Location]:
-    """Return the cassettes that words name: files, objects in stores, folders and globs.
-
-    Args:
-        suffixes: those of the files of a folder: `.json`, and `.journal` where journals are taken.
-    """
+    """Return the cassettes, or journals, that words name: files, objects, folders and globs."""
     found: list[Location] = []
     for word in words:
         path = location(word)

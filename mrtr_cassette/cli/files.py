@@ -25,6 +25,7 @@ from mrtr_cassette.cli.common import (
     tell_of_journal,
     tell_unused,
 )
+from mrtr_cassette.core.answers.written import answers_text
 from mrtr_cassette.core.cassette.client_config import has_wrapped, unwrapped, wrapped
 from mrtr_cassette.core.cassette.model import schema as generated
 from mrtr_cassette.core.compare.conversations import CassetteComparison
@@ -258,6 +259,18 @@ def merge(recordings: tuple[str, ...], output: Location, *, force: bool) -> None
         say(f"note: {note}")
     interactions = counted(len(merged.interactions), "interaction")
     say(f"wrote {output}: {interactions} of {counted(len(merged.recorders), 'recorder')}")
+
+
+@click.group()
+def answers() -> None:
+    """Write an answers file from a recording."""
+
+
+@answers.command("from")
+@click.argument("cassette", type=CASSETTE)
+def from_cassette(cassette: Location) -> None:
+    """Print an answers file that gives the answers of CASSETTE."""
+    click.echo(answers_text(load_cassette(cassette), cassette.name), nl=False)
 
 
 @click.command()

@@ -68,13 +68,7 @@ class Uses:
         *,
         is_mode_given: bool,
     ) -> None:
-        """Begin with none.
-
-        Args:
-            counts: takes what became of each cassette.
-            ini: the options that the ini file sets.
-            is_mode_given: the mode is that of the command line or of the environment.
-        """
+        """Begin with none; `counts` takes what becomes of each cassette."""
         self._config = config
         is_worker = hasattr(config, "workerinput")
         self._run = Run(mode, is_mode_given, config.rootpath, is_worker)

@@ -8,7 +8,7 @@ from pathlib import Path
 from pipes import LINES_SERVER, spoken
 
 import pytest
-from processes import PROGRAM, run
+from harness import run_here
 
 from mrtr_cassette.shell.files.cassettes import load_cassette
 
@@ -36,15 +36,12 @@ def test_wrapped_server_is_recorded_then_replayed_then_itself(config: Path) -> N
     """What a client starts records, plays and is the server again, as the file has it."""
     before = config.read_bytes()
     cassette = config.with_name("c.json")
-    wrap = [*PROGRAM, "wrap", str(config), "lines"]
-    unwrap = [*PROGRAM, "unwrap", str(config), "lines"]
-
-    assert run([*wrap, "--record", str(cassette)]).code == 0
+    assert run_here("wrap", config, "lines", "--record", cassette).code == 0
     said = started(config).stdout
-    assert run(unwrap).code == 0
-    assert run([*wrap, "--replay", str(cassette)]).code == 0
+    assert run_here("unwrap", config, "lines").code == 0
+    assert run_here("wrap", config, "lines", "--replay", cassette).code == 0
     replayed = started(config)
-    assert run(unwrap).code == 0
+    assert run_here("unwrap", config, "lines").code == 0
 
     assert len(load_cassette(cassette).interactions) == 1
     assert replayed.stdout == said
@@ -67,10 +64,8 @@ def test_wrong_use_changes_nothing(
 ) -> None:
     """What can't be meant is told, and the file stays as it is."""
     before = config.read_bytes()
-
-    done = run([*PROGRAM, "wrap", str(config), *arguments])
-
+    done = run_here("wrap", config, *arguments)
     assert done.code == code
-    assert reason in done.stderr
+    assert reason in done.err
     assert config.read_bytes() == before
     assert len(list(config.parent.iterdir())) == 1

@@ -84,8 +84,7 @@ class SharedRecording:
     ) -> tuple[str, str | None]:
         """Publish the cassette; return its outcome, and why the run has to fail, or None.
 
-        Args:
-            narrowed: why the run may not have all tests, or None.
+        What narrows the run is why it may not have all tests.
         """
         for test in self.tests:
             if outcomes.get(test, "failed") == "failed":
@@ -178,10 +177,7 @@ class CassetteUse:
     ) -> None:
         """Start the proxy.
 
-        Args:
-            ask_upstream: gives the upstream where the settings have none.
-            fail: fails the test that needs a cassette which is missing.
-            sharers: the tests of this run that share the cassette; None where it is a test's own.
+        `sharers` are the tests of this run that share the cassette; None where it is a test's own.
         """
         self.path = path
         self.failed = False
@@ -400,11 +396,7 @@ class CassetteUse:
         return [] if differences is None else [differences]
 
     def differences(self, *, is_part: bool = True) -> str | None:
-        """Return in mode verify, as text, where what happened differs from the cassette; or None.
-
-        Args:
-            is_part: calls that were not made are no difference.
-        """
+        """Return where what happened differs in mode verify; of a part, without missing calls."""
         if self._mode != "verify" or self._recording is None:
             return None
         from mrtr_cassette.shell.runs.verifying import differences_of

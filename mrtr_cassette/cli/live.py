@@ -1,7 +1,8 @@
-"""The command `verify`, and what it takes into a cassette."""
+"""The commands that talk to a live server themselves: `call`, `verify` and `demo`."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any, Final
 import click
 
 from mrtr_cassette.cli.common import (
+    CASSETTE,
     TERMS,
     Log,
     TakesCommand,
@@ -18,14 +20,18 @@ from mrtr_cassette.cli.common import (
     annotate,
     cassettes_in,
     check_reports,
+    log_format,
     painted,
     read_options,
     say,
     shared_options,
     tell,
     tell_unused,
+    warn_of_path,
     write_report,
 )
+from mrtr_cassette.core.answers.fulfilment import Sources
+from mrtr_cassette.core.answers.written import AnswersFile, GivenAnswers, read_pairs, wanted_of
 from mrtr_cassette.core.compare.values import unused_pointers
 from mrtr_cassette.core.drive.updating import ACCEPTABLE, Proposal, accepted_by_verdict
 from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
@@ -38,11 +44,126 @@ from mrtr_cassette.core.report.comparison import (
     verification_markdown,
     verification_text,
 )
-from mrtr_cassette.errors import CassetteError, UsageError, counted, printable
-from mrtr_cassette.options import VerifyOptions
+from mrtr_cassette.core.report.runs import call_data, problem_lines
+from mrtr_cassette.core.secrets.rules import BUILT_IN
+from mrtr_cassette.core.wire.jsonbytes import canonical
+from mrtr_cassette.errors import (
+    CassetteError,
+    UsageError,
+    counted,
+    printable,
+    printable_json,
+    printable_lines,
+)
+from mrtr_cassette.options import CallOptions, VerifyOptions
+from mrtr_cassette.shell.files.log import Announcer, heard_by
 from mrtr_cassette.shell.files.stores import Location
-from mrtr_cassette.shell.runs.running import run_until_signal
+from mrtr_cassette.shell.runs.answerers import ask_at_terminal, has_terminal, load_answers
+from mrtr_cassette.shell.runs.calling import call as call_server
+from mrtr_cassette.shell.runs.running import URL_VARIABLE, run_until_signal
 from mrtr_cassette.shell.runs.verifying import Choose, Update, update_cassette, verify_cassette
+
+
+@click.command(cls=TakesCommand)
+@click.argument("words", nargs=-1, metavar="[URL] TOOL|METHOD [NAME=VALUE | NAME:=JSON ...]")
+@click.option(
+    "--answer",
+    "given",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Answer the field or the question of this name; NAME:=JSON takes JSON; may be repeated.",
+)
+@click.option(
+    "--answers",
+    "answers_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Rules that answer, in TOML.",
+)
+@click.option(
+    "-o", "--record", "cassette", type=CASSETTE, metavar="CASSETTE", help="Record the call."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the whole conversation as JSON.")
+@shared_options(CallOptions)
+@log_format
+@click.pass_context
+def call(
+    context: click.Context,
+    /,
+    words: tuple[str, ...],
+    given: tuple[str, ...],
+    answers_path: Path | None,
+    cassette: Location | None,
+    log_format: str,
+    *,
+    as_json: bool,
+    **others: Any,
+) -> None:
+    """Make one call on a live server, and answer what it asks.
+
+    \b
+      mrtr-cassette call http://localhost:8000/mcp deploy env=prod --answer confirm=yes
+      mrtr-cassette call http://localhost:8000/mcp prompts/get release-notes version=2
+      mrtr-cassette call deploy env=prod -- python server.py
+
+    Without URL and COMMAND it calls what MRTR_CASSETTE_URL names, as after `replay CASSETTE --`.
+    What it asks is answered by --answer, by the rules and the endpoint of --answers, and by you, at
+    a terminal. What nobody answers is printed as JSON, with the exit code 5; it is 1 where the tool
+    or the server says that the call failed, and 4 where the server can't be used.
+    """  # noqa: D301  \b is click's mark for lines that stay as they are
+    log = Log(log_format)
+    options = read_options(CallOptions, others, log)
+    upstream, rest = _server_of(words, after_dashes(context))
+    wanted = wanted_of(rest)
+    if cassette is not None:
+        warn_of_path(upstream, BUILT_IN)
+    has_person = has_terminal()
+    file = AnswersFile() if answers_path is None else load_answers(answers_path)
+    sources = Sources(GivenAnswers(read_pairs(given, "answer")), file, has_person)
+    if cassette is None and options.existing != "keep":
+        raise UsageError("--force and --append need --record CASSETTE")
+    announcer = Announcer(log.line, heard_by(log.event), options.terms)
+    person = ask_at_terminal if has_person else None
+    called = (upstream, wanted, sources, options, announcer)
+    result = run_until_signal(call_server(*called, cassette=cassette, ask_person=person))
+    for line in problem_lines(result):
+        say(line)
+    if as_json:
+        click.echo(printable_json(canonical(call_data(result))))
+    elif result.unanswered is not None:
+        click.echo(printable_json(canonical(result.unanswered.asked.data())))
+    elif result.result is not None:
+        click.echo(printable_lines(result.text))
+    sys.exit(result.exit_code)
+
+
+def _server_of(
+    words: Sequence[str], command: list[str] | None
+) -> tuple[str | list[str], Sequence[str]]:
+    if command is not None:
+        if not command:
+            raise UsageError("there is no server after --")
+        return command, words
+    if words and "://" in words[0]:
+        return words[0], words[1:]
+    url = os.environ.get(URL_VARIABLE)
+    if not url:
+        raise UsageError(
+            "there is no server to call",
+            hint=f"begin with its URL, end with -- and its command, or set {URL_VARIABLE}",
+        )
+    return url, words
+
+
+@click.command()
+def demo() -> None:
+    """Show the main job on a server of our own.
+
+    Record it, stop it, replay it, and compare every byte.
+    """
+    from mrtr_cassette.demo.run import run_demo
+
+    run_demo(click.echo)
 
 
 @click.command(cls=TakesCommand)
@@ -118,24 +239,22 @@ async def _verify(
     options: VerifyOptions,
     choose: Choose | None,
 ) -> tuple[list[Verification], int]:
-    verifications = []
+    verifications: list[Verification] = []
     problems = 0
     for path in paths:
         try:
-            update = None
             if choose is None:
-                verification = await verify_cassette(path, upstream, options)
-            else:
-                update = await update_cassette(path, upstream, options, choose)
-                verification = update.verification
+                verifications.append(await verify_cassette(path, upstream, options))
+                tell(verification_text(verifications[-1]))
+                continue
+            update = await update_cassette(path, upstream, options, choose)
         except CassetteError as error:
             say(f"error: {error.in_terms(TERMS)}")
             problems = error.exit_code
             continue
-        tell(verification_text(verification))
-        if update is not None:
-            _tell_of_update(update)
-        verifications.append(verification)
+        verifications.append(update.verification)
+        tell(verification_text(update.verification))
+        _tell_of_update(update)
     if options.learn is not None and not any(each.learned for each in verifications):
         say(f"note: nothing was learned, so {options.learn} stays as it is")
     for line in _ways_out(verifications, learns=options.learn is not None):
