@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from sys import intern
@@ -190,23 +189,19 @@ def decode_journal(data: bytes, path: str) -> JournalContent:
             found[decoded.number][1].append(decoded)
         else:
             problems.append(f"line {at} continues a response whose beginning is lost")
-    exchanges = {number: _joined(*parts) for number, parts in found.items()}
+    exchanges = {}
+    for number, (exchange, further) in found.items():
+        exchanges[number], response = exchange, exchange.response
+        if further and response is not None:
+            pieces = (*response.pieces, *chain.from_iterable(each.pieces for each in further))
+            exchanges[number] = replace(
+                exchange,
+                response=replace(response, pieces=pieces, end=further[-1].end),
+                ended_ms=further[-1].ended_ms,
+                ended_after=further[-1].ended_after,
+            )
     return JournalContent(
         header, exchanges, "; ".join([f"{each}; it is left out" for each in problems]) or None
-    )
-
-
-def _joined(first: RecordedExchange, further: Sequence[Continuation]) -> RecordedExchange:
-    response = first.response
-    if not further or response is None:
-        return first
-    last = further[-1]
-    added = chain.from_iterable(each.pieces for each in further)
-    return replace(
-        first,
-        response=replace(response, pieces=(*response.pieces, *added), end=last.end),
-        ended_ms=last.ended_ms,
-        ended_after=last.ended_after,
     )
 
 

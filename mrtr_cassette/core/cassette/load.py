@@ -82,7 +82,17 @@ def decode_cassette(data: bytes, path: str) -> CassetteModel:
     Raises:
         CassetteError: no JSON, no cassette, of another version, or of a wrong type.
     """
-    tree = _json(data, path)
+    try:
+        tree = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        reason = f"not JSON: {error}"
+        hint = "the file is damaged or no cassette; restore it or record it again"
+        mark = _MERGE_MARK.search(data)
+        if mark is not None:
+            line = data.count(b"\n", 0, mark.start()) + 1
+            reason = f"line {line} is the mark of a merge conflict"
+            hint = "take one side whole (git checkout --ours or --theirs), or record it again"
+        raise CassetteError(path, reason, hint=hint) from None
     version = tree.get("version") if isinstance(tree, dict) else None
     if type(version) is not int or "interactions" not in tree:
         raise CassetteError(
@@ -99,28 +109,10 @@ def decode_cassette(data: bytes, path: str) -> CassetteModel:
     try:
         return CassetteModel.model_validate(tree)
     except ValidationError as error:
-        raise _invalid(path, error) from None
-
-
-def _json(data: bytes, path: str) -> Any:
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        reason = f"not JSON: {error}"
-        hint = "the file is damaged or no cassette; restore it or record it again"
-        mark = _MERGE_MARK.search(data)
-        if mark is not None:
-            line = data.count(b"\n", 0, mark.start()) + 1
-            reason = f"line {line} is the mark of a merge conflict"
-            hint = "take one side whole (git checkout --ours or --theirs), or record it again"
-        raise CassetteError(path, reason, hint=hint) from None
-
-
-def _invalid(path: str, error: ValidationError) -> CassetteError:
-    first = error.errors(include_url=False)[0]
-    pointer = "".join(f"/{escape_pointer(str(step))}" for step in first["loc"])
-    found = "" if first["type"] == "missing" else f", found {shorten(repr(first['input']))}"
-    return damaged(path, pointer, f"{first['msg'].lower()}{found}")
+        first = error.errors(include_url=False)[0]
+        pointer = "".join(f"/{escape_pointer(str(step))}" for step in first["loc"])
+        found = "" if first["type"] == "missing" else f", found {shorten(repr(first['input']))}"
+        raise damaged(path, pointer, f"{first['msg'].lower()}{found}") from None
 
 
 def _loaded(
