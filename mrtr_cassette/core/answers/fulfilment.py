@@ -83,7 +83,7 @@ class Unanswered:
 
 
 class _FaultError(Exception):
-    """A request has no answer, or one that doesn't fit; with what `Unanswered` has of it."""
+    """A source answers a request wrongly; with the key, and what is wrong."""
 
 
 Fulfilment = Generator[Step, Any, Mapping[str, Answer] | Unanswered]
@@ -98,11 +98,19 @@ def fulfilment(asked: Asked, sources: Sources) -> Fulfilment:
     """
     try:
         answers = yield from _answers(asked, sources)
-        for key, request in asked.requests.items():
-            if key not in answers and (answer := _otherwise(key, request, asked, sources)):
-                answers[key] = answer
     except _FaultError as fault:
         return Unanswered(asked, *fault.args)
+    given, action = sources.given, sources.file.otherwise
+    for key, request in asked.requests.items():
+        can_refuse = request.kind in ELICITATIONS and not request.takes_value
+        if key not in answers and can_refuse and action != "fail":
+            answers[key] = Answer(elicited(action), "otherwise")
+        elif key not in answers and is_required(request):
+            detail = "nothing answers it"
+            if spent := given.spent_name(key, request, asked.requests):
+                detail += f": the answer {spent!r} is for one question, and was given before"
+            names = given.names_for(key, request, asked.requests)
+            return Unanswered(asked, key, detail, tuple(names))
     # As the server asked, not as the sources came.
     return {key: answers[key] for key in asked.requests if key in answers}
 
@@ -139,18 +147,6 @@ def _answers(asked: Asked, sources: Sources) -> Generator[Step, Any, dict[str, A
         if answer is not None:
             take(key, answer, "person")
     return answers
-
-
-def _otherwise(key: str, request: InputRequest, asked: Asked, sources: Sources) -> Answer | None:
-    action, given = sources.file.otherwise, sources.given
-    if action != "fail" and request.kind in ELICITATIONS and not request.takes_value:
-        return Answer(elicited(action), "otherwise")
-    if not is_required(request):
-        return None
-    detail = "nothing answers it"
-    if spent := given.spent_name(key, request, asked.requests):
-        detail += f": the answer {spent!r} is for one question, and was given before"
-    raise _FaultError(key, detail, tuple(given.names_for(key, request, asked.requests)))
 
 
 def _read_reply(asked: Asked, reply: bytes | str) -> Mapping[str, Any] | str:

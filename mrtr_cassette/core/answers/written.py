@@ -165,11 +165,7 @@ def read_answers(raw: bytes, path: str) -> AnswersFile:
 
 
 def answers_of(tree: Mapping[str, Any], path: str) -> AnswersFile:
-    """Return the answers that a tree of values says, such as a file is read to.
-
-    Raises:
-        UsageError: a member can't be meant; the message names rule and field.
-    """
+    """Return the answers that a tree of values says, or raise what `read_answers` does."""
     try:
         return AnswersFile.model_validate(tree)
     except ValidationError as error:
@@ -250,13 +246,6 @@ def _toml(value: Any) -> str:
 
 # What is called, and the answers that a call brings
 
-_METHODS: Final = frozenset(
-    name
-    for name, method in METHODS.items()
-    if (method.reads or method.named_by) and name not in (INITIALIZE, LISTEN)
-)
-"""What can be called by itself."""
-
 
 class WrittenPair(NamedTuple):
     """A name and what it stands for: the text after `=`, or the JSON value after `:=`."""
@@ -325,9 +314,11 @@ def wanted_of(words: Sequence[str]) -> Wanted:
     if not words:
         raise UsageError("there is nothing to call", hint="name a tool, or a method")
     method, name, rest = words[0], "", words[1:]
-    if method not in _METHODS:
+    known = METHODS.get(method)
+    # Sessions and streams are opened by no call.
+    if known is None or method in (INITIALIZE, LISTEN) or not (known.reads or known.named_by):
         method, name = CALL_TOOL, method
-    elif method_of(method).named_by:
+    elif known.named_by:
         if not rest:
             raise UsageError(f"{method} needs what it names", hint=f"write {method} NAME")
         name, *rest = rest

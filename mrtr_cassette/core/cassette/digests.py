@@ -19,8 +19,6 @@ from mrtr_cassette.core.wire.http import Response
 _DIGITS: Final = 64
 _DIGEST: Final = compiled(rf"\b[0-9a-f]{{{_DIGITS}}}\b")
 _HEX: Final = words_of("0123456789abcdef")
-_MOST = 10_000
-"""Digests that a recorder keeps in memory, of announcements and of texts."""
 
 
 def may_announce(raw: bytes) -> bool:
@@ -37,7 +35,7 @@ class Announced:
     """Finds the digests, among those that a server announces, of texts that sealing changes."""
 
     def __init__(self) -> None:
-        self._announced: dict[str, None] = {}
+        self._announced: set[str] = set()
         self._changed: dict[str, str] = {}
 
     def add(self, received: Response, sealed: Response) -> tuple[tuple[str, str], ...]:
@@ -54,12 +52,9 @@ class Announced:
             for before, after in pairs
             if isinstance(before, str) and isinstance(after, str) and before != after
         }
-        self._announced |= dict.fromkeys(announced)
+        self._announced |= announced
         self._changed |= changed
-        for kept in (self._announced, self._changed):
-            for oldest in list(kept)[: max(0, len(kept) - _MOST)]:
-                del kept[oldest]
-        found = (announced & self._changed.keys()) | (changed.keys() & self._announced.keys())
+        found = (announced & self._changed.keys()) | (changed.keys() & self._announced)
         return tuple((digest, self._changed[digest]) for digest in sorted(found))
 
 
