@@ -42,33 +42,27 @@ from mrtr_cassette.shell.runs.upstreams import PORT, Target, is_on_pipes, runnin
 
 
 async def verify_cassette(
-    path: Location,
-    upstream: str | Sequence[str],
-    options: VerifyOptions,
-    command: Sequence[str] = (),
+    path: Location, upstream: str | Sequence[str], options: VerifyOptions
 ) -> Verification:
-    """Verify a live server against one cassette; `command` has started it at its URL.
+    """Verify a live server against one cassette.
 
     Raises:
         UsageError: the upstream is no URL and no command, or what is ignored can't be read.
         CassetteError: the cassette can't be read, or not be sent over the server's transport.
         UpstreamError: the command can't be run, or does not listen.
     """
-    return await _held(load(read_file(path), str(path)), upstream, options, command)
+    return await _held(load(read_file(path), str(path)), upstream, options)
 
 
 async def _held(
-    cassette: Cassette,
-    upstream: str | Sequence[str],
-    options: VerifyOptions,
-    command: Sequence[str] = (),
+    cassette: Cassette, upstream: str | Sequence[str], options: VerifyOptions
 ) -> Verification:
-    rules = read_rules(options)
+    rules, command = read_rules(options), None
     async with AsyncExitStack() as stack:
         if not isinstance(upstream, str) and any(PORT in part for part in upstream):
             command, running = upstream, running_command(upstream, Path.cwd())
             upstream = (await stack.enter_async_context(running)).url
-        target = target_of(upstream, options, cassette.redaction or BUILT_IN, command)
+        target = target_of(upstream, options, cassette.redaction or BUILT_IN, command or ())
         of_transport = over_pipes(cassette) if target.is_on_pipes else over_http(cassette)
         verifier = Verifier(
             rejoined(of_transport),
@@ -79,7 +73,13 @@ async def _held(
             largest_body=options.max_body,
         )
         run = _Run(verifier, target, options, rules, stack)
-        verified = await run.all()
+        only = tuple(options.only)
+        plan = planned(verifier.cassette, only, is_on_pipes=target.is_on_pipes)
+        repeated = [await run.one(each) for each in plan]
+        for server in run.servers.values():
+            await server.close()
+        verified = [each for each in repeated if each is not None]
+        verified += [verifier.ended(each) for each in run.listening]
         if options.learn is not None:
             _keep_learned(Path(options.learn), run.places)
         return Verification(
@@ -116,12 +116,14 @@ def read_rules(options: VerifyOptions) -> list[IgnoredPlaces]:
         UsageError: a file can't be read.
     """
     rules = [IgnoredPlaces("*", tuple(options.ignore))]
-    files = [options.ignore_from, options.learn]
-    for path in [Path(file) for file in files if file is not None]:
+    for file in (options.ignore_from, options.learn):
+        if file is None:
+            continue
+        path = Path(file)
         try:
             rules += read_ignored(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            if path != (None if options.learn is None else Path(options.learn)):
+            if file is not options.learn:
                 raise UsageError(f"<<ignore_from>>: there is no file {path}") from None
         except (OSError, ValueError) as error:
             reason = reason_of(error) if isinstance(error, OSError) else str(error)
@@ -140,32 +142,20 @@ class _Run:
     stack: AsyncExitStack
     places: list[tuple[str, Learned]] = field(default_factory=list, init=False)
     untried: dict[str, None] = field(default_factory=dict, init=False)
-    _servers: dict[str, LiveServer] = field(default_factory=dict, init=False)
-    _listening: list[Repeated] = field(default_factory=list, init=False)
-
-    async def all(self) -> list[VerifiedInteraction]:
-        """Repeat all conversations, in recorded order."""
-        plan = planned(
-            self.verifier.cassette, tuple(self.options.only), is_on_pipes=self.target.is_on_pipes
-        )
-        verified = [await self._one(each) for each in plan]
-        for server in self._servers.values():
-            await server.close()
-        return [
-            *(each for each in verified if each is not None),
-            *(self.verifier.ended(each) for each in self._listening),
-        ]
+    servers: dict[str, LiveServer] = field(default_factory=dict, init=False)
+    listening: list[Repeated] = field(default_factory=list, init=False)
 
     async def _server(self, each: Planned) -> LiveServer:
         key = each.session if self.target.is_on_pipes else ""
-        if key not in self._servers:
+        if key not in self.servers:
             upstream = await self.stack.enter_async_context(self.target.connecting(self.verifier))
             target, seconds = self.target, float(self.options.timeout)
             server = LiveServer(upstream, target.origin, target.given.headers, seconds)
-            self._servers[key] = server
-        return self._servers[key]
+            self.servers[key] = server
+        return self.servers[key]
 
-    async def _one(self, each: Planned) -> VerifiedInteraction | None:
+    async def one(self, each: Planned) -> VerifiedInteraction | None:
+        """Repeat one conversation; a listening stream is verified at the end."""
         try:
             server = await self._server(each)
             tools = self.verifier.tools_for(each)
@@ -176,7 +166,7 @@ class _Run:
                 return repeated
             if each.part == "listening":
                 repeated.has_begun(await server.listen(repeated.conversation))
-                self._listening.append(repeated)
+                self.listening.append(repeated)
                 return None
             await server.follow(repeated.conversation)
             verified = self.verifier.ended(repeated)
