@@ -38,8 +38,8 @@ from mrtr_cassette.shell.pipes.processes import (
     shown_command,
 )
 from mrtr_cassette.shell.pipes.transport import LAST_S, PipedClient, pipe_upstream
-from mrtr_cassette.shell.runs.recording import Appender, Relay, appending_player
-from mrtr_cassette.shell.runs.replaying import load_server
+from mrtr_cassette.shell.runs.recording import Appender, Relay
+from mrtr_cassette.shell.runs.replaying import load_server, player_of
 from mrtr_cassette.shell.runs.running import run, told_to_end
 from mrtr_cassette.shell.runs.sessions import (
     ExchangeRecording,
@@ -101,7 +101,7 @@ async def record_pipe(
     if plays and earlier is not None:
         _check_transport(earlier)
         earlier = replace(earlier, path=str(named or output))
-        player = appending_player(over_pipes(earlier), options, given_to(command))
+        player = player_of(over_pipes(earlier), options, given_to(command), strict=True)
     announcer = Announcer(options.log, heard_by(on_event), options.terms)
     run = (output, options, announcer, earlier, player)
     async with told_to_end() as told:

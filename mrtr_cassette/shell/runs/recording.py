@@ -36,7 +36,7 @@ from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.events import caught_up_said, missed_event, unreachable_said
 from mrtr_cassette.core.report.runs import error_body, report_of_miss, upstream_error_body
-from mrtr_cassette.core.secrets.credentials import Given, shown_by
+from mrtr_cassette.core.secrets.credentials import shown_by
 from mrtr_cassette.core.wire.http import (
     ANSWERED_BY_HEADER,
     JSON_HEADERS,
@@ -110,7 +110,7 @@ async def recording(
         earlier, player = check_output(output, options), None
         if earlier is not None:
             earlier = replace(earlier, path=str(kept_for or output))
-            player = appending_player(earlier, options, target.given)
+            player = player_of(earlier, options, target.given, strict=True)
     shown = shown_by(rules_of_both(earlier, options.redaction))
     announcer = Announcer(options.log, admin.listeners(on_event), options.terms)
     with listening(options) as listener:
@@ -396,14 +396,6 @@ class Appender:
         session.unrecorded.append(report.text)
         session.announcer.say(lambda: (missed_event(failure), report.text))
         return error_body(report, failure.call)
-
-
-def appending_player(earlier: Cassette, options: RecordOptions, given: Given) -> Player:
-    """Return the player of a cassette that is added to; the live server has these credentials."""
-    # What it lacks is for the upstream to answer, harmless or not.
-    player = player_of(earlier, options, strict=True)
-    player.was_given(given)
-    return player
 
 
 # Answering for the client

@@ -29,6 +29,7 @@ from mrtr_cassette.core.report.events import (
     played_events,
 )
 from mrtr_cassette.core.report.runs import MissReport, error_body, report_of_miss
+from mrtr_cassette.core.secrets.credentials import NOTHING, Given
 from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Request
 from mrtr_cassette.options import ProxyOptions, ReplayOptions
 from mrtr_cassette.shell.files import cassettes
@@ -109,9 +110,11 @@ def load_server(
     return cassette, ReplayServer(player, announcer, paced, clock, asks)
 
 
-def player_of(cassette: Cassette, options: ProxyOptions, **facts: Any) -> Player:
-    """Return a player that matches as the options say."""
-    return Player(
+def player_of(
+    cassette: Cassette, options: ProxyOptions, given: Given = NOTHING, **facts: Any
+) -> Player:
+    """Return a player that matches as the options say; the live server has these credentials."""
+    player = Player(
         cassette,
         ignored=options.ignored,
         repeat=Repeat(options.repeat),
@@ -119,6 +122,8 @@ def player_of(cassette: Cassette, options: ProxyOptions, **facts: Any) -> Player
         reads=options.reads,
         **facts,
     )
+    player.was_given(given)
+    return player
 
 
 @dataclass(slots=True)
