@@ -180,7 +180,8 @@ async def _record_pipe(
     command: tuple[str, ...], output: Location, options: RecordOptions, log: Log
 ) -> int:
     session, code = await record_pipe(command, output, options, log.event, client=client_sha256())
-    return code or _conclude_recording(session, log)
+    concluded = _conclude_recording(session, log)
+    return code or concluded
 
 
 def _conclude_recording(session: RecordSession, log: Log) -> int:
