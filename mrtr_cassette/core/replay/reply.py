@@ -119,17 +119,13 @@ def _gaps_in(
     own = request if request is not None and request.kind is Kind.REQUEST else None
     has_tasks = tasks and b'"taskId"' in response.body
     for located in messages_in(response):
-        message, found = located.message, list[tuple[Span, str, ReplayEntry | str | None]]()
+        message = located.message
+        found: list[tuple[Span, str, ReplayEntry | str | None]] = []
         other = waits.pieces[located.piece].request if waits.pieces else None
         for asker, entry in ((own, None), (None if other is None else other.asker, other)):
             if asker is not None and not found:
                 repeated = echoes(message, asker)
-                values = (repeated.id, repeated.progress_token, repeated.id_as_text)
-                found += [
-                    (span, value, entry)
-                    for spans, value in zip(values, _VALUES, strict=True)
-                    for span in spans
-                ]
+                found += [(at, name, entry) for name in _VALUES for at in getattr(repeated, name)]
         state = (notified_state(message) or polled_state(message)) if has_tasks else None
         if state is not None and state.id in tasks:
             found += [(span, name, state.id) for name, span in clock_spans(message)]
