@@ -448,16 +448,22 @@ class Worlds:
         until = max((each.until for each in living.values()), default=())
         kept = []
         for each in entries:
-            lifetime, world = self._timelines.lifetime_of(each), self._world_of(each)
+            lifetime, world, key = self._facts[each]
             # What opens or listens belongs to no point of a history.
             is_free = each.opens_session or each.key.method == INITIALIZE or each.is_listening
             if is_free or each.kind is not Kind.REQUEST:
                 kept.append(each)
             elif lifetime.start > until:
                 break
-            elif world in living and living[world].is_at(each, lifetime, self.write_key(each)):
+            elif world in living and living[world].is_at(each, lifetime, key):
                 kept.append(each)
         return kept
+
+    @cached_property
+    def _facts(self) -> dict[ReplayEntry, tuple[Lifetime, WorldKey, WriteKey]]:
+        lifetime_of = self._timelines.lifetime_of
+        every = self._by_arrival
+        return {it: (lifetime_of(it), self._world_of(it), self.write_key(it)) for it in every}
 
     def _are_held(self, entries: list[ReplayEntry]) -> bool:
         first, last = entries[0], entries[-1]
