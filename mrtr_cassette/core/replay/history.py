@@ -12,7 +12,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from hashlib import blake2b
@@ -304,31 +304,12 @@ class _World:
         return self._latest <= (equal[0].lifetime if equal else lifetime).end
 
 
+@dataclass(slots=True)
 class PlayedWrites:
-    """The writes of one play, and how far it has come in each world that they keep alive."""
+    """The writes of one play, and the worlds that they keep alive; None before the first."""
 
-    def __init__(self) -> None:
-        self.made: list[ReplayEntry] = []
-        self._living: dict[WorldKey, _World] | None = None
-
-    def make(self, entry: ReplayEntry, worlds: Worlds) -> None:
-        """Make a write; worlds end that don't have it next."""
-        self.made.append(entry)
-        key = worlds.write_key(entry)
-        for name, world in [*self.living(worlds).items()]:
-            # Clients without a session have nothing in common with those that have one.
-            if bool(name[0]) == bool(entry.session) and not world.make(key, entry):
-                del self.living(worlds)[name]
-
-    def make_unrecorded(self) -> None:
-        """Make a write that no world has."""
-        self._living = {}
-
-    def living(self, worlds: Worlds) -> dict[WorldKey, _World]:
-        """Return the worlds that are alive."""
-        if self._living is None:
-            self._living = {key: _World(writes) for key, writes in worlds.writes.items()}
-        return self._living
+    made: list[ReplayEntry] = field(default_factory=list)
+    living: dict[WorldKey, _World] | None = None
 
 
 class Worlds:
@@ -437,6 +418,21 @@ class Worlds:
 
     # What is held
 
+    def living(self, played: PlayedWrites) -> dict[WorldKey, _World]:
+        """Return the worlds that a play keeps alive."""
+        if played.living is None:
+            played.living = {key: _World(writes) for key, writes in self.writes.items()}
+        return played.living
+
+    def make(self, entry: ReplayEntry, played: PlayedWrites) -> None:
+        """Make a write; worlds end that don't have it next."""
+        played.made.append(entry)
+        for name, world in [*self.living(played).items()]:
+            # Clients without a session have nothing in common with those that have one.
+            is_apart = bool(name[0]) != bool(entry.session)
+            if not is_apart and not world.make(self.write_key(entry), entry):
+                del self.living(played)[name]
+
     def keep(self, entries: list[ReplayEntry], played: PlayedWrites) -> list[ReplayEntry]:
         """Keep those of some equal calls that came after the writes of a play in a living world.
 
@@ -444,7 +440,7 @@ class Worlds:
         """
         if not self._are_held(entries):
             return entries
-        living = played.living(self)
+        living = self.living(played)
         until = max((each.until for each in living.values()), default=())
         kept = []
         for each in entries:
@@ -498,7 +494,7 @@ class Worlds:
         self, entries: Sequence[ReplayEntry], played: PlayedWrites
     ) -> tuple[ReplayEntry, str]:
         """Return the nearest of some calls; say after which writes it came, and which were made."""
-        living = played.living(self)
+        living = self.living(played)
         nearest = next((each for each in entries if self._world_of(each) in living), entries[-1])
         start, writes = self._timelines.lifetime_of(nearest).start, self.writes
         before = [each for each in writes[self._world_of(nearest)] if each.lifetime.end < start]

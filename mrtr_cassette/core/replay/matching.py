@@ -22,7 +22,7 @@ from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.assembly import request_with
-from mrtr_cassette.core.secrets.credentials import Credentials, Given
+from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.sealed import (
@@ -94,6 +94,7 @@ class MatchedForm:
         # A cassette that was written by hand has no rules, but what is shown of it has.
         self._redactor = Redactor(cassette.redaction or RedactionRules(), self._token)
         self._credentials = Credentials(self._redactor, seals_sessions=False)
+        self.was_given = self._credentials.was_given
 
     @cached_property
     def issued(self) -> frozenset[str]:
@@ -120,10 +121,6 @@ class MatchedForm:
         key, state, answers = lookup
         any_answers = None if answers is None else without_rules(answers)
         return LookupKey(CallKey(*map(without_rules, key)), state, any_answers)
-
-    def was_given(self, given: Given) -> None:
-        """Look for the credentials in what the server was given from now on."""
-        self._credentials.was_given(given)
 
     def keeps_body(self, recorded: Request) -> bool:
         """Tell whether the bytes of a recorded request, as it is matched, match by themselves."""

@@ -362,7 +362,7 @@ class PlayOrder:
             session = self._shared = LiveSession()
         session.count(chosen)
         if self._worlds.holds_any and self._worlds.is_write(chosen):
-            session.writes.make(chosen, self._worlds)
+            self._worlds.make(chosen, session.writes)
         return session
 
     def _opened_by(self, opening: ReplayEntry) -> LiveSession:

@@ -362,7 +362,7 @@ class Player:
         message, key = read_call(request).message, self.key_of(read_call(request))
         is_call = message is not None and message.kind is Kind.REQUEST
         if is_call and not self._worlds.only_reads(key):
-            self._order.session_of(request).writes.make_unrecorded()
+            self._order.session_of(request).writes.living = {}
 
     @property
     def connected(self) -> Iterator[tuple[int, int]]:

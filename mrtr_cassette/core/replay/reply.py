@@ -187,12 +187,9 @@ class Delivery:
     @property
     def missing_notification(self) -> ReplayEntry | None:
         """The notification that what comes next waits for, or None."""
-        reply = self.reply
-        is_last = self.sent == len(reply.parts)
-        gate = reply.waits.end if is_last else reply.parts[self.sent].gate
-        missing = self._missing(gate)
-        is_notification = missing is not None and missing.kind is Kind.NOTIFICATION
-        return missing if is_notification else None
+        parts, end = self.reply.parts, self.reply.waits.end
+        missing = self._missing(end if self.sent == len(parts) else parts[self.sent].gate)
+        return missing if missing is not None and missing.kind is Kind.NOTIFICATION else None
 
     @property
     def is_whole(self) -> bool:
