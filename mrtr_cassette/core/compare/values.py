@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from difflib import SequenceMatcher
 from functools import partial
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
@@ -134,9 +134,13 @@ Pair = tuple[int | None, int | None]
 
 def paired(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
     """Pair the items of two sequences in order: equal ones, and between these the n-th ones."""
-    pairs: list[Pair] = []
-    for _, *ends in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        pairs += zip_longest(range(*ends[:2]), range(*ends[2:]))
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))
+    start = sum(1 for _ in same)
+    pairs: list[Pair] = [(at, at) for at in range(start)]
+    rest = SequenceMatcher(None, old[start:], new[start:], autojunk=False)
+    for _, *ends in rest.get_opcodes():
+        at_old, end_old, at_new, end_new = (start + end for end in ends)
+        pairs += zip_longest(range(at_old, end_old), range(at_new, end_new))
     return pairs
 
 

@@ -28,14 +28,7 @@ from mrtr_cassette.core.compare.conversations import (
     round_change,
     task_question,
 )
-from mrtr_cassette.core.compare.values import (
-    ORDER,
-    Change,
-    Verdict,
-    heaviest,
-    is_below,
-    without_ignored,
-)
+from mrtr_cassette.core.compare.values import ORDER, Change, Verdict, heaviest, without_ignored
 from mrtr_cassette.core.drive.conversation import (
     SENT_BACK,
     Answered,
@@ -116,11 +109,6 @@ class Planned:
     opens: str
     skipped: str | None
     is_compared: bool = True
-
-    @property
-    def is_tool(self) -> bool:
-        """Whether it calls a tool, of which the server says whether it destroys something."""
-        return self.call.method == CALL_TOOL
 
 
 def planned(
@@ -590,7 +578,8 @@ class Verifier:
 
     def tools_for(self, planned: Planned) -> ToolList | None:
         """Return what has to be followed before a call, to know what its tool does; or None."""
-        if not planned.is_tool or planned.skipped is not None or not planned.is_compared:
+        is_sent = planned.skipped is None and planned.is_compared
+        if planned.call.method != CALL_TOOL or not is_sent:
             return None
         if planned.session not in self._tools:
             listing = request_beside(self._sent(planned.call.request), LIST_TOOLS)
@@ -606,7 +595,7 @@ class Verifier:
 
     def _hints_of(self, planned: Planned) -> Mapping[str, Any]:
         """Return what the server says that the tool of a call does to the world."""
-        tools = self._tools.get(planned.session) if planned.is_tool else None
+        tools = self._tools.get(planned.session) if planned.call.method == CALL_TOOL else None
         return {} if tools is None else tools.hints(planned.call.name)
 
     def begin(self, planned: Planned) -> Repeated | VerifiedInteraction:
@@ -752,11 +741,11 @@ def learned(
     if len(first.pairs) != len(second.pairs):
         return [Learned("", "the server asks more questions in one run than in the other")]
     pairs = [(one.live, other.live) for one, other in zip(first.pairs, second.pairs, strict=True)]
+    changes = [change for pair in pairs for change in response_changes(*pair)]
     places: dict[str, Learned] = {}
-    for change in (change for pair in pairs for change in response_changes(*pair)):
-        pointer = change.pointer
-        if not (change.is_information or any(is_below(pointer, outer) for outer in known)):
-            places.setdefault(pointer, Learned(pointer, _why_not(change)))
+    for change in without_ignored(changes, known):
+        if not change.is_information:
+            places.setdefault(change.pointer, Learned(change.pointer, _why_not(change)))
     return list(places.values())
 
 

@@ -29,6 +29,7 @@ from mrtr_cassette.core.drive.verification import (
     read_ignored,
     write_ignored,
 )
+from mrtr_cassette.core.protocol.methods import CALL_TOOL
 from mrtr_cassette.core.report.comparison import Verification, held_text
 from mrtr_cassette.core.secrets.redact import keyed_hash
 from mrtr_cassette.core.secrets.rules import BUILT_IN
@@ -174,7 +175,7 @@ class _Run:
                 return verified
             if self.verifier.only_reads(each):
                 return await self._learned(server, verified)
-            if each.is_tool:
+            if each.call.method == CALL_TOOL:
                 self.untried[call_name(each.call)] = None
             return verified  # noqa: TRY300
         except (UpstreamError, BodyTooLargeError, CassetteError) as error:

@@ -217,8 +217,7 @@ def test_tools_are_listed_page_after_page_as_the_client_would() -> None:
     for request in sent:
         assert [request.header(name) for name in names] == ["tools/list", "", "", SESSION[1]]
     for page in (refusal(CALL), {"tools": None}, b"no JSON"):
-        tools, sent = listed(page)
-        assert tools.hints("a") == {}
+        assert listed(page)[0].hints("a") == {}
 
 
 REFUSED = 'error {"code":-32602,"message":"invalid state"}'
