@@ -20,7 +20,7 @@ from mrtr_cassette.core.secrets.sealed import find_states
 
 REDACTOR = Redactor(RedactionRules(), lambda _rule, _secret: "T")
 ByLength = Callable[[int], bytes]
-LENGTH = 12_000
+LENGTH = 6_000
 """Bytes; steps are counted for a text of this length and for one that is four times as long."""
 FIXED_STEPS = 10_000
 """Steps of a search that don't depend on the length of a text."""
