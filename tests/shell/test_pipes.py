@@ -166,7 +166,7 @@ async def test_server_that_is_deaf_to_the_end_of_its_client_is_ended(tmp_path: P
     """SIGTERM follows the end of its stdin, and SIGKILL that, for its child too."""
     command = (*LINES_SERVER, "--deaf", "--child", f"--mark={tmp_path}")
     grace = Grace(closed=0.01, terminated=0.01)
-    with server_process(command, Recorder(seals=False), grace=grace) as server:
+    with server_process(command, Recorder(seals=False).was_given, grace=grace) as server:
         server.writer.write(ask(1))
         heard = server.lines(1000)
         assert len(await anext(heard)) == 1

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from string import ascii_letters, digits
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from mrtr_cassette.core.secrets.decode import (
     Decoded,
@@ -241,12 +241,8 @@ class Given(NamedTuple):
 NOTHING: Final = Given()
 
 
-class Knows(Protocol):
-    """Whoever sees what a server says, and must not tell it the credentials that it was given."""
-
-    def was_given(self, given: Given) -> None:
-        """Look for the credentials in what the user gives for the server from now on."""
-        ...
+WasGiven = Callable[[Given], None]
+"""Tells whoever sees what a server says which credentials the server was given."""
 
 
 class Credentials:

@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
-from mrtr_cassette.core.secrets.credentials import Given, Knows, shown_by
+from mrtr_cassette.core.secrets.credentials import Given, WasGiven, shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import Line
@@ -194,17 +194,14 @@ async def _first_of(seconds: float | None, *coming: asyncio.Future[Any]) -> None
 
 @contextmanager
 def server_process(
-    command: Sequence[str], knows: Knows, cwd: Path | None = None, grace: Grace | None = None
+    command: Sequence[str], was_given: WasGiven, cwd: Path | None = None, grace: Grace | None = None
 ) -> Iterator[ServerProcess]:
     """Run a server until the block ends, here or elsewhere; its stderr is this process's.
-
-    Args:
-        knows: sees what it says, and is told which credentials it is given.
 
     Raises:
         CommandError: it can't be run.
     """
-    knows.was_given(given_to(command))
+    was_given(given_to(command))
     try:
         process = subprocess.Popen(  # noqa: S603  it is the user's own command
             command,

@@ -14,7 +14,7 @@ from mrtr_cassette.core.cassette.transports import FIRST_SESSION, on_one_line
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, classify
 from mrtr_cassette.core.record.recorder import Channel
-from mrtr_cassette.core.secrets.credentials import Knows
+from mrtr_cassette.core.secrets.credentials import WasGiven
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
     EVENT_STREAM,
@@ -326,15 +326,12 @@ class PipeUpstream:
 async def pipe_upstream(
     command: Sequence[str],
     longest: int,
-    knows: Knows,
+    was_given: WasGiven,
     told_to_end: asyncio.Event | None = None,
     cwd: Path | None = None,
 ) -> AsyncIterator[PipeUpstream]:
-    """Open a server on pipes until the block ends or `told_to_end` is set.
-
-    `knows` is told which credentials it is given.
-    """
-    upstream = PipeUpstream(partial(server_process, command, knows, cwd, _GRACE), longest)
+    """Open a server on pipes until the block ends or `told_to_end` is set."""
+    upstream = PipeUpstream(partial(server_process, command, was_given, cwd, _GRACE), longest)
     try:
         yield upstream
     finally:

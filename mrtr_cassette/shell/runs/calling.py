@@ -66,7 +66,7 @@ async def _reached(
     async with AsyncExitStack() as stack:
         target = target_of(upstream, options, BUILT_IN)
         if cassette is None:
-            client = await stack.enter_async_context(target.connecting(recorder))
+            client = await stack.enter_async_context(target.connecting(recorder.was_given))
             server = LiveServer(client, target.origin, target.given.headers)
             yield server, target.path, None
             await server.close()

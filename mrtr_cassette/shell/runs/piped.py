@@ -108,7 +108,8 @@ async def record_pipe(
         with journaling(*run, upstream=shown, transport="stdio", client=client) as session:
             began(session)
             if earlier is not None and player is not None:
-                upstream = pipe_upstream(command, options.max_body, session.recorder, told, cwd)
+                tell = session.recorder.was_given
+                upstream = pipe_upstream(command, options.max_body, tell, told, cwd)
                 async with session.finishing(), upstream as live:
                     relay = Relay(live, shown, (), session)
                     appender = Appender(relay, earlier, player)
@@ -116,7 +117,7 @@ async def record_pipe(
                     live.on_own_line = partial(answered.listen, relay.handle)
                     await _answer(answered, earlier, told, _LAST_S)
                 return session, live.exit_code or 0
-            with server_process(command, session.recorder, cwd) as server:
+            with server_process(command, session.recorder.was_given, cwd) as server:
                 code = await _PipedRecorder(session, server).run(told)
             if not session.outcomes.errors and not session.outcomes.has_success:
                 session.failure = f"{command[0]!r} ended with {code} and answered nothing"

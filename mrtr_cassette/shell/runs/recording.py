@@ -123,7 +123,7 @@ async def recording(
         ) as session:
             session.url, session.shown_url = url, shown(url)
             session.publishes = kept_for is None
-            async with target.connecting(session.recorder) as server:
+            async with target.connecting(session.recorder.was_given) as server:
                 relay = Relay(server, target.origin, target.given.headers, session)
                 async with _handling(relay, options) as handler, session.finishing():
                     served = OwnOrigin(handler, ServerOrigin(target.name), listener.url(""))

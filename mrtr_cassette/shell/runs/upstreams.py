@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from mrtr_cassette.core.cassette.transports import ENDPOINT, STARTED_HERE
-from mrtr_cassette.core.secrets.credentials import Given, Knows, shown_by
+from mrtr_cassette.core.secrets.credentials import Given, WasGiven, shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
 from mrtr_cassette.errors import UpstreamError, UsageError, printable, printable_lines
 from mrtr_cassette.options import UpstreamOptions
@@ -47,7 +47,7 @@ class Target:
     origin: str
     path: str
     given: Given
-    connecting: Callable[[Knows], AbstractAsyncContextManager[Upstream]]
+    connecting: Callable[[WasGiven], AbstractAsyncContextManager[Upstream]]
     is_on_pipes: bool = False
     host: str = ""
     port: int | None = 0
@@ -73,8 +73,8 @@ def target_of(
             target=url.raw_path_qs,
         )
 
-        def connected(knows: Knows) -> AbstractAsyncContextManager[Upstream]:
-            knows.was_given(given)
+        def connected(was_given: WasGiven) -> AbstractAsyncContextManager[Upstream]:
+            was_given(given)
             return connecting(url.origin(), tls)
 
         return Target(

@@ -149,7 +149,8 @@ class _Run:
     async def _server(self, each: Planned) -> LiveServer:
         key = each.session if self.target.is_on_pipes else ""
         if key not in self.servers:
-            upstream = await self.stack.enter_async_context(self.target.connecting(self.verifier))
+            connected = self.target.connecting(self.verifier.was_given)
+            upstream = await self.stack.enter_async_context(connected)
             target, seconds = self.target, float(self.options.timeout)
             server = LiveServer(upstream, target.origin, target.given.headers, seconds)
             self.servers[key] = server
