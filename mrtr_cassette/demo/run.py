@@ -31,28 +31,13 @@ class DemoCall(NamedTuple):
 
 
 _YES = {"confirm": True}
-_ALL_KINDS = _YES | {
-    "signin": "accept",
-    "summary": {
-        "role": "assistant",
-        "content": {"type": "text", "text": "All quiet."},
-        "model": "demo-model",
-        "stopReason": "endTurn",
-    },
-    "roots": {"roots": [{"uri": "file:///srv/app", "name": "app"}]},
-}
 CALLS = (
     DemoCall("add", {"a": 1, "b": 2}),
     DemoCall("deploy", {"env": "production"}, _YES),
     DemoCall("tag-release", {"tag": "v2.1.0"}, {"confirm": False}),
     DemoCall("provision", {}, {"name": "analytics", "region": "eu-west-1"}),
     DemoCall("wipe-cache", {}, _YES | {"scope": "sessions"}),
-    DemoCall(
-        "release-train", {"version": "2"}, {"approve": True, "window": "tonight", "notes": "none"}
-    ),
-    DemoCall("everything", {}, _ALL_KINDS),
     DemoCall("build", {"target": "docs"}),
-    DemoCall("count", {"to": 3}),
     DemoCall("ask-late", {"steps": 2}, _YES),
     DemoCall("release-notes", {"version": "2.1"}, {"audience": "operators"}, "prompts/get"),
     DemoCall("config://deployment", {}, _YES, "resources/read"),

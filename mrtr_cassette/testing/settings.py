@@ -14,6 +14,7 @@ import pytest
 
 from mrtr_cassette.errors import LIBRARY_TERMS, MrtrCassetteError, Terms, UsageError
 from mrtr_cassette.options import (
+    AnyOptions,
     Option,
     RecordOptions,
     ReplayOptions,
@@ -106,21 +107,21 @@ def settings_of(places: Sequence[Place]) -> Settings:
         check_names(names, _NAMES, place.name)
         for option, value in place.values.items():
             merged[option] = _merged(place.name, option, merged.get(option), value)
+
+    def chosen(kind: type[AnyOptions], **others: Any) -> AnyOptions:
+        values = {name: merged[name] for name in options_of(kind) if name in merged}
+        return kind(**values | others, terms=TERMS)
+
     # Those of the marker are for calls without a client.
     answers = merged.pop("answers", None)
-    by_kind = {
-        kind: {name: merged[name] for name in options_of(kind) if name in merged}
-        for kind in (RecordOptions, ReplayOptions, VerifyOptions)
-    }
     return Settings(
-        merged.get("name"),
-        merged.get("upstream"),
-        RecordOptions(**by_kind[RecordOptions], existing="append", terms=TERMS),
-        ReplayOptions(**by_kind[ReplayOptions], terms=TERMS),
-        VerifyOptions(**by_kind[VerifyOptions], terms=TERMS),
-        merged.get("max_age", 0),
-        answers,
-        merged.get("mode"),
+        *(merged.get("name"), merged.get("upstream")),
+        record=chosen(RecordOptions, existing="append"),
+        replay=chosen(ReplayOptions),
+        verify=chosen(VerifyOptions),
+        max_age=merged.get("max_age", 0),
+        answers=answers,
+        mode=merged.get("mode"),
     )
 
 

@@ -13,14 +13,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from harness import command, looped
-from messages import asks, result, text
+from messages import result
 from processes import listening
 from standin import Visit, json_response, upstream
 from tasking import created, state
 
-import mrtr_cassette
 from mrtr_cassette.cli import main
-from mrtr_cassette.shell.runs.running import in_thread
 
 
 @pytest.fixture(scope="module")
@@ -62,53 +60,6 @@ def test_nobody_is_asked_without_a_terminal(url: str) -> None:
     assert ended.exit_code == 5
     assert '"turn":1' in ended.stdout
     assert "nothing answers it" in ended.stderr
-
-
-FIELDS = {"really": {"type": "boolean"}, "note": {"type": "string"}}
-
-
-async def asking(visit: Visit) -> None:
-    """Ask a form of two fields under a key of the Python SDK's, and say what was answered."""
-    asked = visit.request.json
-    params = asked.get("params", {})
-    listing = {"tools": [{"name": "deploy", "inputSchema": {}}]}
-    schema = {"type": "object", "properties": FIELDS, "required": ["really", "note"]}
-    question = {"method": "elicitation/create"}
-    question["params"] = {"message": "Sure?", "requestedSchema": schema}
-    said = {
-        "server/discover": {"supportedVersions": ["2026-07-28"]},
-        "tools/list": listing,
-        "tools/call": {**asks("a"), "inputRequests": {"__main__:ask_sure": question}},
-    }[asked["method"]]
-    if answers := params.get("inputResponses"):
-        said = text(json.dumps(answers["__main__:ask_sure"]))
-    await visit.send(json_response(result(said, id=asked["id"])))
-
-
-@pytest.mark.parametrize(
-    ("given", "answered"),
-    [
-        (["really=decline"], {"action": "decline"}),
-        (["ask_sure=cancel"], {"action": "cancel"}),
-        (["ask_sure=decline", "note=x"], {"action": "decline"}),
-        (
-            ["ask_sure.really=y", "note=decline"],
-            {"action": "accept", "content": {"really": True, "note": "decline"}},
-        ),
-    ],
-)
-def test_a_form_is_refused_by_a_field_or_by_the_end_of_its_key(given: Any, answered: Any) -> None:
-    """Where the field is a text, it is the text; in Python the same names and words hold."""
-    with in_thread(upstream(asking)) as server:
-        options = [word for each in given for word in ("--answer", each)]
-        assert json.loads(run("call", server.url, "deploy", *options).stdout) == answered
-        open_ = run("call", server.url, "deploy", "--answer", "other=1")
-        answers: Any = dict(each.replace("=y", "=").split("=") for each in given)
-        values = {name: value or True for name, value in answers.items()}
-        called = mrtr_cassette.call(server.url, "deploy", answers=values)
-    line = "nothing answers it; write --answer really=VALUE --answer note=VALUE\n"
-    assert line in open_.stderr
-    assert called.turns[0].answers["__main__:ask_sure"]["action"] == answered["action"]
 
 
 def test_server_that_is_not_verified_is_warned_of() -> None:

@@ -12,19 +12,9 @@ from pathlib import Path
 
 import pytest
 from commands import STATE, UPSTREAM, asking, caller, conversation, pinged
-from harness import Outcome, command, connected, http, looped, post, read, run, run_here, taping
+from harness import Outcome, command, http, looped, post, read, run, run_here, taping
 from messages import message, result, tool_call
-from standin import (
-    EVENTS,
-    Visit,
-    answering,
-    chunk,
-    event,
-    json_response,
-    response,
-    stream_head,
-    upstream,
-)
+from standin import Visit, answering, json_response, response, upstream
 
 from mrtr_cassette.shell.runs.running import in_thread
 
@@ -370,35 +360,3 @@ async def test_what_was_killed_beside_a_cassette_is_recovered_as_it_was_meant(
     assert ended.err.startswith(f"{path} has all that was recorded; ")
     assert [each.name for each in tmp_path.iterdir()] == ["c.json"]
     assert path.read_bytes() == published
-
-
-@looped
-async def test_what_a_client_had_of_a_stream_is_recovered(tmp_path: Path) -> None:
-    """After `kill -9` a listening stream has each event that its client has."""
-    path = tmp_path / "c.json"
-    events = [event(message("notifications/x", {"n": number}, id=None)) for number in range(3)]
-    had = asyncio.Event()
-
-    async def script(visit: Visit) -> None:
-        await visit.send(stream_head(EVENTS), chunk(events[0] + events[1]))
-        await had.wait()
-        await visit.send(chunk(events[2] + events[0][:9]))
-        await visit.left()
-
-    async with (
-        upstream(script) as server,
-        command("record", "--port", 0, "--output", path, "--upstream", server.url) as process,
-        connected(await process.listening()) as client,
-    ):
-        _, body = await client.ask("GET", "/mcp", "Accept: text/event-stream")
-        got = await body.until(events[1])
-        had.set()
-        got += await body.until(events[2])
-        process.kill(signal.SIGKILL)
-        await process.ended()
-    assert got.startswith(b"".join(events))
-    ended = await run("recover", path)
-    assert ended == Outcome(0, "", f"wrote {path}: 1 interaction\n")
-    (only,) = read(path)["interactions"]
-    assert [each["data"]["params"]["n"] for each in only["response"]["events"]] == [0, 1, 2]
-    assert only["response"]["end"] == "open"

@@ -76,11 +76,17 @@ def test_each_cassette_of_a_folder_has_a_page() -> None:
 
 
 def test_a_folder_is_merged_with_its_journals() -> None:
-    """Its cassettes count, and the journals of killed runs in it."""
+    """Its cassettes count, and the journals of killed runs in it; --force replaces the output."""
     write("of/one.json", "x")
     journal("of/killed.json.journal", "1")
     done = run("merge", "of", "-o", "all.json")
     assert "wrote all.json: 2 interactions of 2 recorders" in done.stderr
+    refused = run("merge", "of", "-o", "all.json")
+    assert (refused.exit_code, refused.stderr) == (
+        3,
+        "error: all.json: the cassette exists; use --force to replace it\n",
+    )
+    assert run("merge", "of", "-o", "all.json", "--force").exit_code == 0
 
 
 def test_each_journal_of_a_folder_is_recovered() -> None:

