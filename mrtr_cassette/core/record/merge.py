@@ -101,19 +101,16 @@ def merged(sources: Sequence[Source], tool: str) -> tuple[Cassette, tuple[str, .
 def _check_alike(first: Source, source: Source) -> None:
     """Make sure that two recordings can stand in one cassette."""
     one, two = first.header, source.header
-    reason, hint = "", "merge what was recorded alike"
     for name in ("transport", "request_state", "redaction", "answers"):
         if getattr(one, name) != getattr(two, name):
             reason = f"it was recorded with another {name.replace('_', ' ')} than {first.name}"
-    if not reason and two.transport == "stdio" and source.recorder != first.recorder:
-        reason = f"it is a recording over pipes, and so is {first.name}: each has a client and a "
-        reason += "server of its own"
-        hint = "only pieces of one journal can be merged"
-    elif not reason and _ORIGIN.sub("", two.upstream) != _ORIGIN.sub("", one.upstream):
-        reason = f"its upstream is {two.upstream}, and that of {first.name} is {one.upstream}: "
-        reason += "another path is another server"
-        hint = "merge each server's recordings into a cassette of its own"
-    if reason:
+            raise CassetteError(source.name, reason, hint="merge what was recorded alike")
+    if two.transport == "stdio" and source.recorder != first.recorder:
+        reason = f"it is of pipes, as {first.name} is: each has a client and a server of its own"
+        raise CassetteError(source.name, reason, hint="only pieces of one journal can be merged")
+    if _ORIGIN.sub("", two.upstream) != _ORIGIN.sub("", one.upstream):
+        reason = f"its upstream is {two.upstream}, and that of {first.name} is {one.upstream}"
+        hint = "another path is another server; merge each server's recordings by themselves"
         raise CassetteError(source.name, reason, hint=hint)
 
 
