@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 FilePath = str | os.PathLike[str]
 Kind = Literal["text", "number", "switch", "choice", "list", "headers", "file", "function"]
 Existing = Literal["keep", "replace", "append"]
-RequestStates = Literal["sealed", "verbatim"]
-Repeats = Literal["auto", "always", "never"]
-Histories = Literal["auto", "strict", "order"]
-Pace = Literal["none", "recorded"]
-OnMiss = Literal["raise", "report"]
 
 MEBIBYTE = 1024 * 1024
 
@@ -217,12 +212,12 @@ class ProxyOptions(Options):
         "/inputResponses/summary or /arguments/requestedAt",
         metavar="POINTER",
     )
-    repeat: Repeats = option_field(
+    repeat: Literal["auto", "always", "never"] = option_field(
         "choice",
         "Whether a call may be played more often than recorded; auto: where it only reads",
         choices=("auto", "always", "never"),
     )
-    history: Histories = option_field(
+    history: Literal["auto", "strict", "order"] = option_field(
         "choice",
         "Which calls are played only after the writes after which they were recorded; auto: those "
         "with several recorded answers; strict: all; order: none",
@@ -320,7 +315,7 @@ class WritingOptions(UpstreamOptions):
 class ReplayOptions(ProxyOptions):
     """The options of a replay."""
 
-    pace: Pace = option_field(
+    pace: Literal["none", "recorded"] = option_field(
         "choice",
         "Send event streams at once, or in the recorded rhythm",
         choices=("none", "recorded"),
@@ -339,7 +334,7 @@ class ReplayOptions(ProxyOptions):
         "list", "Further cassettes, which are played as one with the first", in_shell=False
     )
     fail_on_unplayed: bool = option_field("switch", "Fail where not all of the cassette was played")
-    on_miss: OnMiss = option_field(
+    on_miss: Literal["raise", "report"] = option_field(
         "choice",
         "raise: misses are an error when the block ends; report: they are only reported",
         choices=("raise", "report"),
@@ -366,7 +361,7 @@ class RecordOptions(WritingOptions, ProxyOptions):
         "Keep this header of requests too, so that replay tells equal calls apart by it",
         metavar="NAME",
     )
-    request_state: RequestStates = option_field(
+    request_state: Literal["sealed", "verbatim"] = option_field(
         "choice",
         "sealed: raw state tokens never reach the disk; verbatim: they are kept as they are",
         choices=("sealed", "verbatim"),

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 import click
 
@@ -183,12 +182,9 @@ def _given_by_git(words: tuple[str, ...]) -> tuple[str, ...]:
     """
     if len(words) == 1:
         return words[0], words[0]
-    if len(words) < _FROM_GIT:
+    if len(words) < 7:
         raise click.UsageError("--git needs the seven arguments that git gives an external diff")
     return words[1], words[4]
-
-
-_FROM_GIT: Final = 7
 
 
 @click.command()

@@ -19,7 +19,7 @@ from mrtr_cassette.core.report.runs import InteractionOutcome, ReplayReport
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.shell.files.cassettes import OPENED_VARIABLE, is_cassette
 from mrtr_cassette.shell.files.reports import write_page
-from mrtr_cassette.shell.runs.plays import CassetteUse, Run, Settings, TestOutcome
+from mrtr_cassette.shell.runs.plays import CassetteUse, Run, TestOutcome
 from mrtr_cassette.shell.runs.views import Mode, MrtrCassette
 from mrtr_cassette.testing.settings import (
     TERMS,
@@ -41,19 +41,6 @@ _PAGE_TITLE: Final = "mrtr-cassette: page"
 
 class MrtrCassetteWarning(pytest.PytestWarning):
     """A test recorded nothing, replays what is old, or has answers that nothing asked for."""
-
-
-@contextmanager
-def _failing() -> Iterator[None]:
-    """Fail the test for an error; what the user can do about it is in its text."""
-    try:
-        yield
-    except MrtrCassetteError as error:
-        _fail(error)
-
-
-def _fail(error: MrtrCassetteError, hint: str = "") -> NoReturn:
-    raise pytest.fail.Exception(error.in_terms(TERMS) + hint, pytrace=False) from None
 
 
 class Uses:
@@ -86,9 +73,7 @@ class Uses:
     @contextmanager
     def opened(self, request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
         """Record or replay the cassette that the marker names, for the tests of a scope."""
-        with _failing():
-            settings = self._settings(request, marked(request.node))
-        use = self._begin(request, settings)
+        use = self._begin(request, lambda: marked(request.node))
         yield use.shown
         use.stop()
 
@@ -98,39 +83,43 @@ class Uses:
         uses: list[CassetteUse] = []
 
         def opened(*name: Any, **options: Any) -> MrtrCassette:
-            with _failing():
+            def places() -> list[Place]:
                 if not name:
                     raise UsageError("mrtr_cassettes needs the name of a file")
-                place = place_of_call("mrtr_cassettes", name, options)
-                settings = self._settings(request, [place])
-            uses.append(self._begin(request, settings))
+                return [place_of_call("mrtr_cassettes", name, options)]
+
+            uses.append(self._begin(request, places))
             return uses[-1].shown
 
         yield opened
         for use in reversed(uses):
             use.stop()
 
-    def _settings(self, request: pytest.FixtureRequest, places: list[Place]) -> Settings:
-        """Return what the ini file, the suite's own fixture and nearer places say together."""
-        values = request.getfixturevalue("mrtr_cassette_config")
-        if not isinstance(values, dict):
-            raise UsageError(f"the fixture mrtr_cassette_config returns {values!r}, and not a dict")
-        suite = Place("the fixture mrtr_cassette_config", values)
-        return settings_of([self._ini, suite, *places])
-
-    def _begin(self, request: pytest.FixtureRequest, settings: Settings) -> CassetteUse:
-        path, items = cassette_path(request.node, settings.name), request.session.items
-        sharers: list[str] | None = None
-        if request.scope != "function" or settings.name is not None:
-            self._sharers = self._sharers or cassettes_of(items)
-            own = [request.node.nodeid] if request.scope == "function" else []
-            sharers = self._sharers.get(path, []) + own
+    def _begin(
+        self, request: pytest.FixtureRequest, places: Callable[[], list[Place]]
+    ) -> CassetteUse:
+        """Begin a use with what the ini file, the suite's own fixture and nearer places say."""
+        suite, items = request.getfixturevalue("mrtr_cassette_config"), request.session.items
+        path = Path(request.node.path)
 
         def fail(error: MrtrCassetteError) -> NoReturn:
-            _fail(error, "" if path.exists() else hint_at_rename(path, items))
+            hint = "" if path.exists() else hint_at_rename(path, items)
+            raise pytest.fail.Exception(error.in_terms(TERMS) + hint, pytrace=False) from None
 
-        ask_upstream = partial(request.getfixturevalue, "mrtr_upstream")
         try:
+            if not isinstance(suite, dict):
+                raise UsageError(
+                    f"the fixture mrtr_cassette_config returns {suite!r}, and not a dict"
+                )
+            own = Place("the fixture mrtr_cassette_config", suite)
+            settings = settings_of([self._ini, own, *places()])
+            path = cassette_path(request.node, settings.name)
+            sharers: list[str] | None = None
+            if request.scope != "function" or settings.name is not None:
+                self._sharers = self._sharers or cassettes_of(items)
+                its = [request.node.nodeid] if request.scope == "function" else []
+                sharers = self._sharers.get(path, []) + its
+            ask_upstream = partial(request.getfixturevalue, "mrtr_upstream")
             use = CassetteUse(self._run, path, settings, ask_upstream, fail, sharers)
         except MrtrCassetteError as error:
             fail(error)
