@@ -137,7 +137,8 @@ class Player:
         recorded = readable(session.in_recorded(request))
         key = self._recognised(recorded) or self._read(recorded)
         task = self._tasks.get(key.lookup.call.name) if self._tasks else None
-        if task is not None and task.steps and key.lookup.call.method in TASK_STEPS:
+        is_step = key.lookup.call.method in TASK_STEPS
+        if task is not None and task.steps and is_step and task.has(key.lookup):
             return self._play_step(request, task, session, key)
         taken_for = session.recorded
         choice = self._order.choose(key, session)
@@ -179,19 +180,14 @@ class Player:
         if self._stateless:
             self._begin(task, session)
         live = session.tasks.get(task.created.id)
-        found: Step | NoStep | None = None
-        if task.has(key.lookup) and live is not None:
+        detail = "the call that creates this task has not been played"
+        found: Step | NoStep = NoStep(Reason.OUT_OF_ORDER, detail, task.steps[0])
+        if live is not None:
             found = live.request_received(key.lookup)
-        elif task.has(key.lookup):
-            detail = "the call that creates this task has not been played"
-            found = NoStep(Reason.OUT_OF_ORDER, detail, task.steps[0])
-        if not isinstance(found, Step):
+        if isinstance(found, NoStep):
             call = read_call(self._matched.told(readable(session.in_recorded(request))))
-            miss = no_match(call, self.entries, self._ignored)
-            if found is not None:
-                miss = no_step(call, found, self._ignored)
-            self.misses.append(miss)
-            return miss
+            self.misses.append(no_step(call, found, self._ignored))
+            return self.misses[-1]
         for each in dict.fromkeys(found.came):
             self._order.played(each, (), session)
             session.arrive(each, key.values)
