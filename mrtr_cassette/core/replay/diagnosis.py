@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import LookupKey, lookup_key
@@ -69,23 +70,23 @@ def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason) -> Miss:
 
 
 class NoStep(NamedTuple):
-    """Why a request about a task gets nothing now; `key` is that of an answer that differs."""
+    """Why a request about a task gets nothing now, and the recorded answers that it should have."""
 
     reason: Reason
     detail: str
     nearest: ReplayEntry
-    key: str = ""
+    recorded: Mapping[str, Any] = MappingProxyType({})
 
 
 def no_step(call: Call, found: NoStep, ignored: Collection[MemberPath]) -> Miss:
     """Explain why a request about a task gets none of its recorded steps."""
 
-    def shown(call: Call) -> Any:
-        given = (call.answers and call.answers.input_responses) or {}
-        answers = {key: answer for key, answer in given.items() if key == found.key}
+    def shown(given: Mapping[str, Any]) -> Any:
+        answers = {key: given[key] for key in found.recorded if given.get(key) is not None}
         return without_paths({INPUT_RESPONSES: answers}, ignored)
 
-    differing = differences(shown(found.nearest.call), shown(call), without_null=True)
+    received = shown((call.answers and call.answers.input_responses) or {})
+    differing = differences(shown(found.recorded), received, without_null=True)
     return Miss(call, found.reason, printable(found.detail), found.nearest, tuple(differing))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import LookupKey, answers_by_key
 from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, UPDATE_TASK
@@ -196,19 +196,22 @@ class LiveTask:
             detail = f"nothing that was played has asked for {', '.join(unasked)} yet"
             nearest = asking.get(unasked[0], task.creating)
             return NoStep(Reason.OUT_OF_ORDER, detail, nearest)
+        differing: dict[str, Any] = {}
         for key, value in answers.items():
             recorded, count = task.answers.get(key, []), self._given[key]
             # The next answer, or the latest one again.
-            if value in recorded[max(count - 1, 0) : count + 1]:
-                continue
-            answered = [at for at, each in task.updates.items() if key in each]
-            if answered:
-                detail, nearest = "other answers were recorded", task.steps[answered[-1]]
-            else:
-                detail = "no answer to this was recorded"
-                nearest = asking.get(key, task.creating)
-            return NoStep(Reason.ANSWERS_DIFFER, detail, nearest, key)
-        return None
+            if value not in recorded[max(count - 1, 0) : count + 1]:
+                differing[key] = None
+        if not differing:
+            return None
+        first, detail = next(iter(differing)), "no answer to this was recorded"
+        nearest = asking.get(first, task.creating)
+        for each in (task.steps[at] for at in task.causes):
+            given = (each.call.answers and each.call.answers.input_responses) or {}
+            differing |= {key: given[key] for key in differing if key in given}
+            if first in given:
+                detail, nearest = "other answers were recorded", each
+        return NoStep(Reason.ANSWERS_DIFFER, detail, nearest, differing)
 
     def _cancel(self) -> Step | NoStep:
         steps, (_, following) = self.recorded.steps, self._stretch

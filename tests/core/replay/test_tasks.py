@@ -218,6 +218,11 @@ def test_answer_is_shown_beside_the_recorded_one() -> None:
         "       or:  record the whole call, or session, with this answer, into another cassette",
         '       or:  leave what differs from run to run out of matching with ignore=["/POINTER"]',
     ]
+    player = player_of(ASKS_BOTH, A, B, DONE)
+    play(player, CALL)
+    play(player, POLL)
+    differences = missed(player, gives("b", "a", action="decline")).differences
+    assert {each.pointer[-8:] for each in differences} == {"a/action", "b/action"}
 
 
 def test_place_of_an_answer_is_shown_whole() -> None:
