@@ -62,11 +62,6 @@ def test_nobody_is_asked_without_a_terminal(url: str) -> None:
     assert "nothing answers it" in ended.stderr
 
 
-def test_server_that_is_not_verified_is_warned_of() -> None:
-    """Whoever answers is believed then."""
-    assert "WARNING: --insecure" in run("call", "http://localhost:9/mcp", "a", "--insecure").stderr
-
-
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
