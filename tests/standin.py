@@ -350,6 +350,9 @@ class PushingServer:
                 await asking.send(chunk(event(self._question)))
                 while (answer := await self._answers.get())["id"] != self._question["id"]:
                     pass
+                greeted = {"id": None} if self._greeting is None else self._greeting
+                while greeted["id"] not in {None, *(each["id"] for each in self.posted)}:
+                    await self._answers.get()
                 done = result(self._done(answer), id=body["id"])
                 await visit.send(chunk(event(done)), chunk(b""))
             case _:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
@@ -162,9 +164,17 @@ def problem_of_value(value: Any, schema: Any) -> str | None:
         return f"{'has a value that ' if is_list else ''}is not one of {', '.join(choices)}"
     named = str(schema.get("format"))
     form, pattern = FORMATS.get(named, ("", None))
-    if isinstance(value, str) and pattern is not None and not pattern.fullmatch(value):
-        return f"is no {form}"
+    if isinstance(value, str) and pattern is not None:
+        is_day = not named.startswith("date") or _is_day(value[:10])
+        if not (is_day and pattern.fullmatch(value)):
+            return f"is no {form}"
     return _problem_of_size(value, wanted, schema)
+
+
+def _is_day(text: str) -> bool:
+    with suppress(ValueError):
+        return bool(date.fromisoformat(text))
+    return False
 
 
 def _problem_of_size(value: Any, wanted: str, schema: Mapping[str, Any]) -> str | None:

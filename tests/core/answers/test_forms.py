@@ -104,7 +104,7 @@ NO_TIME = "is no date and time, such as 2026-07-28T09:30:00Z"
         (MAIL, '"example.com"', "is no e-mail address"),
         (LINK, '"https://example.com/a?b"', None),
         (LINK, '"example"', "is no URI, such as https://example.com"),
-        (DAY, '"2026-07-48"', NO_DATE),
+        (DAY, '"2026-02-30"', NO_DATE),
         (AT, '"2026-07-28T09:30:00.5+02:00"', None),
         (AT, '"2026-07-28"', NO_TIME),
         (DAY, '"2024-02-29"', None),
