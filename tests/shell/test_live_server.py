@@ -152,7 +152,9 @@ async def test_lines_that_come_at_once_are_lines_of_their_own(tmp_path: Path) ->
     conversation = Conversation(
         line_request(CALL), FixedScript(refusing), ServerSession(Recorder(seals=True))
     )
-    async with pipe_upstream([sys.executable, str(program)], 1000, Recorder(seals=True)) as server:
+    async with pipe_upstream(
+        [sys.executable, str(program)], 1000, Recorder(seals=True).was_given
+    ) as server:
         await LiveServer(server, "the server").follow(conversation)
     assert isinstance(conversation.standing, Finished)
     response_ = conversation.standing.exchange.response
