@@ -299,10 +299,12 @@ class Answered:
         value: JSON text of `inputResponses`, which None leaves out; to a pushed request, of the
             member of its response.
         member: of the response to a pushed request.
+        cancels: whether the task that asks is cancelled next.
     """
 
     value: bytes | None
     member: Literal["result", "error"] = "result"
+    cancels: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,10 +496,16 @@ class Conversation:
             return self.session.post(self.request, body, self)
         elif ask.task is None:
             self._due = [self._with_answers(reply.value, ask.request_state)]
-        elif reply.value is not None:
-            update = self._of_task(UPDATE_TASK, ask.task)
-            member = {INPUT_RESPONSES: reply.value}
-            self._due.append(with_body(update, replace_members(update.body, ("params",), member)))
+        else:
+            if reply.value is not None:
+                update, member = (
+                    self._of_task(UPDATE_TASK, ask.task),
+                    {INPUT_RESPONSES: reply.value},
+                )
+                body = replace_members(update.body, ("params",), member)
+                self._due.append(with_body(update, body))
+            if reply.cancels:
+                self._due.append(self._of_task(CANCEL_TASK, ask.task))
         return None
 
 

@@ -212,10 +212,6 @@ def why_not_repeatable(interaction: RecordedInteraction) -> str | None:
     methods = [step.exchange.call.method for step in interaction.steps]
     if any(method == UPDATE_TASK and at not in answered for at, method in enumerate(methods)):
         return "it answers what a notification of its task asked, or nothing"
-    is_at_question = any(turn.given is None for turn in task_turns(interaction.steps)[-1:])
-    is_left = interaction.is_open and interaction.task_id and not is_at_question
-    if is_left or CANCEL_TASK in methods:
-        return "its client cancelled the task, or left it at work"
     return None
 
 
@@ -285,6 +281,19 @@ def _posted(turn: PushedTurn, key: str) -> Answered | None:
     return Answered(result) if result is not None else Answered(error or b"{}", "error")
 
 
+def _turns_until_left(interaction: RecordedInteraction) -> int | None:
+    """Return after how many turns of its task the recorded client cancelled it, or left it at work.
+
+    None stands for a task that was followed to its end, or left at a question.
+    """
+    turns = task_turns(interaction.steps)
+    for at, step in enumerate(interaction.steps):
+        if step.exchange.call.method == CANCEL_TASK:
+            return sum(turn.asked < at for turn in turns)
+    is_left_at_question = any(turn.given is None for turn in turns[-1:])
+    return len(turns) if interaction.is_open and not is_left_at_question else None
+
+
 class RecordedScript:
     """The answers of a recorded conversation, as far as it goes."""
 
@@ -306,6 +315,7 @@ class RecordedScript:
         self._ignored, self._listening = ignored, listening
         self._refused = {"question-changed"} | (set() if renames_keys else {"key-changed"})
         self._turns = list(_open_turns(interaction))
+        self._turns_until_left = _turns_until_left(interaction)
         self._is_task = False
         self.states: list[tuple[str, str]] = []
         """Request states and other names, as the live server issued and the cassette has them."""
@@ -390,7 +400,12 @@ class RecordedScript:
         self._came(self._exchanges[-1], ask.exchange)
         self.states.append((task_id, recorded_id))
         self._is_task = True
-        return Answered(None)
+        return Answered(None, cancels=self._is_left_now)
+
+    @property
+    def _is_left_now(self) -> bool:
+        asked = [each for each in self._turns if each.asking is not None and not each.questions]
+        return len(asked) == self._turns_until_left
 
     def _answer_task(self, ask: LiveAsk) -> Reply:
         """Answer what a state of the task asks, one question after the other."""
@@ -411,8 +426,9 @@ class RecordedScript:
             self._take(turn.number, changes)
             if question.answer is not None:
                 answers[key] = question.answer.value
-        if answers:
-            return Answered(write_answers(DIALECTS[0].name, answers))
+        if answers or self._is_left_now:
+            value = write_answers(DIALECTS[0].name, answers) if answers else None
+            return Answered(value, cancels=self._is_left_now)
         is_last = self._interaction.is_open and not self._open_at(position)
         return NeedsAnswers(ask) if is_last else Answered(None)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from builders import FixedScript, Step, cassette_of, follow, loaded, post, refusal, respond, retry
 from messages import NO, YES, Json, asks, compact, text
-from tasking import CALL, created, get, state, task_steps, update
+from tasking import CALL, cancel, created, get, state, task_steps, update
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
@@ -95,6 +95,7 @@ def test_task_that_nobody_waits_for_is_cancelled_once() -> None:
 KEY = f"{LIVE}:z1"
 ASKS = state(LIVE, "input_required", KEY)
 ENDS = state(LIVE, "completed", result=DONE)
+CANCELS = (cancel(TASK), {}), (get(TASK), state(TASK, "cancelled"))
 OTHER = state(LIVE, "input_required", f"{LIVE}:z2")
 
 
@@ -114,7 +115,10 @@ OTHER = state(LIVE, "input_required", f"{LIVE}:z2")
         (task_steps(TASK), (created(LIVE), ASKS, refusal, {}), "error-changed", 0, "cancel"),
         (task_steps(TASK), (DONE,), "shape-changed", 0, "call"),
         ([(CALL, DONE)], (created(LIVE), {}), "shape-changed", 0, "cancel"),
+        (task_steps(TASK, YES, *CANCELS), (created(LIVE), ASKS, {}, {}, state(LIVE, "cancelled")),
+         "same", None, "get"),
         (task_steps(TASK)[:3], (created(LIVE), ASKS, {}), "same", None, "cancel"),
+        (task_steps(TASK)[:2], (created(LIVE), {}, state(LIVE, "cancelled")), "same", None, "get"),
     ],
 )  # fmt: skip
 def test_live_task_is_held_to_the_recorded_one(

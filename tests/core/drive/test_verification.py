@@ -28,7 +28,6 @@ from builders import (
 )
 from messages import NO, YES, Json, asks, compact, text
 from pushing import PushingSession, asked_once, cassette_with, elicit, posted
-from tasking import cancel, task_steps
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.transports import over_pipes
@@ -120,8 +119,6 @@ def test_each_kind_of_traffic_has_its_part() -> None:
         ([(retry(CALL, {"a": YES}, state="unknown" * 4), text("x"))], {}, "begins with a retry"),
         ([(CALL, stream(end=End.OPEN))], {}, "no whole response"),
         ([(CANCELLED, Answer((), (), 202))], {}, "cancels"),
-        ([*task_steps(TASK), (cancel(TASK), {})], {}, "its client cancelled the task"),
-        (task_steps(TASK)[:1], {}, "left it at work"),
         ([(post(POSTED), Answer((), (), 202))], {}, "answers what a server pushed"),
         ([(get("/mcp", ("Last-Event-ID", "7")), Answer((b": x\n\n",), EVENTS))], {}, "resumes"),
         ([(rpc("subscriptions/listen"), stream())], {}, "listens to what"),
