@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import fcntl
+import json
 import os
 import pickle
 import secrets
@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -21,8 +21,10 @@ from typing import Any, Final, NoReturn
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import over_pipes
 from mrtr_cassette.core.record.recorder import Channel
+from mrtr_cassette.core.report.runs import MissReport, Nearest
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Line, Request, opens_channel
+from mrtr_cassette.core.wire.pointers import Difference
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, MrtrCassetteError, UsageError
 from mrtr_cassette.options import RecordOptions, ReplayOptions
 from mrtr_cassette.shell.files import cassettes
@@ -342,9 +344,11 @@ class ClientStarts:
 
     def _starts(self) -> list[RunOutcome]:
         # The last word of each process counts.
-        lines = self._outcomes.read_bytes().splitlines()
-        told = dict(pickle.loads(base64.b64decode(line)) for line in lines)  # noqa: S301  ours alone
-        return [*told.values()]
+        told = dict(json.loads(line) for line in self._outcomes.read_bytes().splitlines())
+        return [
+            RunOutcome(**{**data, "misses": [*map(_miss_from, data["misses"])]})
+            for data in told.values()
+        ]
 
     def recorded(self) -> Cassette | None:
         """Return the cassette as it is by now."""
@@ -367,6 +371,13 @@ class ClientStarts:
             if is_good and journal.exists() and not is_locked(journal):
                 recover_journal(self.path)
         self._whole, self._last = self.recorded(), last
+
+
+def _miss_from(data: dict[str, Any]) -> MissReport:
+    lists = {name: tuple(data[name]) for name in ("questions", "fixes")}
+    nearest = None if data["nearest"] is None else Nearest(*data["nearest"])
+    differences = tuple(Difference(*each) for each in data["differences"])
+    return MissReport(**{**data, **lists, "nearest": nearest, "differences": differences})
 
 
 def recorded_by_client(
@@ -438,10 +449,10 @@ async def _started_by_client(folder: Path) -> int:
     code: int
 
     def tell(outcome: RunOutcome) -> None:
-        line = base64.b64encode(pickle.dumps((os.getpid(), outcome)))
+        line = json.dumps([os.getpid(), asdict(outcome)]) + "\n"
         # Where nobody waits any more, there is nobody to be told.
         with suppress(OSError):
-            os.write(outcomes, line + b"\n")
+            os.write(outcomes, line.encode())
 
     def on_event(event: dict[str, object]) -> None:
         if event["event"] == "missed":
