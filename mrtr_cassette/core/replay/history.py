@@ -217,7 +217,7 @@ class Timelines:
         is_cut = response.is_event_stream and not is_answered(response)
         return [
             each
-            for each in messages
+            for each in messages or self.answers_during(begun)
             if (each.answered_call in (None, begun) if each.kind is not None else is_cut)
         ]
 

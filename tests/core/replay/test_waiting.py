@@ -107,6 +107,24 @@ def test_result_waits_for_the_answer(where: str, said: list[bytes | End]) -> Non
     assert told(responds) == [(b'"mine"', Reason.ANSWERS_DIFFER), said[1]]
 
 
+@pytest.mark.parametrize("given", [YES, NO])
+def test_result_waits_for_the_answer_without_a_session(given: bytes) -> None:
+    """A server may ask in the stream of a call, or on a pipe, whose client opened no session."""
+    talk = Conversation()
+    call = talk.stream(CALL)
+    talk.event(call, PUSHED)
+    talk.response(talk.request(YES), ACCEPTED)
+    talk.event(call, DONE)
+    talk.end(call)
+    player = replay_of(talk)
+
+    calling = delivery_of(player, CALL)
+    assert told(calling) == [sse(PUSHED)]
+    player.request_received(post(given))
+    result = sse(DONE) if given is YES else (b"1", Reason.ANSWERS_DIFFER)
+    assert told(calling) == [result, End.COMPLETE]
+
+
 def test_wrong_answer_to_nobodys_question_refuses_nothing() -> None:
     """Where no call was pending, the answer is a miss and nothing else."""
     talk = Conversation()
