@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from typing import Any, Final, Literal, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import (
@@ -25,6 +24,7 @@ from mrtr_cassette.core.compare.values import (
     by_place,
     change_of,
     heaviest,
+    in_order,
     is_below,
     matches,
     paired,
@@ -42,7 +42,7 @@ from mrtr_cassette.core.protocol.dialect import (
     answers_text,
     spelled_requests,
 )
-from mrtr_cassette.core.protocol.jsonrpc import SUBSCRIPTION_ID, Kind, Message, messages_in
+from mrtr_cassette.core.protocol.jsonrpc import SUBSCRIPTION_ID, Kind, Located, Message, messages_in
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, GET_TASK, TASK_VALUES, method_of
 from mrtr_cassette.core.protocol.tasks import (
     TASK,
@@ -291,8 +291,9 @@ def _comparable(raw: bytes, states: Mapping[str, str]) -> bytes:
 def _read(
     exchange: RecordedExchange, response: Response, states: Mapping[str, str]
 ) -> dict[str, Any]:
-    request, located = exchange.call.message, exchange.located_response
-    messages, own = messages_in(response), None if located is None else located.message
+    request, messages = exchange.call.message, messages_in(response)
+    located = _own(messages, request)
+    own = None if located is None else located.message
     token = None if request is None else request.progress_token
     said: dict[str, Any] = {
         "#status": response.status,
@@ -301,7 +302,7 @@ def _read(
         "#messages": [
             _message(comparable_tree(each.message.raw, states), token, each.message)
             for each in messages
-            if each != located and each.message.kind is not Kind.REQUEST
+            if each is not located and each.message.kind is not Kind.REQUEST
         ],
     }
     tree = {} if own is None else comparable_tree(own.raw, states)
@@ -334,6 +335,15 @@ def _read(
     if exchange.ask is not None:
         result[INPUT_REQUESTS] = pinned_question(result.get(INPUT_REQUESTS))
     return {**said, **result}
+
+
+def _own(messages: Sequence[Located], request: Message | None) -> Located | None:
+    """Return the response to a request; a server that could not read it responds without its id."""
+    if request is None or request.kind is not Kind.REQUEST:
+        return None
+    responses = [each for each in messages if each.message.kind is Kind.RESPONSE]
+    found = (each for it in (request.id, None) for each in responses if each.message.id == it)
+    return next(found, None)
 
 
 def _headers(response: Response) -> dict[str, str]:
@@ -386,9 +396,13 @@ _NAMES: Final = ("uri", "uriTemplate", "name")
 _SERVER_INFO: Final = frozenset({"serverInfo", "io.modelcontextprotocol/serverInfo"})
 _INPUT: Final = "inputSchema"
 _REQUIRED: Final = "required"
-_ONLY_DESCRIBES: Final = frozenset({"default", "description", "examples", "title"})
+_ONLY_DESCRIBES: Final = frozenset(
+    {"$comment", "$schema", "default", "deprecated", "description", "examples", "title"}
+)
 """Keywords of JSON Schema that refuse no value."""
-_ALTERNATIVES: Final = frozenset({("enum",), ("properties",)})
+_ALTERNATIVES: Final = frozenset(
+    (name,) for name in ("$defs", "anyOf", "definitions", "enum", "oneOf", "properties", "type")
+)
 """Keywords of JSON Schema below which something more allows more."""
 
 
@@ -573,7 +587,7 @@ class _Side(NamedTuple):
     interaction: RecordedInteraction
     turns: list[_Turn]
     call: CallKey
-    keys: tuple[object, object]
+    keys: tuple[object, object, object]
     pointers: Collection[str]
 
 
@@ -594,7 +608,8 @@ def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
         endpoint = "" if key.method else comparable_text(key.endpoint)
         texts = comparable_text(key.name), comparable_text(key.arguments)
         same_call = (endpoint, key.method, *texts, page)
-        yield _Side(interaction, turns, key, ((same_call, answers), same_call), pointers)
+        keys = (key.endpoint, same_call, answers), (same_call, answers), same_call
+        yield _Side(interaction, turns, key, keys, pointers)
 
 
 def _turns_of(interaction: RecordedInteraction, ignored: Collection[MemberPath]) -> Iterator[_Turn]:
@@ -636,7 +651,7 @@ def _without_null(value: Any) -> Any:
 def _partners(old: Sequence[_Side], new: Sequence[_Side]) -> dict[int, int]:
     """Return the index of the old interaction for that of a new one."""
     partners: dict[int, int] = {}
-    for level in range(2):
+    for level in range(3):
         taken = set(partners.values())
         old_left = [index for index in range(len(old)) if index not in taken]
         new_left = [index for index in range(len(new)) if index not in partners]
@@ -653,13 +668,14 @@ def _aligned(
 ) -> Iterator[tuple[int | None, int | None, bool]]:
     """Yield the indices that belong together, in the order of both; and whether they moved."""
     with_partner = set(partners.values())
-    order = [partners.get(index, -1 - index) for index in range(new_count)]
-    for tag, *ends in SequenceMatcher(None, range(old_count), order, autojunk=False).get_opcodes():
-        if tag != "equal":
-            alone = set(range(*ends[:2])) - with_partner
-            yield from ((index, None, False) for index in sorted(alone))
-        for index in range(*ends[2:]):
-            yield partners.get(index), index, tag != "equal" and index in partners
+    kept = in_order(sorted((old, new) for new, old in partners.items()))
+    at_old = at_new = 0
+    for old, new in [*kept, (old_count, new_count)]:
+        yield from ((at, None, False) for at in range(at_old, old) if at not in with_partner)
+        yield from ((partners.get(at), at, at in partners) for at in range(at_new, new))
+        if new < new_count:
+            yield old, new, False
+        at_old, at_new = old + 1, new + 1
 
 
 def _stages_of(old: _Side | None, new: _Side | None, ignored: Collection[str]) -> Iterator[Stage]:

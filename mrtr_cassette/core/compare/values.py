@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from difflib import SequenceMatcher
 from functools import partial
-from itertools import takewhile, zip_longest
+from itertools import zip_longest
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
@@ -134,14 +134,13 @@ Pair = tuple[int | None, int | None]
 
 def paired(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
     """Pair the items of two sequences in order: equal ones, and between these the n-th ones."""
-    same = takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))
-    start = sum(1 for _ in same)
-    pairs: list[Pair] = [(at, at) for at in range(start)]
-    rest = SequenceMatcher(None, old[start:], new[start:], autojunk=False)
-    for _, *ends in rest.get_opcodes():
-        at_old, end_old, at_new, end_new = (start + end for end in ends)
-        pairs += zip_longest(range(at_old, end_old), range(at_new, end_new))
-    return pairs
+    pairs: list[Pair] = []
+    at_old = at_new = 0
+    for old_index, new_index in [*in_order(matches(old, new)), (len(old), len(new))]:
+        pairs += zip_longest(range(at_old, old_index), range(at_new, new_index))
+        pairs.append((old_index, new_index))
+        at_old, at_new = old_index + 1, new_index + 1
+    return pairs[:-1]
 
 
 def matches(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[tuple[int, int]]:
@@ -150,6 +149,24 @@ def matches(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[tuple[int,
     for index, key in enumerate(new):
         waiting[key].append(index)
     return [(index, waiting[key].popleft()) for index, key in enumerate(old) if waiting.get(key)]
+
+
+def in_order(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the longest choice of these pairs in which both indices rise; the first ones do."""
+    lowest: list[int] = []
+    ends: list[int] = []
+    before: list[int | None] = []
+    for position, (_, value) in enumerate(pairs):
+        at = bisect_left(lowest, value)
+        before.append(ends[at - 1] if at else None)
+        lowest[at : at + 1] = [value]
+        ends[at : at + 1] = [position]
+    chosen: list[tuple[int, int]] = []
+    last = ends[-1] if ends else None
+    while last is not None:
+        chosen.append(pairs[last])
+        last = before[last]
+    return chosen[::-1]
 
 
 PairItems = Callable[[list[Any], list[Any]], list[Pair]]

@@ -124,7 +124,7 @@ def read_rules(options: VerifyOptions) -> list[IgnoredPlaces]:
         try:
             rules += read_ignored(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            if file is not options.learn:
+            if file != options.learn:
                 raise UsageError(f"<<ignore_from>>: there is no file {path}") from None
         except (OSError, ValueError) as error:
             reason = reason_of(error) if isinstance(error, OSError) else str(error)

@@ -97,6 +97,8 @@ BAD_ERROR = '{"code":-32602,"message":"bad"}'
         (BAD, text("done"), f"error-changed /#error {BAD_ERROR} None"),
         (BAD, refusal(LIVE_CALL, -32603, "bad"), "error-changed /#error/code -32602 -32603"),
         (BAD, refusal(LIVE_CALL, -32602, "worse"), "text-changed /#error/message bad worse"),
+        # A server that could not read the request responds without its id.
+        (BAD, refusal(with_id(CALL, None), -7, "bad"), "error-changed /#error/code -32602 -7"),
     ],
 )
 def test_results_and_errors_are_compared_by_value(
@@ -447,6 +449,7 @@ def adding(item: Json) -> Any:
 
 
 SCHEMA, SEAT = "tools 0 inputSchema", "tools 0 inputSchema properties seat"
+DEFINED = edited(TOOLS, f"{SCHEMA} $defs", to={"Seat": {}})
 ARGUMENTS, INFO = "prompts 0 arguments", "_meta io.modelcontextprotocol/serverInfo"
 MANDATORY = edited(PROMPTS, f"{ARGUMENTS} 0 required", to=True)
 VERSIONS = ["2025-11-25", "2026-07-28"]
@@ -468,6 +471,8 @@ VERSIONS = ["2025-11-25", "2026-07-28"]
         (TOOLS, "tools 1 inputSchema required", ["id"], "", False),
         (TOOLS, f"{SEAT} enum", ["b", "a", "c"], "/2", True),
         (TOOLS, f"{SEAT} maxLength", 3, "", False),
+        (TOOLS, f"{SEAT} deprecated", True, "", True),
+        (DEFINED, f"{SCHEMA} $defs Other", {}, "", True),
         (TOOLS, "tools 0 outputSchema required", [], "/0", False),
         (PROMPTS, f"{ARGUMENTS} 0 required", True, "", False),
         (MANDATORY, f"{ARGUMENTS} 0 required", False, "", True),

@@ -10,6 +10,7 @@ from mrtr_cassette.core.compare.values import (
     Change,
     heaviest,
     is_below,
+    paired,
     value_changes,
     without_ignored,
 )
@@ -123,3 +124,10 @@ def test_a_pointer_hides_what_is_below_it(pointer: str, outer: str, *, is_hidden
     assert is_below(pointer, outer) is is_hidden
     change = Change("text-changed", pointer, "1", "2")
     assert without_ignored([change], ["/other", outer]) == ([] if is_hidden else [change])
+
+
+def test_long_sequences_with_something_new_after_each_item_are_paired_at_once() -> None:
+    """Time grows with the length, and not with its square."""
+    old = [*range(30_000)]
+    new = [each for item in old for each in (item, "new")]
+    assert paired(old, new)[2:5] == [(1, 2), (None, 3), (2, 4)]
