@@ -267,6 +267,9 @@ class _World:
 
     Equal writes are counted: the first that is made is the first that began and the first that
     ended, though these may have been two.
+
+    Attributes:
+        until: when the first write ended that was not made yet.
     """
 
     def __init__(self, writes: Iterable[Write]) -> None:
@@ -276,23 +279,22 @@ class _World:
             self._equal.setdefault(each.key, []).append(each)
         alike = self._equal.items()
         self._starts = {key: sorted(each.lifetime.start for each in own) for key, own in alike}
-        self._entries = {key: [each.entry for each in own] for key, own in alike}
+        self._unmade = {key: dict.fromkeys([each.entry for each in own]) for key, own in alike}
         self._made: set[ReplayEntry] = set()
         self._latest: tuple[float, ...] = ()
-
-    @property
-    def until(self) -> tuple[float, ...]:
-        """When the first write ended that was not made yet."""
-        return self._left[0].lifetime.end if self._left else _NEVER
+        self.until = self._left[0].lifetime.end if self._left else _NEVER
 
     def make(self, key: WriteKey, entry: ReplayEntry) -> bool:
         """Make a write, if the world has it next."""
         equal, starts = self._equal.get(key), self._starts.get(key)
         if not equal or not starts or starts[0] > self.until:
             return False
-        unmade = [each for each in self._entries[key] if each not in self._made]
-        self._made.add(entry if entry in unmade else unmade[0])
+        unmade = self._unmade[key]
+        made = entry if entry in unmade else next(iter(unmade), entry)
+        unmade.pop(made, None)
+        self._made.add(made)
         self._left.remove(equal.pop(0))
+        self.until = self._left[0].lifetime.end if self._left else _NEVER
         self._latest = max(self._latest, starts.pop(0))
         return True
 

@@ -223,6 +223,7 @@ class PlayOrder:
         self._equal = equal
         self._secrets = SecretMapping()
         self._by_lookup: dict[LookupKey, list[ReplayEntry]] = {}
+        self._exact: dict[tuple[LookupKey, Traits], list[ReplayEntry]] = {}
         self._shared = LiveSession()
         self._by_id: dict[str, LiveSession] = {}
         self._recorded: dict[str, set[int]] = {}
@@ -252,6 +253,7 @@ class PlayOrder:
         raw_state = entry.exchange.echoed_sha256 or lookup.state
         for each in {lookup, self._known_as(lookup._replace(state=raw_state))}:
             self._by_lookup.setdefault(each, []).append(entry)
+            self._exact.setdefault((each, entry.traits), []).append(entry)
 
     def _known_as(self, lookup: LookupKey) -> LookupKey:
         if self._equal is None or lookup.state is None:
@@ -270,10 +272,11 @@ class PlayOrder:
 
     def choose(self, key: MatchKey, session: LiveSession) -> Chosen:
         """Return the recording that a request gets in a session, or why there is none."""
-        entries = self._by_lookup.get(self._known_as(key.lookup))
-        if entries is None:
+        lookup = self._known_as(key.lookup)
+        if lookup not in self._by_lookup:
             return Chosen(None)
-        left = _most_alike(entries, key.traits)
+        exact = self._exact.get((lookup, key.traits))
+        left = exact or _most_alike(self._by_lookup[lookup], key.traits)
         for reason, rule in self._rules:
             kept = rule(left, key, session)
             if not kept:
@@ -387,9 +390,6 @@ def _most_alike(entries: list[ReplayEntry], traits: Traits) -> list[ReplayEntry]
     Recordings with other traits are never a substitute, even when these are used up: the same body
     may have been refused for its headers.
     """
-    exact = [each for each in entries if each.traits == traits]
-    if exact:
-        return exact
     scores = [list(map(eq, each.traits, traits)) for each in entries]
     best = max(scores)
     return [each for each, score in zip(entries, scores, strict=True) if score == best]
