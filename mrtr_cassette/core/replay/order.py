@@ -17,7 +17,7 @@ from typing import NamedTuple
 from mrtr_cassette.core.cassette.lookup import CallerValues, LookupKey
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.methods import INITIALIZE
+from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.record.assembly import TextChange, request_with
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.equivalence import EqualRequests
@@ -227,6 +227,7 @@ class PlayOrder:
         self._shared = LiveSession()
         self._by_id: dict[str, LiveSession] = {}
         self._recorded: dict[str, set[int]] = {}
+        self._handshakes: dict[str, list[ReplayEntry]] = {}
         for each in by_arrival:
             self._add(each)
         numbered = filter(None, map(SESSION_SURROGATE.fullmatch, self._recorded))
@@ -246,6 +247,8 @@ class PlayOrder:
         session, lookup = entry.session, entry.lookup
         if session:
             self._recorded.setdefault(session, set()).add(entry.lookup_number)
+            if entry.key.method == INITIALIZED:
+                self._handshakes.setdefault(session, []).append(entry)
         if entry.same is not None or entry.created_by is not None:
             return
         # A state that the client didn't get from the cassette, such as a literal in a test, has the
@@ -267,7 +270,9 @@ class PlayOrder:
             return LiveSession(self._equal.root(session_id), session_id)
         if session_id in self._recorded and session_id not in self._by_id:
             # A client may know it from an earlier run, and not open it again.
-            self._by_id[session_id] = LiveSession(session_id, session_id)
+            session = self._by_id[session_id] = LiveSession(session_id, session_id)
+            for each in self._handshakes.get(session_id, ()):
+                session.arrive(each)
         return self._by_id.get(session_id, self._shared)
 
     def choose(self, key: MatchKey, session: LiveSession) -> Chosen:

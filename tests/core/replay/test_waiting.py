@@ -332,6 +332,15 @@ def test_calls_do_not_wait_for_each_other() -> None:
     assert alone(talk, within(OTHER)) == sse(DONE)
 
 
+def test_no_session_that_is_known_waits_for_its_handshake() -> None:
+    """A client of another run need not open it again; on pipes it may have said all at once."""
+    talk = Conversation()
+    first = talk.request(within(CALL))
+    talk.response(talk.request(within(notification("notifications/initialized"))), ACCEPTED)
+    talk.response(first, DONE)
+    assert told(delivery_of(replay_of(talk), within(CALL))) == [DONE, End.COMPLETE]
+
+
 def test_acknowledgement_waits_for_nothing() -> None:
     """Some clients post an answer only when they know that the message before has been taken.
 
