@@ -163,7 +163,7 @@ async def test_response_to_head_has_no_body() -> None:
         (b"SSH-2.0\r\n", "no HTTP response: Expected HTTP/"),
         (b"HTTP/1.1 101 Go\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "another protocol"),
         (b"HTTP/1.1 200 OK\r\nX: a\x01b\r\n\r\n", "no HTTP response: Invalid header value"),
-        (b"HTTP/1.1 200 OK\r\n", "the connection was closed"),
+        (b"HTTP/1.1 200 OK\r\n", "the connection was closed$"),
         (b"", "the connection was closed; if it speaks TLS, try https:// in the place of http://"),
         (bytes.fromhex("15030100020246"), "it speaks TLS; try https:// in the place of http://"),
     ],

@@ -119,6 +119,7 @@ class _Connection(asyncio.Protocol):
         self._response: HttpResponse | None = None
         self._reason = b""
         self._headers: list[tuple[bytes, bytes]] = []
+        self._has_received = False
         self._idle: asyncio.TimerHandle | None = None
 
     async def exchange(self, head: bytes, body: bytes, *, is_to_head: bool) -> HttpResponse:
@@ -143,6 +144,7 @@ class _Connection(asyncio.Protocol):
         if self._response is None:
             self.transport.abort()
             return
+        self._has_received = True
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
@@ -165,7 +167,7 @@ class _Connection(asyncio.Protocol):
         else:
             closed = str(exc or "the connection was closed")
             is_plain = self.transport.get_extra_info("ssl_object") is None
-            if is_plain and response is not None and not response.status:
+            if is_plain and not self._has_received:
                 # Not every server sends an alert before it closes.
                 closed = f"{closed}; if it speaks TLS, {_TRY_TLS}"
             self._fail(closed)
