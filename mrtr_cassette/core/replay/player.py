@@ -103,8 +103,9 @@ class Player:
         by_arrival = self._by_arrival = sorted(self.entries, key=lambda each: each.arrival)
         number_lookups(by_arrival)
         self._timelines = Timelines(by_arrival)
-        self._tasks = recorded_tasks(self.interactions)
-        self._created_by = {each.creating: each for each in self._tasks.values()}
+        tasks = recorded_tasks(self.interactions)
+        self._tasks = {each.created.id: each for each in tasks}
+        self._created_by = {each.creating: each for each in tasks}
         self._listening: dict[LiveSession, list[Delivery]] = {}
         self._replies: dict[ReplayEntry, Reply] = {}
         equal = None

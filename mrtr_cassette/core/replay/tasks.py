@@ -85,18 +85,19 @@ class RecordedTask:
         return not same or lookup[:2] in [each[:2] for each in same]
 
 
-def recorded_tasks(interactions: Iterable[Sequence[ReplayEntry]]) -> dict[str, RecordedTask]:
-    """Return the tasks that recorded calls created, by their ids in the cassette."""
-    tasks: dict[str, RecordedTask] = {}
+def recorded_tasks(interactions: Iterable[Sequence[ReplayEntry]]) -> list[RecordedTask]:
+    """Return the tasks that recorded calls created; several may have the same id."""
+    tasks: list[RecordedTask] = []
     for own in interactions:
         calls = [each for each in own if each.answers is None and each.created_by is None]
         created = calls[-1].exchange.created_task
         if created is not None:
-            tasks[created.id] = RecordedTask(calls[-1], created)
+            tasks.append(RecordedTask(calls[-1], created))
+    by_id = {each.created.id: each for each in tasks}
     for each in (each for own in interactions for each in own if tasks and each.is_listening):
         for state in notified_states(each.exchange.response):
-            if state.id in tasks:
-                tasks[state.id].notified_keys.update(state.input_requests)
+            if state.id in by_id:
+                by_id[state.id].notified_keys.update(state.input_requests)
     return tasks
 
 
