@@ -25,7 +25,7 @@ from messages import Json, compact, message
 from tasking import cancel, created, get, state, update
 
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.history import united
+from mrtr_cassette.core.replay.history import History, united
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.runs import report_of_miss
@@ -320,6 +320,16 @@ def test_two_cassettes_have_tasks_of_their_own() -> None:
     tasks = [json.loads(play(player, CALL))["result"]["taskId"] for _ in range(2)]
     assert [each.rpartition(":")[2] for each in tasks] == ["1", "100001"]
     assert [does(player, get(each)) for each in tasks] == ["completed", "completed"]
+
+
+def test_two_cassettes_may_name_their_tasks_alike() -> None:
+    """Where ids are kept, the task is that of the call that was played last."""
+    scripts = [(CREATED, (POLL, state(TASK, end))) for end in ("completed", "failed")]
+    cassettes = [loaded(cassette_of(*each, seals=False)) for each in scripts]
+    player = Player(united(cassettes), history=History.ORDER)
+    for end in ("completed", "failed"):
+        play(player, CALL)
+        assert does(player, POLL) == end
 
 
 def test_task_of_a_contradicting_header_is_no_task() -> None:
