@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import fsspec
 import pytest
-from builders import JOURNAL_HEADER, converse, retry, tool
+from builders import JOURNAL_HEADER, cassette_of, converse, encode_cassette, retry, tool
 from messages import Json, asks, text
 
 import mrtr_cassette
@@ -73,6 +74,19 @@ def test_files_of_a_store_are_merged_alike(two: list[Path], tmp_path: Path) -> N
     store.pipe_file(urls[0], b'{"journal":99}\n')
     with pytest.raises(CassetteError, match=f"^{urls[0]}"):
         mrtr_cassette.merge(urls, url, existing="replace")
+
+
+def test_copies_of_a_cassette_that_names_no_recorder_count_once(tmp_path: Path) -> None:
+    """Each exchange has the name of its recorder only in newer cassettes."""
+    tree = json.loads(encode_cassette(cassette_of((CALL, text("done")))))
+    tree["recording"].pop("recorders", None)
+    files = [tmp_path / "one.json", tmp_path / "two.json"]
+    for file in files:
+        file.write_text(json.dumps(tree))
+
+    mrtr_cassette.merge(files, tmp_path / "whole.json")
+
+    assert len(load((tmp_path / "whole.json").read_bytes(), "").interactions) == 1
 
 
 def test_output_is_replaced_only_when_asked(two: list[Path], tmp_path: Path) -> None:

@@ -117,6 +117,8 @@ def _check_alike(first: Source, source: Source) -> None:
 def sources_of(cassette: Cassette) -> Iterator[Source]:
     """Yield what a cassette has of each of its recorders."""
     clocks = {recorder.id: recorder.wall_ms for recorder in cassette.recorders}
+    # Older cassettes name no recorder; a copy has the same one.
+    unnamed = sha256_of(f"{cassette.recorded_at}\n{cassette.upstream}")[:32]
     began_ms = 0.0
     with suppress(ValueError):
         began_ms = datetime.fromisoformat(cassette.recorded_at).timestamp() * 1000
@@ -130,8 +132,7 @@ def sources_of(cassette: Cassette) -> Iterator[Source]:
             answers="sealed" if cassette.seals_answers else None,
             transport=cassette.transport,
             client=cassette.client,
-            # Older cassettes name no recorder.
-            recorder=recorder or sha256_of(cassette.path)[:32],
+            recorder=recorder or unnamed,
             wall_ms=clocks.get(recorder, began_ms),
         )
         yield Source(cassette.path, header, exchanges, is_published=True)

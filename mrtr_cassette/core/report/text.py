@@ -321,7 +321,7 @@ def diagram(details: CassetteDetails) -> str:
     lines = ["sequenceDiagram", "    participant client", "    participant server"]
     lines += arrows[:MOST_ARROWS]
     left_out = [counted(len(arrows[MOST_ARROWS:]), "more message")]
-    left_out.append(counted(len(details.interactions) - len(drawn), "call without a question"))
+    left_out.append(f"{counted(len(details.interactions) - len(drawn), 'call')} without a question")
     told = " and ".join(each for each in left_out if not each.startswith("0"))
     if told:
         lines.append(f"    Note over client,server: and {told}")
