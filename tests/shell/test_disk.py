@@ -167,7 +167,7 @@ def test_a_missing_cassette_says_how_to_make_one(tmp_path: Path) -> None:
 
 
 def test_a_report_is_written_as_a_careful_program_does(tmp_path: Path) -> None:
-    """Through a link, with the file's mode; to a pipe that is read."""
+    """Through a link, with the file's mode; to a pipe that is read, or to what is open already."""
     report, link, pipe = tmp_path / "r.json", tmp_path / "link", tmp_path / "pipe"
     new = b'{"cassette": "c", "interactions": []}'
     report.write_bytes(b'{"cassettes": []}')
@@ -184,6 +184,10 @@ def test_a_report_is_written_as_a_careful_program_does(tmp_path: Path) -> None:
     assert os.read(reader, 100) == b"piped"
     os.close(reader)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+    with (tmp_path / "out").open("wb", buffering=0) as file:
+        file.write(b"before\n")
+        write_own(Path(f"/dev/fd/{file.fileno()}"), [b"report"])
+    assert (tmp_path / "out").read_bytes() == b"before\nreport"
 
 
 def test_a_page_replaces_a_page_only(tmp_path: Path) -> None:

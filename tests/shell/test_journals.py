@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 from builders import JOURNAL_HEADER, exchange, tool
+from harness import http, looped, taping
 from messages import text
+from standin import answering, response
 
 from mrtr_cassette.core.cassette.journal import encode_line
 from mrtr_cassette.errors import CassetteError
@@ -63,6 +65,20 @@ def test_a_file_system_without_locks_is_told(
     with pytest.raises(CassetteError, match=r"/j\.journal: no locks available"):
         Journal(tmp_path / "j", JOURNAL_HEADER)
     assert not (tmp_path / "j.journal").exists()
+
+
+@looped
+async def test_a_journal_of_another_recorder_is_not_published(tmp_path: Path) -> None:
+    """Where the file went, and the next recorder began its own, that one keeps what it has."""
+    path = tmp_path / "c.json"
+    tape = taping(path, answering(response(b"x")))
+    await http("GET", (await tape.__aenter__()).url)
+    journal_path(path).unlink()
+    other = Journal(path, JOURNAL_HEADER)
+    with pytest.raises(CassetteError, match="another program removed or replaced the journal"):
+        await tape.__aexit__(None, None, None)
+    assert (path.exists(), is_locked(journal_path(path))) == (False, True)
+    other.close()
 
 
 def test_a_journal_of_nothing_is_removed(tmp_path: Path) -> None:

@@ -241,6 +241,15 @@ class Journal:
             rest = rest[os.write(self._file, rest) :]
         self._is_torn = not line.endswith(b"\n")
 
+    def check_in_place(self) -> None:
+        """Make sure that no other program has removed the file, or put another in its place."""
+        with suppress(OSError):
+            if os.path.samestat(self.path.stat(), os.fstat(self._file)):
+                return
+        raise CassetteError(
+            self.path, "another program removed or replaced the journal; what it had is lost"
+        )
+
     def close(self) -> None:
         """Close the file, which stays; it is locked until then, so that nobody recovers it."""
         os.close(self._file)

@@ -26,6 +26,8 @@ _OWN = re.compile(
     re.VERBOSE,
 )
 """How our reports and pages begin."""
+_OPEN = re.compile("/dev/(fd/[0-9]+|stdin|stdout|stderr)|/proc/[^/]+/fd/[0-9]+")
+"""What is open already, such as redirected output, is written to, and not replaced."""
 _BEGINNING: Final = 32 * 1024
 """Bytes in which that shows; a report begins with the path of a cassette."""
 
@@ -39,7 +41,7 @@ def check_place(path: Path) -> None:
     """
     try:
         check_writable(path)
-        if not path.is_file():
+        if not _is_own_file(path):
             return
         with path.open("rb") as file:
             start = file.read(_BEGINNING)
@@ -60,7 +62,7 @@ def write_own(path: Path, pieces: Iterable[bytes]) -> None:
     """
     check_place(path)
     try:
-        if path.is_file() or not path.exists():
+        if _is_own_file(path) or not path.exists():
             write_whole(path, pieces, replace=True)
             return
         # A pipe that nobody reads is an error at once, and not a wait without an end.
@@ -70,6 +72,10 @@ def write_own(path: Path, pieces: Iterable[bytes]) -> None:
             file.writelines(pieces)
     except OSError as error:
         raise CassetteError(path, f"can't be written: {reason_of(error)}") from None
+
+
+def _is_own_file(path: Path) -> bool:
+    return path.is_file() and not _OPEN.fullmatch(os.path.abspath(path))  # noqa: PTH100  links stay
 
 
 @cache

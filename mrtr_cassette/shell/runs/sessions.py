@@ -231,6 +231,7 @@ class RecordSession(Session):
         """Make a cassette of the journal, unless something speaks against it."""
         try:
             if self.publishes and self.objection is None:
+                self.journal.check_in_place()
                 self.published, left_out = publish_journal(self.path)
                 self.problem = left_out or self.problem
         finally:
