@@ -138,3 +138,5 @@ def test_secrets_are_found_where_they_stand() -> None:
         (2, answer, "response", "github"),
     ]
     assert list(exposed_secrets(loaded(cassette_of(*EXPOSING, redacts=True)))) == []
+    calls = [(post(tool(name), target="/mcp?api_key=hunter2hunter2"), text("x")) for name in "ab"]
+    assert [each[0] for each in exposed_secrets(loaded(cassette_of(*calls)))] == [1, 2]
