@@ -161,15 +161,16 @@ def _beside(
 
     def shown(call: Call) -> Any:
         value: Any = call.arguments
-        if call.message is not None and call.message.kind is Kind.RESPONSE:
+        if not by_answers:
+            value = value.decode("latin-1") if isinstance(value, bytes) else value
+        elif call.message is not None and call.message.kind is Kind.RESPONSE:
             value = posted_answer(call.message)
-        elif reason is not Reason.ARGUMENTS_DIFFER:
+        else:
             value = {INPUT_RESPONSES: dict((call.answers and call.answers.input_responses) or {})}
-        elif isinstance(value, bytes):
-            value = value.decode("latin-1")
         return without_paths(value, ignored)
 
-    received, by_answers = shown(call), reason is not Reason.ARGUMENTS_DIFFER
+    by_answers = reason is not Reason.ARGUMENTS_DIFFER
+    received = shown(call)
     found = [
         (each, tuple(differences(shown(each.call), received, without_null=by_answers)))
         for each in candidates
@@ -246,12 +247,21 @@ class _Search:
 
     def _arguments_differ(self, candidates: Sequence[ReplayEntry]) -> Miss:
         detail = f"{candidates[0].key} was recorded with other arguments"
-        return _beside(self.call, candidates, Reason.ARGUMENTS_DIFFER, detail, self.ignored)
+        miss = _beside(self.call, candidates, Reason.ARGUMENTS_DIFFER, detail, self.ignored)
+        message, kind = self.call.message, (miss.nearest or candidates[0]).kind
+        if miss.differences or message is None or kind is None or kind is message.kind:
+            return miss
+        detail = f"{candidates[0].key} was recorded as a {kind.value}, "
+        return replace(miss, detail=f"{detail}but this is a {message.kind.value}")
 
     def _answers_differ(
         self, asks: Sequence[ReplayEntry], orphans: Sequence[ReplayEntry] = ()
     ) -> Miss:
-        recorded = [*[each for each in self.entries if each.parent in asks], *orphans]
+        # Without memory, equal asks stand for each other.
+        alike = {each.same or each for each in asks}
+        parents = [(each, each.parent) for each in self.entries if each.parent is not None]
+        recorded = [each for each, parent in parents if (parent.same or parent) in alike]
+        recorded += orphans
         if not recorded:
             detail = "the recording ends with this ask, so no answer to it was recorded"
             return Miss(self.call, Reason.ANSWERS_DIFFER, detail, asks[0])

@@ -169,6 +169,7 @@ PLAYED_ONCE = "this was recorded once, and has been played once already"
 PLAYED_TWICE = "this was recorded 2 times, and has been played 2 times already"
 ONLY_RETRY = "this call was recorded only as a retry"
 ENDED = "the recording ends with this ask, so no answer to it was recorded"
+ANOTHER_KIND = "notes/add was recorded as a request, but this is a notification"
 ELSEWHERE = (
     "#2 has this answer, to another ask of an equal call; "
     "equal calls are played in the order of the recording"
@@ -184,6 +185,10 @@ ELSEWHERE = (
         (
             [(retry(CALL, {"a": YES}), text("done"))],
             *(0, CALL, Reason.ANSWERS_MISSING, (1, 0), ONLY_RETRY),
+        ),
+        (
+            [(rpc("notes/add", {"a": 1}), text("done"))],
+            *(0, notification("notes/add", a=1), Reason.ARGUMENTS_DIFFER, (1, 0), ANOTHER_KIND),
         ),
         (
             [
@@ -303,9 +308,10 @@ def test_answer_to_nothing_that_was_asked_is_like_other_traffic() -> None:
     elsewhere = posted(elicit(), NO)
     elsewhere = replace(elsewhere, headers=elsewhere.headers[:-1])
 
-    for request in (posted(elicit("other"), NO), elsewhere):
+    for request, place in ((posted(elicit("other"), NO), "/id"), (elsewhere, "/result/action")):
         miss = posted_miss(request, cassette)
         assert miss.reason is Reason.ARGUMENTS_DIFFER
+        assert place in [each.pointer for each in miss.differences]
 
 
 SIMPLE = tool("deploy", env="prod")

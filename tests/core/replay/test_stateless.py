@@ -85,6 +85,18 @@ def test_either_state_finds_the_branch_that_its_answers_choose(options: dict[str
         assert said(play(player, retry(CALL, {"a": NO}, state=state))) == "left"
 
 
+def test_wrong_answer_is_compared_with_all_that_were_given_to_equal_asks() -> None:
+    """The nearest recorded answer is told, whichever of the equal asks it answers."""
+    (player,) = replicas(*BOTH, number=1)
+    near = {"action": "decline", "content": {}}
+
+    miss = missed(player, retry(CALL, {"a": near}, state=state_in(play(player, CALL))))
+
+    assert miss.nearest is not None
+    assert miss.nearest.interaction == 2
+    assert [difference.pointer for difference in miss.differences] == ["/inputResponses/a/content"]
+
+
 def test_what_the_recorder_answered_is_answered_here_too() -> None:
     """The end of such a conversation is what the call gets, and what has to be the same."""
 
