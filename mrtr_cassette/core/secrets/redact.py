@@ -7,7 +7,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from string import ascii_letters, digits
 from typing import Final, Literal, NamedTuple
 
@@ -118,7 +118,7 @@ _CODE = re.compile(
 """What stands behind a name in code, and in a list of names and values, and not in settings."""
 _BARE_SECRET = re.compile(r"(?=.*\d)(?=.*[A-Za-z])(?!.*://|[./~]).{8}")
 """What may be one behind a colon, or in a sentence."""
-_IN_SINGLE_QUOTES = re.compile(rf"(?:[^'\r\n]{{1,{_LONGEST_VALUE}}}(?='|\Z))?")
+_IN_SINGLE_QUOTES = re.compile(rf"[^'\r\n]{{0,{_LONGEST_VALUE}}}")
 _SPACES_OF_LINE = re.compile(r"[ \t]*+")
 _URL_CHARS = r"[^\s\"'<>\\^`{|}]"
 _IN_URL = re.compile(rf"{_URL_CHARS}*+", re.ASCII)
@@ -164,7 +164,8 @@ _EXEMPT_KEY = re.compile(
     r"\"(?:id|progressToken|requestState|io\.modelcontextprotocol/subscriptionId)\"\s*:\s*\"?[^\"]*\Z",
     re.ASCII,
 )
-_MESSAGE = re.compile(r"(?:\xef\xbb\xbf)?[ \t]*([^\r\n]*)")
+_LINE = re.compile(r"[^\r\n]*")
+_BEFORE_MESSAGE = re.compile(r"(?:\xef\xbb\xbf)?(?:data:)?[ \t\r\n]*")
 _EXEMPT: Final[tuple[MemberPath, ...]] = (
     ID_PATH,
     TOKEN_PATH,
@@ -387,24 +388,27 @@ class Redactor:
 
 
 def _without_exempt(text: str, finds: Iterable[_Find]) -> Iterator[_Find]:
-    messages: dict[int, list[Span]] = {}
+    # The message is the whole text, or a line of it.
+    spans_in = lru_cache(maxsize=None)(partial(_exempt_spans, text))
     for find in finds:
         if _EXEMPT_KEY.search(text, max(0, find.start - _BEFORE_ID), find.start):
             line = max(text.rfind(end, 0, find.start) for end in "\r\n") + 1
-            if line not in messages:
-                messages[line] = _exempt_spans(text, line)
-            if any(span.start <= find.start and find.end <= span.end for span in messages[line]):
+            line_end = _LINE.match(text, line).end()  # type: ignore[union-attr]
+            spans = (*spans_in(0, len(text)), *spans_in(line, line_end))
+            if any(span.start <= find.start and find.end <= span.end for span in spans):
                 continue
         yield find
 
 
-def _exempt_spans(text: str, line: int) -> list[Span]:
-    start, end = _MESSAGE.match(text, line).span(1)  # type: ignore[union-attr]
+def _exempt_spans(text: str, start: int, end: int) -> list[Span]:
+    start = _BEFORE_MESSAGE.match(text, start, end).end()  # type: ignore[union-attr]
     try:
         found = find_spans(text[start:end].encode("latin-1"), _EXEMPT)
     except NotJsonError:
         return []
-    return [Span(s.start + start, s.end + start) for spans in found.values() for s in spans]
+    spans = (Span(s.start + start, s.end + start) for spans in found.values() for s in spans)
+    # An object or an array is no id, so it is like any other value.
+    return [span for span in spans if text[span.start] not in "{["]
 
 
 def _in_one_string(text: str, find: _Find) -> _Find | None:
@@ -629,8 +633,10 @@ class _JudgedText:
 
     def _on_line_of_its_own(self, name: Name, start: int, at: int, sign: str) -> _Find | None:
         before = self._flat[max(0, start - 64) : start].removesuffix("export ").removesuffix("- ")
+        if before.rstrip(" \t")[-1:] not in '\r\n"':
+            return None
         match = _REST_OF_LINE.match(self._flat, at)
-        if match is None or before.rstrip(" \t")[-1:] not in '\r\n"':
+        if match is None:
             return None
         given = match[0]
         if not 4 <= len(given) <= _LONGEST_VALUE or not _counts(given) or _CODE.search(given):
@@ -664,6 +670,8 @@ class _JudgedText:
         # What ends a string of JSON that the text stands in ends the value too.
         if outer := _END_OF_JSON.search(flat, start, end):
             end = outer.start()
+        elif opened[1][-1] == "'" and flat[end : end + 1] not in ("", "'"):
+            return None
         value = flat[start:end]
         if not 0 < len(value) <= _LONGEST_VALUE or "\n" in value or "\r" in value:
             return None

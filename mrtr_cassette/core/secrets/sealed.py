@@ -250,6 +250,7 @@ def is_searched(state: str) -> bool:
 _STATE = re.compile(rf'{REQUEST_STATE}(\\{{0,63}})"\s*:\s*\1"', re.ASCII)
 """The end of the member's name, and the beginning of its value."""
 _TASK = re.compile(rf'{TASK_ID}s?(\\{{0,63}})"\s*:\s*\[?\s*\1"', re.ASCII)
+_NEXT_ITEM = re.compile(r'(\\{0,63})"\s*,\s*\1"', re.ASCII)
 
 
 class StatePlace(NamedTuple):
@@ -286,12 +287,16 @@ def _strings_under(name: re.Pattern[str], raw: bytes) -> list[StatePlace]:
     text = raw.decode("latin-1")
     flat = flattened(text)
     places = []
+    item: re.Match[str] | None
     for match in name.finditer(flat):
         if flat.endswith(f'{match[1]}"', 0, match.start()):
-            start, backslashes = match.end(), len(match[1])
-            end, depth = string_end(text, start, backslashes), (backslashes + 1).bit_length()
-            state = as_text(undo_json(text[start:end], depth))
-            places.append(StatePlace(Span(start, end), state, depth))
+            backslashes, item = len(match[1]), match
+            while item:
+                start = item.end()
+                end, depth = string_end(text, start, backslashes), (backslashes + 1).bit_length()
+                state = as_text(undo_json(text[start:end], depth))
+                places.append(StatePlace(Span(start, end), state, depth))
+                item = _NEXT_ITEM.match(flat, end) if "[" in match[0] else None
     return places
 
 

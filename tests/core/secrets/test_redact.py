@@ -217,6 +217,29 @@ def test_ids_are_exempt_in_their_places_only() -> None:
     assert tree["params"]["id"] == tree["params"]["arguments"]["requestState"] != GITHUB
 
 
+@pytest.mark.parametrize("break_", ["\n", "\r\n"])
+def test_ids_are_exempt_in_messages_of_several_lines(break_: str) -> None:
+    """A state that is kept stays what the client has to send, and what the server has sent."""
+    message = {
+        "jsonrpc": "2.0",
+        "id": GITHUB,
+        "result": {"requestState": GITHUB, "password": "made up"},
+    }
+    raw = json.dumps(message, indent=1).replace("\n", break_)
+    data = f"data: {raw.replace(break_, f'{break_}data: ')}{break_}{break_}"
+
+    for text, content_type in ((raw, JSON), (data, STREAM)):
+        redacted = REDACTOR.body(text.encode(), content_type).decode()
+        assert redacted == text.replace("made up", placeholder("password", "made up"))
+
+
+def test_value_under_the_name_of_an_id_is_searched() -> None:
+    """An object or an array is no id, so what stands in it is like any other value."""
+    raw = json.dumps({"id": [{"id": GITHUB}], "result": {"requestState": {"requestState": GITHUB}}})
+
+    assert GITHUB.encode() not in REDACTOR.body(raw.encode(), JSON)
+
+
 def test_messages_too_deep_to_read_are_redacted() -> None:
     """Nesting has no limit, as it has for those who read messages."""
     deep = b'{"a":[' * 50_000 + b'{"password":"made up"}'

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Callable
 
 import pytest
 
@@ -8,6 +10,7 @@ from mrtr_cassette.core.secrets.sealed import (
     as_recorded,
     compared_sha256,
     find_states,
+    find_task_ids,
     occurrence_in,
     renumber,
     reveal,
@@ -156,3 +159,11 @@ def test_state_is_what_stands_under_its_name(
     assert seal_states(raw, lambda state: state).count(b"requestState") == raw.count(
         b"requestState"
     )
+
+
+@pytest.mark.parametrize("spell", [lambda raw: raw, lambda raw: json.dumps(raw.decode()).encode()])
+def test_ids_of_tasks_are_found_in_all_of_a_list(spell: Callable[[bytes], bytes]) -> None:
+    """A client that listens to several tasks names them in one list."""
+    raw = spell(b'{"taskIds": ["t-1","x", "t-2"], "taskId":"t-2","status":"t-1"}')
+
+    assert [place.state for place in find_task_ids(raw, {"t-1", "t-2"})] == ["t-1", "t-2", "t-2"]
