@@ -154,9 +154,8 @@ class RecordedAsks:
         """
         state = None if call.answers is None else call.answers.request_state
         if state is None:
-            cursors = {each.exchange.next_cursor for each in self._player.entries} - {None}
             detail = "its cursor is that of a recorded page: record the whole list again"
-            return unrecorded(shown, detail) if call.cursor in cursors else None
+            return unrecorded(shown, detail) if self._has_issued(call) else None
         # What a client adds to a state goes to the server too, to be refused there.
         within = [
             issued
@@ -178,6 +177,15 @@ class RecordedAsks:
             return unrecorded(shown, reason, asker)
         recorder = self._new_recorder(seals=True)
         return ReplayToAsk(call, shown, asker, RecordedScript(interaction), recorder)
+
+    def _has_issued(self, call: Call) -> bool:
+        """Tell whether a recorded page of the same list issued the cursor of a request."""
+        listed = (call.method, call.endpoint)
+        return call.cursor is not None and any(
+            (each.key.method, each.key.endpoint) == listed
+            and each.exchange.next_cursor == call.cursor
+            for each in self._player.entries
+        )
 
 
 def _chain(asker: ReplayEntry) -> list[ReplayEntry]:

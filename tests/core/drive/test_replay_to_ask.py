@@ -87,6 +87,14 @@ def test_conversation_is_repeated_up_to_the_ask() -> None:
     assert replay.states == [(LIVE, STATE), (LIVE_TOO, STATE_TOO)]
 
 
+def test_a_recorded_cursor_is_one_of_its_list() -> None:
+    """Servers count the pages of each list from the same number on."""
+    pages = ((rpc("tools/list"), {"tools": [], "nextCursor": "2"}),)
+    page, other = (rpc(f"{listed}/list", {"cursor": "2"}) for listed in ("tools", "resources"))
+    assert replay_for(page, *pages).detail.endswith("record the whole list again")
+    assert replay_for(other, *pages) is None
+
+
 def test_the_same_ask_may_come_in_other_forms() -> None:
     """In a stream, and in the array dialect."""
     script = (
