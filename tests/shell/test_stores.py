@@ -204,6 +204,7 @@ def test_a_store_that_knows_no_condition_is_asked_before(
         (PermissionError("Forbidden"), "the store can't be used (Forbidden); check its address"),
         (RuntimeError("no route\n to host"), "the store can't be used (no route to host); check"),
         (TimeoutError(), "the store can't be used (TimeoutError)"),
+        (OSError(f"bad token ghp_{'a1' * 18}"), "the store can't be used (bad token <github:1>)"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )

@@ -121,8 +121,14 @@ class StoreFile(NamedTuple):
 
     def _reason_of(self, error: Exception) -> str:
         """Return what a driver says, unless it may repeat a credential."""
+        from mrtr_cassette.core.secrets.credentials import shown_by
+        from mrtr_cassette.core.secrets.rules import RedactionRules
+
         text = " ".join(str(error).split())
-        return shorten(text) if text and str(self) == self.url else type(error).__name__
+        if not text or str(self) != self.url:
+            return type(error).__name__
+        # Drivers find credentials, and their errors may have them, as in a URL that is signed.
+        return shorten(shown_by(RedactionRules())(text))
 
 
 def _kind_of(store: Any, path: str) -> str | None:
