@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 from mrtr_cassette.core.answers.forms import titled_choices
 from mrtr_cassette.core.cassette.model import VERSION
-from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.report.comparison import conclusion, shown_values
@@ -81,10 +81,15 @@ def page(
         branches=branches,
         misses_near=misses,
         changed={each.received: each for each in both if each.mark != "="},
+        is_redacted=any(map(_is_redacted, cassette.interactions)),
         opens=sum(bool(each.turns) for each in calls) <= _MOST_OPEN,
     )
     stream.enable_buffering(_PIECES)
     return stream
+
+
+def _is_redacted(recorded: RecordedInteraction) -> bool:
+    return any(PLACEHOLDER.search(repr((it.request, it.response))) for it in recorded.own)
 
 
 @cache
