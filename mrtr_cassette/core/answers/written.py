@@ -222,7 +222,8 @@ def _answer_lines(request: InputRequest, answer: Any) -> str:
     note = ""
     if without_numbers(text) != text:
         note = "# The recorded answer has redacted secrets: write them in the place of <...>.\n"
-    if not (request.takes_value or is_elicitation):
+    # What a client answered may be no object, which only a result can say.
+    if not (request.takes_value or is_elicitation) or not isinstance(answer, dict):
         return note + _lines({"result": answer})
     given = {name: answer.get(name) for name in ("value", "action", "content")}
     return note + _lines({name: value for name, value in given.items() if value is not None})

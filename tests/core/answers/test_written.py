@@ -309,6 +309,7 @@ def test_other_answers_to_the_same_question_are_comments() -> None:
     assert written.count("[[rule]]") == 1
     assert '# #2 answers the same question otherwise:\n# action = "decline"\n' in written
     assert "[[rule]]" not in answers_text(loaded(cassette_of((CALL, asks("a")))), "f.json")
+    assert 'result = "yes"' in answers_text(recorded("yes"), "f.json")
 
 
 def test_answers_that_are_not_known_are_not_written() -> None:
