@@ -17,7 +17,15 @@ from mrtr_cassette.core.protocol.tasks import named_task
 from mrtr_cassette.core.secrets.decode import as_text, flattened, string_end, undo_json
 from mrtr_cassette.core.secrets.rules import RULE_NAMES
 from mrtr_cassette.core.wire.http import Request, decoded_header
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span, canonical, find_spans, parse, splice
+from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
+    Span,
+    canonical,
+    find_spans,
+    item_spans,
+    parse,
+    splice,
+)
 from mrtr_cassette.errors import NotJsonError
 
 _NUMBER: Final = "-number"
@@ -249,8 +257,16 @@ def is_searched(state: str) -> bool:
 
 _STATE = re.compile(rf'{REQUEST_STATE}(\\{{0,63}})"\s*:\s*\1"', re.ASCII)
 """The end of the member's name, and the beginning of its value."""
-_TASK = re.compile(rf'{TASK_ID}s?(\\{{0,63}})"\s*:\s*\[?\s*\1"', re.ASCII)
-_NEXT_ITEM = re.compile(r'(\\{0,63})"\s*,\s*\1"', re.ASCII)
+_RELATED: Final = ("_meta", "io.modelcontextprotocol/related-task", TASK_ID)
+_TASK_IDS: Final[tuple[MemberPath, ...]] = (
+    ("params", TASK_ID),
+    ("params", *_RELATED),
+    ("result", TASK_ID),
+    ("result", "task", TASK_ID),
+    ("result", *_RELATED),
+    ("params", "taskIds"),
+    ("params", "notifications", "taskIds"),
+)
 
 
 class StatePlace(NamedTuple):
@@ -274,29 +290,31 @@ def may_name_tasks(raw: bytes) -> bool:
 
 def find_states(raw: bytes) -> list[StatePlace]:
     """Return the strings under `requestState`, at any depth, and in JSON in a string too."""
-    return _strings_under(_STATE, raw) if may_have_states(raw) else []
+    text = raw.decode("latin-1")
+    flat = flattened(text) if may_have_states(raw) else ""
+    places = []
+    for match in _STATE.finditer(flat):
+        if flat.endswith(f'{match[1]}"', 0, match.start()):
+            start, backslashes = match.end(), len(match[1])
+            end, depth = string_end(text, start, backslashes), (backslashes + 1).bit_length()
+            state = as_text(undo_json(text[start:end], depth))
+            places.append(StatePlace(Span(start, end), state, depth))
+    return places
 
 
 def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
-    """Return the known ids of tasks that stand as such, at any depth."""
-    found = _strings_under(_TASK, raw) if may_name_tasks(raw) else []
-    return [place for place in found if place.state in known]
-
-
-def _strings_under(name: re.Pattern[str], raw: bytes) -> list[StatePlace]:
-    text = raw.decode("latin-1")
-    flat = flattened(text)
+    """Return the known ids of tasks where MCP has them; short ones are other values elsewhere."""
+    try:
+        found = find_spans(raw, _TASK_IDS) if may_name_tasks(raw) else {}
+    except NotJsonError:
+        return []
+    values = [span for spans in found.values() for span in spans]
+    values += [it for at in values if raw[at.start] == ord("[") for it in item_spans(raw, at)]
     places = []
-    item: re.Match[str] | None
-    for match in name.finditer(flat):
-        if flat.endswith(f'{match[1]}"', 0, match.start()):
-            backslashes, item = len(match[1]), match
-            while item:
-                start = item.end()
-                end, depth = string_end(text, start, backslashes), (backslashes + 1).bit_length()
-                state = as_text(undo_json(text[start:end], depth))
-                places.append(StatePlace(Span(start, end), state, depth))
-                item = _NEXT_ITEM.match(flat, end) if "[" in match[0] else None
+    for start, end in values:
+        identity = as_text(undo_json(raw[start + 1 : end - 1].decode("latin-1"), 1))
+        if raw[start] == ord('"') and identity in known:
+            places.append(StatePlace(Span(start + 1, end - 1), identity, 1))
     return places
 
 
