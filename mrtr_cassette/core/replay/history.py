@@ -481,12 +481,12 @@ class Worlds:
         """Equal calls that got several answers, themselves or after equal retries."""
         latest: dict[tuple[int, Traits], bytes] = {}
         several: set[tuple[int, Traits]] = set()
+        for each, digest in self._digests.items():
+            if latest.setdefault((each.path, each.traits), digest) != digest:
+                several.add((each.path, each.traits))
         # A retry came after the call that it answers.
         for each in reversed(self._by_arrival):
-            alike, digest = (each.path, each.traits), self._digests.get(each, b"")
-            if latest.setdefault(alike, digest) != digest:
-                several.add(alike)
-            if each.parent is not None and alike in several:
+            if each.parent is not None and (each.path, each.traits) in several:
                 several.add((each.parent.path, each.parent.traits))
         return several
 

@@ -99,6 +99,23 @@ def test_answer_is_part_of_a_write() -> None:
         assert told(player, retry(SET, {"sure": answer}, state=asked), GET) == ["set", got]
 
 
+def test_call_before_the_later_of_two_retries_is_held_too() -> None:
+    """The equal retries got several answers, so what leads to either has its point in history."""
+    again = retry(SET, {"a": NO})
+    sealed = retry(SET, {"a": NO}, state="a state")
+    player = player_of(
+        (SET, asks("a")),
+        (again, asks("a", state="a state")),
+        (sealed, asks("a")),
+        (again, text("left")),
+        seals=False,
+    )
+    for request in (SET, again, again):
+        player.request_received(as_request(request))
+
+    assert told(player, sealed) == [OTHER]
+
+
 def test_each_cassette_has_a_world_of_its_own() -> None:
     """A play goes on as long as one of them has what it writes."""
     one, other = (
