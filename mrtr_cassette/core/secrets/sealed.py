@@ -225,12 +225,13 @@ class _AnswerSealer:
 
     def item(self, item: Any) -> Any:
         if isinstance(item, dict) and isinstance(item.get("id"), str):
-            return {"id": item["id"]} | _but(item, "id", self.answer)
+            return {"id": item["id"]} | self.others(item, "id", self.answer, "value")
         return self.answer(item)
 
     def answer(self, answer: Any) -> Any:
         if isinstance(answer, dict) and answer.get("action") in _ACTIONS:
-            return {"action": answer["action"]} | _but(answer, "action", self.hashed)
+            kept = {"action": answer["action"]}
+            return kept | self.others(answer, "action", self.hashed, "content", "_meta")
         return self.hashed(answer)
 
     def hashed(self, value: Any) -> Any:
@@ -238,9 +239,15 @@ class _AnswerSealer:
             return value
         return _answer_hash(canonical(value, without_null=True))
 
-
-def _but(members: Mapping[str, Any], one: str, seal: Callable[[Any], Any]) -> dict[str, Any]:
-    return {name: seal(it) for name, it in members.items() if name != one and it is not None}
+    def others(
+        self, members: Mapping[str, Any], one: str, seal: Callable[[Any], Any], *known: str
+    ) -> dict[str, Any]:
+        """Seal all members but one, and the names that are not known, which a user may give."""
+        return {
+            name if name in known else self.hashed(name): seal(it)
+            for name, it in members.items()
+            if name != one and it is not None
+        }
 
 
 SHORTEST_SEARCHED = 24

@@ -52,7 +52,7 @@ def hash_of(value: bytes) -> str:
         ),
         (
             {"a": {"action": "accept", "4711": True}},
-            {"a": {"action": "accept", "4711": hash_of(b"true")}},
+            {"a": {"action": "accept", hash_of(b'"4711"'): hash_of(b"true")}},
         ),
         (
             [{"id": "a", "value": {"id": "4711"}, "4711": 1}, {"id": 4711}],
@@ -60,7 +60,7 @@ def hash_of(value: bytes) -> str:
                 {
                     "id": "a",
                     "value": hash_of(b'{"id":"4711"}'),
-                    "4711": hash_of(b"1"),
+                    hash_of(b'"4711"'): hash_of(b"1"),
                 },
                 hash_of(b'{"id":4711}'),
             ],
