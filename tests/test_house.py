@@ -23,9 +23,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 34_726,
-    "modules of the package": 130,
-    "lines of tests": 44_216,
+    "lines of the package": 29_306,
+    "modules of the package": 112,
+    "lines of tests": 39_665,
     "words of README and docs": 20_000,
     "lines of README": 150,
 }
