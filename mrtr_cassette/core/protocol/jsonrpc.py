@@ -234,8 +234,13 @@ def response_to(request: Message | None, response: Response) -> Located | None:
 
 def last_response(response: Response) -> Message | None:
     """Return the last JSON-RPC response in the body of a response, or None."""
-    messages = (each.message for each in reversed(messages_in(response)))
-    return next((each for each in messages if each.kind is Kind.RESPONSE), None)
+    messages: Iterator[Message | None]
+    if response.is_framed:
+        # Of a long stream only the end is read.
+        messages = (completed_by(response, at) for at in reversed(range(len(response.pieces))))
+    else:
+        messages = (each.message for each in reversed(messages_in(response)))
+    return next((each for each in messages if each and each.kind is Kind.RESPONSE), None)
 
 
 def completed_by(response: Response, piece: int) -> Message | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from binascii import a2b_base64
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
@@ -149,6 +150,12 @@ _CHALLENGE = re.compile(r"(?<=[?&]code_challenge=)[\w.~-]{43,128}(?=&|\Z)")
 _REPEATED = 1024
 """Headers and targets whose redacted form is remembered."""
 _BASE64 = words_of(f"{ascii_letters}{digits}+/-_")
+_AS_STANDARD = bytes.maketrans(b"-_", b"+/")
+_TEXT_BEGINS = re.compile(
+    rb"(?:[\t\r\n -~]|[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}"
+    rb"|[\xf0-\xf4][\x80-\xbf]{3}){4}"
+)
+"""How text in UTF-8 begins, which most long words don't when they are read as base64."""
 _ENCODED = re.compile(
     r"(?:[A-Za-z0-9+/_-]{60,}+(?:\s{1,4}[A-Za-z0-9+/_-]{2,})*|[A-Za-z0-9+/_-]{11,})={0,2}", re.ASCII
 )
@@ -375,10 +382,13 @@ class Redactor:
                 yield find._replace(in_url=True)
 
     def _in_base64(self, text: str, depth: int) -> Iterator[_Find]:
-        end = 0
-        for start, _ in long_words(text.encode("latin-1"), _BASE64, 11):
+        raw, end = text.encode("latin-1"), 0
+        for start, stop in long_words(raw, _BASE64, 11):
+            first = raw[start : start + (12 if stop - start >= 12 else 8)].translate(_AS_STANDARD)
+            if start < end or not _TEXT_BEGINS.match(a2b_base64(first)):
+                continue
             # Base64 may go over several lines.
-            match = _ENCODED.match(text, start) if start >= end else None
+            match = _ENCODED.match(text, start)
             if match is not None:
                 end = match.end()
                 inner = decoded_base64(match[0])
