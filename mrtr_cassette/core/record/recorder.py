@@ -154,15 +154,21 @@ class Recorder:
             text = self.redactor.target(text) if is_target else self.redactor.text(text)
         return printable(text)
 
-    def label(self, call: Call) -> str:
-        """Return a call as a log may name it: without arguments, sealed and redacted."""
+    def label(self, call: Call, *, is_sealed: bool = False) -> str:
+        """Return a call as a log may name it: without arguments, sealed and redacted.
+
+        The call of a sealed exchange is so already.
+        """
         request, method = call.request, call.method
         if method:
             is_task = self.seals and named_task(call.message) is not None
-            return self.shown(str(CallKey("", method, "" if is_task else call.name, "")))
+            text = str(CallKey("", method, "" if is_task else call.name, ""))
+            return text if is_sealed else self.shown(text)
         if request.is_line:
             return line_label(call)
-        return f"{printable(request.method)} {self.shown(request.target, is_target=True)}"
+        target = request.target
+        shown = printable(target) if is_sealed else self.shown(target, is_target=True)
+        return f"{printable(request.method)} {shown}"
 
     def has_asked(self, call: Call) -> bool:
         """Tell whether a request, which has not been received yet, answers an open push."""

@@ -91,7 +91,7 @@ def response_said(
         task: the new state of a task, of which the response tells.
     """
     call, response, recorder = exchange.call, exchange.response, observation.recorder
-    label = observation.label
+    label = recorder.label(call, is_sealed=True)
     ask = None if response is None else ask_in(call.message, response)
     asked, shown = {} if ask is None else ask.input_requests, printable
     if task is not None:
