@@ -23,7 +23,7 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 29_306,
+    "lines of the package": 29_327,
     "modules of the package": 112,
     "lines of tests": 39_665,
     "words of README and docs": 20_000,
