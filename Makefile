@@ -33,7 +33,7 @@ format: $(VENV)/.installed-dev
 schema: $(VENV)/.installed
 	$(BIN)/mrtr-cassette schema > docs/cassette.schema.json
 
-# Hundreds of kills under load, about a quarter of an hour; a short form is part of `make test`.
+# Hundreds of kills under load, about five minutes; a short form is part of `make test`.
 soak: $(VENV)/.installed-dev
 	$(BIN)/python tests/soak/soak.py --kills 300 --seed 1
 
