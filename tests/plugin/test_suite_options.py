@@ -147,6 +147,54 @@ def test_old_cassette_is_recorded_anew_or_told(suite):
     suite.run("--mrtr-mode=once").stdout.fnmatch_lines(["mrtr-cassette: 1 replayed"])
 
 
+def recorded_at(path, date):
+    """Write another date into a cassette, as somebody would by hand."""
+    tree = json.loads(path.read_bytes())
+    tree["recording"]["recorded_at"] = date
+    path.write_text(json.dumps(tree))
+
+
+def test_adding_to_a_cassette_does_not_make_it_younger(suite):
+    """What mode append adds leaves the date of what the cassette had before, so it grows old."""
+    suite.write("test_one.py", ONE_TEST.replace("APPLICATION)", "APPLICATION, max_age=30)"))
+    suite.run()
+    path = suite.path / "cassettes/test_one/test_deploy.json"
+    recorded_at(path, "2001-01-01T00:00:00+00:00")
+    text = (suite.path / "test_one.py").read_text()
+    more = """\n    assert deploy(mrtr_cassette.url, env="more") == "Deployed to more"\n"""
+    (suite.path / "test_one.py").write_text(text.rstrip() + more)
+    suite.run("--mrtr-mode=append").stdout.fnmatch_lines(["mrtr-cassette: 1 added to"])
+    assert suite.cassette("test_one/test_deploy.json")["recording"]["recorded_at"][:4] == "2001"
+
+
+@pytest.mark.parametrize(
+    "upstream", ['"http://127.0.0.1:9/mcp"', '[sys.executable, "-c", "{port}"]']
+)
+def test_failing_to_renew_an_old_cassette_names_its_age(suite, upstream):
+    """Where the server of a cassette that is too old is gone, the error says why it was asked."""
+    suite.write("test_one.py", ONE_TEST)
+    suite.run()
+    recorded_at(suite.path / "cassettes/test_one/test_deploy.json", "2001-01-01")
+    marked = ONE_TEST.replace("upstream=APPLICATION", f"upstream={upstream}, max_age=30")
+    suite.write("test_one.py", marked.replace("import pytest", "import pytest, sys"))
+    result = suite.pytester.runpytest("--mrtr-mode=once", "test_one.py")
+    assert result.parseoutcomes().keys() <= {"failed", "errors"}
+    text = "*test_deploy.json is * days old, max_age is 30, so mode once recorded it anew*"
+    result.stdout.fnmatch_lines([text])
+
+
+def test_a_date_that_is_none_is_an_error_where_age_counts(suite):
+    """A cassette whose date can't be read is not taken for a young one."""
+    suite.write("test_one.py", ONE_TEST)
+    suite.run()
+    recorded_at(suite.path / "cassettes/test_one/test_deploy.json", "yesterday")
+    suite.run("--mrtr-mode=none")
+    suite.write("test_one.py", ONE_TEST.replace("APPLICATION)", "APPLICATION, max_age=30)"))
+    result = suite.run("--mrtr-mode=none", errors=1)
+    text = "*test_deploy.json: /recording/recorded_at is 'yesterday', which is no date*"
+    result.stdout.fnmatch_lines([text])
+
+
 # --- Options ---
 
 

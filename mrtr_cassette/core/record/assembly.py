@@ -210,7 +210,8 @@ def assemble(
         request_state=header.request_state,
         redaction=header.redaction,
         seals_answers=header.answers is not None,
-        recorded_at=header.recorded_at,
+        # What is added makes the rest no younger.
+        recorded_at=header.recorded_at if earlier is None else earlier.recorded_at,
         tool=tool,
         interactions=tuple(assembly.interactions(exchanges)),
         transport=header.transport,

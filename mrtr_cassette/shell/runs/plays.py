@@ -17,7 +17,14 @@ from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.record.assembly import lasting
 from mrtr_cassette.core.report.runs import UnplayedError, unused_text
-from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError, counted
+from mrtr_cassette.errors import (
+    CassetteError,
+    MrtrCassetteError,
+    UpstreamError,
+    UsageError,
+    counted,
+    shorten,
+)
 from mrtr_cassette.options import Existing, RecordOptions, ReplayOptions, VerifyOptions
 from mrtr_cassette.shell.files.cassettes import (
     discard_journal,
@@ -198,18 +205,38 @@ class CassetteUse:
         self.age_days = self._too_old()
         with ExitStack() as running:
             self._running = running
-            self.shown: MrtrCassette = self._record() if self._records() else self._replay()
+            if self._records():
+                self.shown: MrtrCassette = self._record()
+            else:
+                self.shown = self._replay()
             self._running = running.pop_all()
 
     def _too_old(self) -> int | None:
         if not self._settings.max_age or not self.path.exists():
             return None
         try:
-            recorded = datetime.fromisoformat(load_cassette(self.path).recorded_at)
-        except (ValueError, MrtrCassetteError):
+            date = load_cassette(self.path).recorded_at
+        except MrtrCassetteError:
             return None  # whoever plays it will say so
+        try:
+            recorded = datetime.fromisoformat(date)
+        except ValueError:
+            raise CassetteError(
+                self.path,
+                f"/recording/recorded_at is {shorten(repr(date))}, which is no date",
+                hint="write one such as 2026-07-28T12:00:00+00:00, or leave out max_age",
+            ) from None
+        if recorded.tzinfo is None:
+            recorded = recorded.replace(tzinfo=UTC)
         age = (datetime.now(UTC) - recorded).days
         return age if age >= self._settings.max_age else None
+
+    @property
+    def _reason_to_renew(self) -> str:
+        return (
+            f"{self.path} is {self.age_days} days old, max_age is {self._settings.max_age}, so "
+            f"mode {self._mode} recorded it anew"
+        )
 
     def _records(self) -> bool:
         """Tell whether the mode needs the upstream."""
@@ -254,9 +281,14 @@ class CassetteUse:
         if is_piped:
             manager = recorded_by_client(upstream, place, options, self._run.cwd, named=self.path)
         else:
-            url, self._command, arguments = start_upstream(
-                upstream, self._run.applications, self._run.cwd, self._running
-            )
+            try:
+                url, self._command, arguments = start_upstream(
+                    upstream, self._run.applications, self._run.cwd, self._running
+                )
+            except UpstreamError as error:
+                if self.age_days is None:
+                    raise
+                raise UpstreamError(f"{error}\n{self._reason_to_renew}") from None
             manager = recording(*(url, place, options), started=arguments, kept_for=self.path)
         session = self._running.enter_context(in_thread(manager))
         self._recording = session
@@ -376,7 +408,10 @@ class CassetteUse:
             problems.append(f"the recording is not whole: {outcome.problem}")
         if outcome.unreachable:
             count = counted(outcome.unreachable, "request")
-            problems.append(f"the upstream did not answer {count}")
+            problem = f"the upstream did not answer {count}"
+            if self.age_days is not None:
+                problem = f"{problem}\n{self._reason_to_renew}"
+            problems.append(problem)
         if outcome.objection is not None:
             problems.append(
                 f"{outcome.objection}\nif that is meant: publish_anyway=True in the marker"
