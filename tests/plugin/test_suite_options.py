@@ -195,6 +195,28 @@ def test_a_date_that_is_none_is_an_error_where_age_counts(suite):
     result.stdout.fnmatch_lines([text])
 
 
+@pytest.mark.parametrize("upstream", ["APPLICATION", "COMMAND"])
+def test_a_test_with_a_frozen_clock_records_and_replays(suite, upstream):
+    """A test that freezes the time around its cassette waits for nothing that never comes."""
+    frozen = """
+        import pytest
+        from agent import APPLICATION, COMMAND, deploy
+        from freezegun import freeze_time
+
+        @pytest.fixture(autouse=True)
+        def frozen():
+            with freeze_time("2020-02-02"):
+                yield
+
+        @pytest.mark.mrtr_cassette(upstream=%s)
+        def test_deploy(frozen, mrtr_cassette):
+            assert deploy(mrtr_cassette.url) == "Deployed to test"
+    """
+    suite.write("test_one.py", frozen % upstream)
+    suite.run("--mrtr-mode=once").stdout.fnmatch_lines(["mrtr-cassette: 1 recorded"])
+    suite.run("--mrtr-mode=none").stdout.fnmatch_lines(["mrtr-cassette: 1 replayed"])
+
+
 # --- Options ---
 
 

@@ -38,7 +38,8 @@ from tasking import created, state
 
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import Headers
-from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock
+from mrtr_cassette.shell.files.clock import CLOCK, Clock
+from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.runs.replaying import ReplayServer, replaying
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
+import subprocess
 import sys
 import urllib.error
 import urllib.request
 
 import pytest
 from aiohttp import web
+from patience import HANGS_S
 
 from mrtr_cassette.errors import UpstreamError, UsageError
 from mrtr_cassette.shell.runs.running import in_thread
@@ -49,6 +54,41 @@ def test_a_command_runs_while_the_block_does(tmp_path):
         assert status(running.url) == 204
     with pytest.raises(OSError, match="refused"):
         status(running.url)
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from mrtr_cassette.shell.runs.running import in_thread
+from mrtr_cassette.shell.runs.upstreams import running_command
+with in_thread(running_command(sys.argv[1:], Path.cwd())):
+    print("listening", flush=True)
+    sys.stdin.read()
+"""
+"""Runs a command, and is killed meanwhile."""
+
+HELD = """
+import sys
+held = open(sys.argv[2], "w")
+"""
+"""Holds a named pipe open, which so ends when the server does."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_command_ends_with_a_killed_test_run(tmp_path, number):
+    """No server is left behind by a run that a signal ends before it can stop anything."""
+    pipe = tmp_path / "held"
+    os.mkfifo(pipe)
+    command = python(KILLED, *python(HELD + SERVER, "{port}", str(pipe)))
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run,
+        pipe.open() as held,
+    ):
+        assert run.stdout.readline() == b"listening\n"
+        run.send_signal(number)
+        ended, _, _ = select.select([held], [], [], HANGS_S)
+        assert ended
+        assert held.read() == ""
 
 
 def test_a_command_that_ends_is_an_error_with_its_output(tmp_path):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -21,19 +19,6 @@ Log = Callable[[str], None]
 OnEvent = Callable[[dict[str, Any]], None]
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """A monotonic clock in seconds, a way to wait, and the seconds since 1970."""
-
-    now: Callable[[], float]
-    sleep: Callable[[float], Awaitable[None]]
-    wall: Callable[[], float] = time.time
-
-
-CLOCK: Final = Clock(time.monotonic, asyncio.sleep)
-"""This machine's."""
 
 
 class Aside(Generic[T]):

@@ -21,6 +21,7 @@ from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import Line
 from mrtr_cassette.errors import UpstreamError, printable
+from mrtr_cassette.shell.files.clock import monotonic
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.pipes.lines import LineWriter, lines_from
 
@@ -50,10 +51,10 @@ class ProcessGroup:
 
     def stop(self, grace_s: float) -> None:
         """End the group: SIGTERM, then SIGKILL after so many seconds."""
-        deadline = time.monotonic() + grace_s
+        deadline = monotonic() + grace_s
         self.signal(signal.SIGTERM)
         while self.signal(0):
-            if time.monotonic() > deadline:
+            if monotonic() > deadline:
                 self.signal(signal.SIGKILL)
                 break
             time.sleep(_POLL_S)
@@ -164,10 +165,10 @@ class ServerProcess:
         seconds = grace.terminated
         if told.done():
             seconds = grace.told_and_closed if left.done() else grace.told
-        deadline = time.monotonic() + seconds
+        deadline = monotonic() + seconds
         await _first_of(seconds, exited, *(each for each in (told, left) if not each.done()))
         if told.done() and left.done():
-            await _first_of(min(deadline - time.monotonic(), grace.told_and_closed), exited)
+            await _first_of(min(deadline - monotonic(), grace.told_and_closed), exited)
         if not exited.done():
             self._group.signal(signal.SIGKILL)
             await exited
@@ -215,14 +216,14 @@ def server_process(
         raise CommandError(command, error) from None
     server = ServerProcess(process, grace or Grace())
     try:
-        with _guarded(process.pid):
+        with guarded(process.pid):
             yield server
     finally:
         server.close()
 
 
 @contextmanager
-def _guarded(group: int) -> Iterator[None]:
+def guarded(group: int) -> Iterator[None]:
     """End a process group even if this process is killed before the block ends."""
     guard = subprocess.Popen(  # noqa: S603
         ["/bin/sh", "-c", _GUARD, "sh", str(group)],

@@ -29,6 +29,7 @@ from mrtr_cassette.errors import BodyTooLargeError, CassetteError, MrtrCassetteE
 from mrtr_cassette.options import RecordOptions, ReplayOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import journal_path, recorded_so_far, recover_journal
+from mrtr_cassette.shell.files.clock import monotonic
 from mrtr_cassette.shell.files.disk import is_locked
 from mrtr_cassette.shell.files.log import Announcer, OnEvent, heard_by
 from mrtr_cassette.shell.files.stores import Location
@@ -139,12 +140,12 @@ def _check_transport(earlier: Cassette) -> None:
 async def _predecessor_ended(output: Location, client: str, named: Location) -> None:
     """Wait until the client's earlier recording is published; it may have been killed."""
     journal = journal_path(output)
-    deadline = time.monotonic() + _PREDECESSOR_S
+    deadline = monotonic() + _PREDECESSOR_S
     while cassettes.client_of(journal) == client:
         if not is_locked(journal):
             # Whoever ended it did not wait for its cassette.
             recover_journal(output)
-        elif time.monotonic() > deadline:
+        elif monotonic() > deadline:
             raise CassetteError(
                 named,
                 "a server that the client has started before is still running",
@@ -361,8 +362,8 @@ class ClientStarts:
 
     def finish(self) -> None:
         """Wait for all starts, and publish the journal of one that was killed."""
-        deadline = time.monotonic() + _PUBLISHING_S
-        while (is_left_open := is_locked(self._outcomes)) and time.monotonic() < deadline:
+        deadline = monotonic() + _PUBLISHING_S
+        while (is_left_open := is_locked(self._outcomes)) and monotonic() < deadline:
             time.sleep(_LOOK_S)
         last = [*self._starts(), *[RunOutcome(problem=_LEFT_OPEN)] * is_left_open]
         if self.is_recording:

@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from mrtr_cassette.errors import StoppedError, UsageError
+from mrtr_cassette.shell.files.clock import UnfrozenLoop
 from mrtr_cassette.shell.files.disk import reason_of
 
 URL_VARIABLE = "MRTR_CASSETTE_URL"
@@ -35,7 +36,7 @@ class CommandEnd(NamedTuple):
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end, on uvloop where that is installed."""
-    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    factory: Callable[[], asyncio.AbstractEventLoop] = UnfrozenLoop
     with contextlib.suppress(ImportError):
         import uvloop
 
@@ -145,7 +146,7 @@ async def run_command(
 def result_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in a loop of its own, whatever runs in this thread."""
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, coroutine).result()
+        return thread.submit(run, coroutine).result()
 
 
 @contextmanager

@@ -41,7 +41,8 @@ from mrtr_cassette.errors import (
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import Publication, publish_journal, recorded_so_far
-from mrtr_cassette.shell.files.log import CLOCK, Announcer
+from mrtr_cassette.shell.files.clock import CLOCK
+from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.files.stores import Location
 
 

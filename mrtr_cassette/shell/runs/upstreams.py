@@ -9,7 +9,6 @@ import shlex
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from mrtr_cassette.core.secrets.credentials import Given, WasGiven, shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
 from mrtr_cassette.errors import UpstreamError, UsageError, printable, printable_lines
 from mrtr_cassette.options import UpstreamOptions
+from mrtr_cassette.shell.files.clock import monotonic
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.http.client import (
     connecting,
@@ -31,7 +31,7 @@ from mrtr_cassette.shell.http.client import (
     upstream_url,
 )
 from mrtr_cassette.shell.http.transport import Upstream
-from mrtr_cassette.shell.pipes.processes import ProcessGroup, given_to, shown_command
+from mrtr_cassette.shell.pipes.processes import ProcessGroup, given_to, guarded, shown_command
 from mrtr_cassette.shell.pipes.transport import pipe_upstream
 from mrtr_cassette.shell.runs.running import in_thread
 
@@ -156,11 +156,12 @@ async def running_command(
             raise UpstreamError(text) from None
         running = RunningCommand(f"http://{_HOST}:{port}{ENDPOINT}", output, without_secrets)
         try:
-            problem = await _why_not_listening(process, port, start_s)
-            if problem is not None:
-                text = f"the upstream command {shown!r} {problem}; it printed:\n{running.output}"
-                raise UpstreamError(text)
-            yield running
+            with guarded(process.pid):
+                problem = await _why_not_listening(process, port, start_s)
+                if problem is not None:
+                    text = f"the upstream command {shown!r} {problem}; it printed:"
+                    raise UpstreamError(f"{text}\n{running.output}")
+                yield running
         finally:
             await asyncio.to_thread(ProcessGroup(process).stop, _GRACE_S)
 
@@ -169,14 +170,14 @@ async def _why_not_listening(
     process: subprocess.Popen[bytes], port: int, seconds: float
 ) -> str | None:
     """Wait until a process listens; return why it doesn't, or None."""
-    deadline = time.monotonic() + seconds
+    deadline = monotonic() + seconds
     while True:
         try:
             socket.create_connection((_HOST, port), timeout=_POLL_S * 50).close()
         except OSError:
             if process.poll() is not None:
                 return f"ended with {process.returncode} before it listened on port {port}"
-            if time.monotonic() > deadline:
+            if monotonic() > deadline:
                 return f"did not listen on port {port} within {seconds:.0f} s"
             await asyncio.sleep(_POLL_S)
         else:
