@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import InputRequired, may_ask, recognise
+from mrtr_cassette.core.protocol.methods import CANCELLED, LISTEN
 from mrtr_cassette.core.wire.http import Piece, Response
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
@@ -30,11 +31,6 @@ SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 ID_PATH: Final[MemberPath] = ("id",)
 TOKEN_PATH: Final[MemberPath] = ("params", "_meta", "progressToken")
 """Where a request has its progress token."""
-NOTIFIED_TOKEN_PATH: Final[MemberPath] = ("params", "progressToken")
-"""Where a notification repeats it."""
-RESULT_SUBSCRIPTION_PATH: Final[MemberPath] = ("result", "_meta", SUBSCRIPTION_ID)
-NOTIFIED_SUBSCRIPTION_PATH: Final[MemberPath] = ("params", "_meta", SUBSCRIPTION_ID)
-_SUBSCRIPTION_PATHS = (RESULT_SUBSCRIPTION_PATH, NOTIFIED_SUBSCRIPTION_PATH)
 
 ID_KEY = b'"id"'
 TOKEN_KEY = b'"progressToken"'
@@ -109,6 +105,35 @@ def repeated_token(message: Message) -> str | None:
     return _scalar(message.params.get("progressToken"))
 
 
+class EchoPlace(NamedTuple):
+    """A place where a server repeats a value of the request that its message belongs to.
+
+    Attributes:
+        kind: of which messages it is; pushed requests count as notifications.
+        value: the caller's value, a member of `Echoes`.
+        method: the only method of messages in which the place means that; empty for any.
+        is_text_too: whether some servers repeat a number as a string there.
+    """
+
+    kind: Literal["response", "notification"]
+    path: MemberPath
+    value: Literal["id", "progress_token"]
+    method: str = ""
+    is_text_too: bool = False
+
+
+ECHO_PLACES: Final = (
+    # Only a response has the caller's id: a request that a server of the 2025 era pushes inside
+    # the stream may have the same id as the pending call.
+    EchoPlace("response", ID_PATH, "id"),
+    EchoPlace("response", ("result", "_meta", SUBSCRIPTION_ID), "id", is_text_too=True),
+    EchoPlace("notification", ("params", "_meta", SUBSCRIPTION_ID), "id", is_text_too=True),
+    EchoPlace("notification", ("params", "progressToken"), "progress_token"),
+    EchoPlace("notification", ("params", "requestId"), "id", CANCELLED, is_text_too=True),
+)
+"""All of them. Source: the schemas of MCP 2025-11-25 and 2026-07-28, RequestId, ProgressToken."""
+
+
 @dataclass(frozen=True, slots=True)
 class Echoes:
     """Where a message from the server repeats the caller's own values."""
@@ -119,11 +144,7 @@ class Echoes:
 
 
 def echoes(message: Message, request: Message) -> Echoes:
-    """Return the spans in a server's message that echo the request's id and progress token.
-
-    Only a *response* has the caller's id: a request that a server of the 2025 era pushes inside
-    the stream may have the same id as the pending call.
-    """
+    """Return the spans in a server's message that echo the request's id and progress token."""
     quick = _echoes_by_search(message, request)
     return _echoes_by_path(message, request) if quick is None else quick
 
@@ -137,7 +158,7 @@ def _echoes_by_search(message: Message, request: Message) -> Echoes | None:
         key, plain = TOKEN_KEY, PLAIN_TOKEN
     # A key that stands once in the bytes, in its only spelling, is the message's own.
     is_certain = raw.count(key) == (value is not None) and b"\\u" not in raw
-    if not is_certain or b"subscriptionId" in raw:
+    if not is_certain or b"subscriptionId" in raw or message.method == CANCELLED:
         return None
     if value is None or value != wanted:
         return Echoes()
@@ -149,25 +170,33 @@ def _echoes_by_search(message: Message, request: Message) -> Echoes | None:
 
 
 def _echoes_by_path(message: Message, request: Message) -> Echoes:
-    wanted: dict[MemberPath, str | None] = {}
-    if message.kind is Kind.RESPONSE:
-        wanted[ID_PATH] = wanted[RESULT_SUBSCRIPTION_PATH] = request.id
-    else:
-        wanted[NOTIFIED_SUBSCRIPTION_PATH] = request.id
-        if request.progress_token is not None:
-            wanted[NOTIFIED_TOKEN_PATH] = request.progress_token
-    ids: list[Span] = []
-    tokens: list[Span] = []
-    texts: list[Span] = []
-    for path, spans in find_spans(message.raw, wanted.keys()).items():
+    wanted = {"id": request.id, "progress_token": request.progress_token}
+    places = {place.path: place for place in ECHO_PLACES if _is_used(place, message, request)}
+    found: dict[str, list[Span]] = {"id": [], "progress_token": [], "id_as_text": []}
+    for path, spans in find_spans(message.raw, places.keys()).items():
+        place = places[path]
+        expected = wanted[place.value]
         for span in spans:
             value = parse(message.raw[span.start : span.end])
-            if _scalar(value) == wanted[path]:
-                (tokens if path == NOTIFIED_TOKEN_PATH else ids).append(span)
+            if expected is None:
+                continue
+            if _scalar(value) == expected:
+                found[place.value].append(span)
             # The canonical text of an id that is a string is never the id itself.
-            elif path in _SUBSCRIPTION_PATHS and value == wanted[path] and value[:1] != '"':
-                texts.append(span)
-    return Echoes(tuple(ids), tuple(tokens), tuple(texts))
+            elif place.is_text_too and value == expected and value[:1] != '"':
+                found["id_as_text"].append(span)
+    return Echoes(**{name: tuple(spans) for name, spans in found.items()})
+
+
+def _is_used(place: EchoPlace, message: Message, request: Message) -> bool:
+    """Tell whether a message about a request has the caller's value at a place."""
+    kind = "response" if message.kind is Kind.RESPONSE else "notification"
+    if place.kind != kind:
+        return False
+    if not place.method:
+        return True
+    # A server of the 2025 era cancels what it has asked itself, maybe under the id of the call.
+    return message.method == place.method and request.method == LISTEN
 
 
 # The messages of a response

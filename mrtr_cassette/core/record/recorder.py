@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from mrtr_cassette.core.cassette.digests import Announced, may_announce
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
@@ -564,10 +564,17 @@ class Channel(Generic[E]):
         token = message.params.get("progressToken")
         if token is not None:
             return self._by_token.get(canonical(token))
-        subscription = message.meta.get(SUBSCRIPTION_ID)
-        if subscription is None:
+        if message.method == CANCELLED:
+            named = self._pending_as(message.params.get("requestId"))
+            # Only what listens is cancelled by a server; otherwise it cancels what it has asked.
+            return None if named in self._calling else named
+        return self._pending_as(message.meta.get(SUBSCRIPTION_ID))
+
+    def _pending_as(self, identity: Any) -> E | None:
+        """Return the request with an id, which a server may repeat as a string."""
+        if identity is None:
             return None
-        same = self._pending.get(canonical(subscription)) or self._pending.get(str(subscription))
+        same = self._pending.get(canonical(identity)) or self._pending.get(str(identity))
         return same[0] if same else None
 
     def ended(self, *, by_server: bool) -> list[tuple[E, End | None]]:

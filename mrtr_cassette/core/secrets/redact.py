@@ -13,13 +13,7 @@ from string import ascii_letters, digits
 from typing import Final, Literal, NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, ISSUED_STATE_PATH
-from mrtr_cassette.core.protocol.jsonrpc import (
-    ID_PATH,
-    NOTIFIED_SUBSCRIPTION_PATH,
-    NOTIFIED_TOKEN_PATH,
-    RESULT_SUBSCRIPTION_PATH,
-    TOKEN_PATH,
-)
+from mrtr_cassette.core.protocol.jsonrpc import ECHO_PLACES, TOKEN_PATH
 from mrtr_cassette.core.secrets.decode import (
     as_text,
     decoded_base64,
@@ -168,19 +162,16 @@ _STRINGS = re.compile(r"\"([^\"\\]*+(?:\\.[^\"\\]*+)*+)\\?(?:\"|\Z)([ \t\r\n]*:)
 _BETWEEN_STRINGS = re.compile(r"(?:\xef\xbb\xbf)?[\s{}\[\],:\d.eE+truefalsn-]*", re.ASCII)
 _BEFORE_ID = 192
 _EXEMPT_KEY = re.compile(
-    r"\"(?:id|progressToken|requestState|io\.modelcontextprotocol/subscriptionId)\"\s*:\s*\"?[^\"]*\Z",
+    r"\"(?:id|progressToken|requestId|requestState|io\.modelcontextprotocol/subscriptionId)\"\s*:\s*\"?[^\"]*\Z",
     re.ASCII,
 )
 _LINE = re.compile(r"[^\r\n]*")
 _BEFORE_MESSAGE = re.compile(r"(?:\xef\xbb\xbf)?(?:data:)?[ \t\r\n]*")
 _EXEMPT: Final[tuple[MemberPath, ...]] = (
-    ID_PATH,
     TOKEN_PATH,
-    NOTIFIED_TOKEN_PATH,
     ECHOED_STATE_PATH,
     ISSUED_STATE_PATH,
-    NOTIFIED_SUBSCRIPTION_PATH,
-    RESULT_SUBSCRIPTION_PATH,
+    *[place.path for place in ECHO_PLACES],
 )
 """Places of a message that replay splices, seals or compares by itself."""
 

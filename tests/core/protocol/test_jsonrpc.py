@@ -20,8 +20,10 @@ from messages import SUBSCRIPTION_KEY, asks, compact, text
 
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
 from mrtr_cassette.core.protocol.jsonrpc import (
+    ECHO_PLACES,
     ID_PATH,
     TOKEN_PATH,
+    Echoes,
     Kind,
     Message,
     ask_in,
@@ -131,6 +133,37 @@ def test_subscription_id_may_be_the_string_of_a_number(
     ):
         spans = echoes(message(raw), request).id_as_text
         assert [raw[span.start : span.end] for span in spans] == [b'"5"'] * is_text
+
+
+IN_SCHEMA = {
+    ("JSONRPCResultResponse", "id"): ("id",),
+    ("JSONRPCErrorResponse", "id"): ("id",),
+    ("SubscriptionsListenResultMetaObject", SUBSCRIPTION_KEY): ("result", "_meta", SUBSCRIPTION_KEY),
+    ("NotificationMetaObject", SUBSCRIPTION_KEY): ("params", "_meta", SUBSCRIPTION_KEY),
+    ("ProgressNotificationParams", "progressToken"): ("params", "progressToken"),
+    ("CancelledNotificationParams", "requestId"): ("params", "requestId"),
+}
+"""The properties of type RequestId and ProgressToken in the JSON Schemas of MCP 2025-11-25 and
+2026-07-28, and where they stand in a message. Left out are those of requests, which give a value
+instead of repeating it, and types that only extend JSONRPCResultResponse or JSONRPCErrorResponse."""
+
+
+def test_places_of_the_callers_values_are_those_of_the_schema() -> None:
+    """The table has each place in which the protocol repeats a caller's value, and no other."""
+    assert {place.path for place in ECHO_PLACES} == {*IN_SCHEMA.values()}
+
+
+@pytest.mark.parametrize("spelled", [7, "7"])
+def test_only_a_listening_stream_is_cancelled_by_its_server(spelled: int | str) -> None:
+    """Its cancellation repeats the id; otherwise a server cancels what it has asked itself."""
+    cancelled = message(notification("notifications/cancelled", requestId=spelled, reason="bye"))
+    listen, call = (message(rpc(method, {}, 7)) for method in ("subscriptions/listen", "tools/call"))
+
+    found = echoes(cancelled, listen)
+    assert [cancelled.raw[at.start : at.end] for at in (*found.id, *found.id_as_text)] == [
+        compact(spelled)
+    ]
+    assert echoes(cancelled, call) == Echoes()
 
 
 SUBSCRIBED = SUBSCRIPTION_KEY.encode()

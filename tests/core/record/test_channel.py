@@ -109,6 +109,8 @@ def test_subscription_has_what_names_it(spelled: int | str) -> None:
     pipe.client_line(ADD)
     assert pipe.server_line(changed) == part(1)
     assert pipe.server_line(notification("notifications/message")) == part(2)
+    cancelled = notification("notifications/cancelled", requestId=spelled)
+    assert pipe.server_line(cancelled) == part(1)
 
 
 def test_cancelled_call_is_not_pending_any_more() -> None:

@@ -162,6 +162,15 @@ def test_subscription_id_that_is_a_string_stays_one(caller: Any, subscription: b
     assert b'"%b":%b' % (SUBSCRIPTION_KEY.encode(), subscription) in sent
 
 
+@pytest.mark.parametrize(("spelled", "sent"), [(5, b"7"), ("5", b'"7"')])
+def test_cancelled_subscription_is_the_callers(spelled: Any, sent: bytes) -> None:
+    """A server that ends a subscription by a cancellation names it by the caller's id."""
+    listen = rpc("subscriptions/listen", number=5)
+    cancelled = stream(notification("notifications/cancelled", requestId=spelled))
+
+    assert b'"requestId":%b}' % sent in served(cancelled, with_id(listen, 7), request=listen)
+
+
 def test_acknowledgement_that_its_client_left_ends() -> None:
     """Clients that read it to its end don't wait for ever because the recorded one did not."""
     recorded = response_of(Answer((), (), 202, End.OPEN))
