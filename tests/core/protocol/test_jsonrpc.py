@@ -138,7 +138,11 @@ def test_subscription_id_may_be_the_string_of_a_number(
 IN_SCHEMA = {
     ("JSONRPCResultResponse", "id"): ("id",),
     ("JSONRPCErrorResponse", "id"): ("id",),
-    ("SubscriptionsListenResultMetaObject", SUBSCRIPTION_KEY): ("result", "_meta", SUBSCRIPTION_KEY),
+    ("SubscriptionsListenResultMetaObject", SUBSCRIPTION_KEY): (
+        "result",
+        "_meta",
+        SUBSCRIPTION_KEY,
+    ),
     ("NotificationMetaObject", SUBSCRIPTION_KEY): ("params", "_meta", SUBSCRIPTION_KEY),
     ("ProgressNotificationParams", "progressToken"): ("params", "progressToken"),
     ("CancelledNotificationParams", "requestId"): ("params", "requestId"),
@@ -157,7 +161,9 @@ def test_places_of_the_callers_values_are_those_of_the_schema() -> None:
 def test_only_a_listening_stream_is_cancelled_by_its_server(spelled: int | str) -> None:
     """Its cancellation repeats the id; otherwise a server cancels what it has asked itself."""
     cancelled = message(notification("notifications/cancelled", requestId=spelled, reason="bye"))
-    listen, call = (message(rpc(method, {}, 7)) for method in ("subscriptions/listen", "tools/call"))
+    listen, call = (
+        message(rpc(method, {}, 7)) for method in ("subscriptions/listen", "tools/call")
+    )
 
     found = echoes(cancelled, listen)
     assert [cancelled.raw[at.start : at.end] for at in (*found.id, *found.id_as_text)] == [
