@@ -17,7 +17,7 @@ from mrtr_cassette.core.cassette.lookup import caller_values
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.protocol.calls import Call, read_call
-from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, write_retry
+from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, with_params, write_retry
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, classify
 from mrtr_cassette.core.protocol.methods import (
     CANCEL_TASK,
@@ -232,9 +232,10 @@ def request_beside(
     call: Request, method: str, params: Mapping[str, Any] = MappingProxyType({})
 ) -> Request:
     """Return another request of the client that makes a call, with its headers and `_meta`."""
-    meta = parse(call.body).get("params", {}).get("_meta")
-    if isinstance(meta, dict):
-        params = {**params, "_meta": {k: v for k, v in meta.items() if k != "progressToken"}}
+    calling = read_call(call).message
+    if calling is not None and "_meta" in calling.params:
+        meta = {name: value for name, value in calling.meta.items() if name != "progressToken"}
+        params = {**params, "_meta": meta}
     message = {"jsonrpc": "2.0", "id": 0, "method": method, "params": dict(params)}
     headers = tuple(
         (name, method if name.lower() == "mcp-method" else value)
@@ -498,11 +499,8 @@ class Conversation:
             self._due = [self._with_answers(reply.value, ask.request_state)]
         else:
             if reply.value is not None:
-                update, member = (
-                    self._of_task(UPDATE_TASK, ask.task),
-                    {INPUT_RESPONSES: reply.value},
-                )
-                body = replace_members(update.body, ("params",), member)
+                update = self._of_task(UPDATE_TASK, ask.task)
+                body = with_params(update.body, {INPUT_RESPONSES: reply.value})
                 self._due.append(with_body(update, body))
             if reply.cancels:
                 self._due.append(self._of_task(CANCEL_TASK, ask.task))
@@ -528,7 +526,7 @@ class ToolList(Conversation):
         if not self.is_whole or cursor is None or self._pages == _MOST_PAGES:
             return None
         member = {"cursor": encode_basestring_ascii(cursor).encode()}
-        return with_body(self.request, replace_members(self.request.body, ("params",), member))
+        return with_body(self.request, with_params(self.request.body, member))
 
     def hints(self, name: str) -> Mapping[str, Any]:
         """Return what the server says that a tool does to the world."""
@@ -682,8 +680,10 @@ def is_modern(call: Call) -> bool:
 
 def declaring(request: Request, kinds: Collection[str]) -> Request:
     """Return a request of the newer revision that declares these kinds besides its own."""
-    call = read_call(request)
-    own = {} if call.message is None else call.message.meta.get(f"{_META}clientCapabilities")
+    message = read_call(request).message
+    if message is None or not isinstance(message.params.get("_meta"), dict):
+        return request
+    own = message.meta.get(f"{_META}clientCapabilities")
     both = dict(own) if isinstance(own, dict) else {}
     for name, value in _capabilities(kinds).items():
         inner = both.get(name)

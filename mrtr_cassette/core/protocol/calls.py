@@ -8,9 +8,15 @@ from functools import lru_cache
 from sys import intern
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, REQUEST_STATE, Answers, answers_in
+from mrtr_cassette.core.protocol.dialect import (
+    INPUT_RESPONSES,
+    NO_PARAMS,
+    REQUEST_STATE,
+    Answers,
+    answers_in,
+)
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
-from mrtr_cassette.core.protocol.methods import INITIALIZE, method_of
+from mrtr_cassette.core.protocol.methods import INITIALIZE, METHODS, method_of
 from mrtr_cassette.core.wire.http import (
     LAST_EVENT_ID_HEADER,
     SESSION_HEADER,
@@ -151,10 +157,14 @@ class Call(NamedTuple):
                 return parse(self.request.body)
             except NotJsonError:
                 return self.request.body
-        params = self._said.tree.get("params", {})
+        params = self._said.tree.get("params")
+        if params in NO_PARAMS:
+            params = {}
         if not isinstance(params, dict):
             return params
         kept = params.copy()
+        for member in self._null_members:
+            del kept[member]
         method = method_of(self.method)
         for member in (*_NEVER_IN_KEY, *method.not_in_key):
             kept.pop(member, None)
@@ -253,11 +263,23 @@ class Call(NamedTuple):
         )
 
     @property
+    def _null_members(self) -> list[str]:
+        """The members of its params that say the same as absent ones, as MCP has no null there."""
+        params = self._said.params
+        is_known = self.method in METHODS
+        return [name for name in params if params[name] is None and (is_known or name == "cursor")]
+
+    @property
     def _empty_members(self) -> str:
+        """What equals absent params or members of them, where only one of both was recorded."""
+        params = self._said.tree.get("params", {})
+        if params in NO_PARAMS:
+            return canonical(params)
+        empty = dict.fromkeys(self._null_members)
         named_by = method_of(self.method).named_by
-        params = self._said.params if named_by else {}
-        names = [name for name in (named_by, "arguments") if name in params]
-        empty = {name: params[name] for name in names if params[name] in ("", None, {})}
+        for name in (named_by, "arguments") if named_by else ():
+            if self._said.params.get(name) in ("", {}):
+                empty[name] = self._said.params[name]
         return canonical(empty) if empty else ""
 
     @property

@@ -18,12 +18,15 @@ from mrtr_cassette.core.wire.jsonbytes import (
     spelled_at,
     splice,
 )
+from mrtr_cassette.errors import NotJsonError
 
 INPUT_REQUESTS: Final = "inputRequests"
 INPUT_RESPONSES: Final = "inputResponses"
 REQUEST_STATE: Final = "requestState"
 RESULT_TYPE: Final = "resultType"
 
+NO_PARAMS: Final = (None, [])
+"""What some clients send where others leave the params out."""
 ANSWERS_PATH: Final[MemberPath] = ("params", INPUT_RESPONSES)
 ECHOED_STATE_PATH: Final[MemberPath] = ("params", REQUEST_STATE)
 ISSUED_STATE_PATH: Final[MemberPath] = ("result", REQUEST_STATE)
@@ -238,8 +241,21 @@ def write_retry(request: bytes, answers: bytes | None, request_state: str | None
         NotJsonError: `request` is no JSON object, or its params are none.
     """
     state = None if request_state is None else _string(request_state)
-    members = {INPUT_RESPONSES: answers, REQUEST_STATE: state}
-    if find_spans(request, [("params",)]):
+    return with_params(request, {INPUT_RESPONSES: answers, REQUEST_STATE: state})
+
+
+def with_params(request: bytes, members: Mapping[str, bytes | None]) -> bytes:
+    """Give members of the params other values, or take them out; there may be no params yet.
+
+    Raises:
+        NotJsonError: `request` is no JSON object, or its params are something else.
+    """
+    given = spelled_at(request, ("params",))
+    if given is not None and given.startswith(b"{"):
         return replace_members(request, ("params",), members)
     params = replace_members(b"{}", (), members)
-    return request if params == b"{}" else replace_members(request, (), {"params": params})
+    if params == b"{}":
+        return request
+    if given is not None and parse(given) not in NO_PARAMS:
+        raise NotJsonError("params that are no object")
+    return replace_members(request, (), {"params": params})

@@ -87,6 +87,24 @@ def repeated(
     return verifier.ended(running), sent
 
 
+@pytest.mark.parametrize("params", [b"null", b"[]", b'{"cursor":null}', b'{"_meta":null}', b"5"])
+@pytest.mark.parametrize("method", ["tools/call", "tools/list", "initialize", "x/y"])
+def test_requests_without_params_are_repeated(params: bytes, method: str) -> None:
+    """Whatever a client sends for absent params, its call is repeated, and so are the tools."""
+    call = rpc(method).replace(b"}", b',"params":%b}' % params)
+    verifier, (plan,) = scripted((call, {}))
+    tools = verifier.tools_for(plan)
+    if tools is not None:
+        pages = {"tools": [], "nextCursor": "2"}, {"tools": []}
+        listed = follow(tools, *pages)
+        assert [read_call(request).cursor for request in listed] == [None, "2"]
+
+    found, (sent,) = repeated(verifier, plan, {})
+
+    assert found.verdict == "same"
+    assert read_call(sent).key() == read_call(post(call)).key()._replace(endpoint="POST /live?x=1")
+
+
 # The plan
 
 EVENTS = (("Content-Type", "text/event-stream"),)

@@ -80,6 +80,10 @@ def answered(result: object) -> bytes:
 
 
 LISTED = rpc("tools/list", {"cursor": "1"})
+LISTED_WITH = b'{"jsonrpc":"2.0","id":7,"method":"tools/list","params":%b}'
+OTHER_WITH = LISTED_WITH.replace(b"tools", b"x")
+NO_PARAMS = (b"null", b"[]", b"[ ]", b"{}", b'{"cursor":null}', b'{"cursor":null,"_meta":null}')
+"""What clients send where others leave the params out."""
 RESULT = b'{"jsonrpc":"2.0","id":%d,"result":{}}'
 HUGE = b"[1e%b]"
 
@@ -96,6 +100,10 @@ HUGE = b"[1e%b]"
         # Where a method has no name, all of `params` is compared.
         (LISTED, rpc("tools/list", {"cursor": "2"}), False),
         (rpc("tools/list"), rpc("tools/list", {}), True),
+        *[(LISTED_WITH % no_params, rpc("tools/list"), True) for no_params in NO_PARAMS],
+        *[(OTHER_WITH % no_params, rpc("x/list"), True) for no_params in NO_PARAMS],
+        (LISTED_WITH % b'"x"', rpc("tools/list"), False),
+        (rpc("x/set", {"to": None}), rpc("x/set"), False),
         # The id that a cancellation names is the caller's own, and its reason is not.
         (cancelled(1, "r"), cancelled("x", "r"), True),
         (cancelled(1, "r"), cancelled(1, "s"), False),
@@ -207,6 +215,7 @@ FULL = with_meta(
         ("empty_members", post(changed(FULL, "params", "name", to=""))),
         ("empty_members", post(changed(FULL, "params", "arguments", to={}))),
         ("empty_members", post(changed(FULL, "params", "arguments", to=None))),
+        ("empty_members", post(changed(FULL, "params", "cursor", to=None))),
         ("has_progress_token", post(FULL.replace(b"progressToken", b"x"))),
         ("capabilities", post(FULL.replace(b"elicitation", b"sampling"))),
         ("protocol_version", post(FULL.replace(b"2026-07-28", b"2027-01-01"))),
