@@ -25,7 +25,7 @@ INPUT_RESPONSES: Final = "inputResponses"
 REQUEST_STATE: Final = "requestState"
 RESULT_TYPE: Final = "resultType"
 
-NO_PARAMS: Final = (None, [])
+NO_PARAMS: Final[tuple[Any, ...]] = (None, [])
 """What some clients send where others leave the params out."""
 ANSWERS_PATH: Final[MemberPath] = ("params", INPUT_RESPONSES)
 ECHOED_STATE_PATH: Final[MemberPath] = ("params", REQUEST_STATE)
