@@ -164,7 +164,7 @@ def _uses(request: pytest.FixtureRequest) -> Uses:
     return request.config.stash[_RUN].uses()
 
 
-def _cassette_fixture(scope: Literal["function", "class", "module"], users: str) -> Any:
+def _cassette_fixture(scope: Literal["function", "class", "module", "session"], users: str) -> Any:
     def opened(request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
         with _uses(request).opened(request) as cassette:
             yield cassette
@@ -176,6 +176,7 @@ def _cassette_fixture(scope: Literal["function", "class", "module"], users: str)
 mrtr_cassette = _cassette_fixture("function", "this test")
 mrtr_cassette_class = _cassette_fixture("class", "all tests of the class")
 mrtr_cassette_module = _cassette_fixture("module", "all tests of the module")
+mrtr_cassette_session = _cassette_fixture("session", "all tests of the run")
 
 
 @pytest.fixture

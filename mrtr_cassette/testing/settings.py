@@ -151,6 +151,7 @@ FIXTURES: Final[dict[str, Any]] = {
     "mrtr_cassette": pytest.Function,
     "mrtr_cassette_class": pytest.Class,
     "mrtr_cassette_module": pytest.Module,
+    "mrtr_cassette_session": pytest.Session,
 }
 """The fixtures that give a test its cassette, and what each one's cassette belongs to."""
 
@@ -198,11 +199,13 @@ def _own_name(path: Path) -> str:
 
 
 def cassette_path(node: Any, name: str | os.PathLike[str] | None) -> Path:
-    """Return the file of a test's, a class's or a module's cassette."""
+    """Return the file of a test's, a class's, a module's or a whole run's cassette."""
     folder = cassette_folder(node)
     if name is not None:
         path = folder / name
         return path if path.suffix == ".json" else path.with_name(f"{path.name}.json")
+    if isinstance(node, pytest.Session):
+        return folder / "session.json"
     module = _module(node)
     if isinstance(node, pytest.Module):
         return folder / f"{module}.json"
@@ -213,10 +216,12 @@ def cassette_path(node: Any, name: str | os.PathLike[str] | None) -> Path:
 
 
 def cassette_folder(node: Any) -> Path:
-    """Return where the cassettes of a test file stand."""
+    """Return the folder of the cassettes of a test file, or of a whole run."""
     one_for_all = node.config.getini("mrtr_cassette_dir")
     if one_for_all:
         return Path(node.config.rootpath / one_for_all)
+    if isinstance(node, pytest.Session):
+        return Path(node.config.rootpath / "cassettes")
     return Path(node.path).parent / "cassettes"
 
 

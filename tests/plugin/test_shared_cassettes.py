@@ -90,6 +90,43 @@ def test_mode_all_does_not_replace_a_whole_by_a_part(suite, test, name):
         assert path.read_bytes() == before
 
 
+def test_one_cassette_serves_a_whole_run(suite):
+    """A fixture of the suite's own session scope builds on one cassette for all test files."""
+    suite.write(
+        "conftest.py",
+        """
+        import pytest
+        from deploys import APPLICATION
+
+        @pytest.fixture(scope="session")
+        def mrtr_upstream():
+            return APPLICATION
+
+        @pytest.fixture(scope="session")
+        def client(mrtr_cassette_session):
+            return mrtr_cassette_session
+        """,
+    )
+    for name in ("a", "b"):
+        suite.write(
+            f"unit/test_{name}.py",
+            f"""
+            from deploys import deploy
+
+            def test_{name}(client):
+                deploy(client, "{name}")
+            """,
+        )
+    suite.run("--mrtr-mode=once", passed=2)
+    assert suite.cassettes() == ["cassettes/session.json"]
+    assert envs(suite, "session.json") == ["a", "b"]
+    suite.run("--mrtr-mode=none", "unit/test_b.py")
+    suite.run("--mrtr-mode=none", "--mrtr-orphans=fail", passed=2)
+    (suite.path / "unit/test_b.py").write_text("def test_b(mrtr_cassette_session): wrong\n")
+    suite.run("--mrtr-mode=all", passed=1, failed=1)
+    assert envs(suite, "session.json") == ["a", "b"]
+
+
 def test_miss_on_a_shared_cassette_recommends_nothing_that_loses(suite):
     """The hint to record anew is for all tests that share the file."""
     write(suite, NAMED, name="shared.json")
