@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import unittest
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -103,7 +104,9 @@ class Uses:
         path = Path(request.node.path)
 
         def fail(error: MrtrCassetteError) -> NoReturn:
-            hint = "" if path.exists() else hint_at_rename(path, items)
+            hint = _hint_at_faked_files(request.node)
+            if not (hint or path.exists()):
+                hint = hint_at_rename(path, items)
             raise pytest.fail.Exception(error.in_terms(TERMS) + hint, pytrace=False) from None
 
         try:
@@ -212,7 +215,8 @@ class Uses:
             # What tests share, the end of the run decides on: some may be run again.
             passes = node is not item or (passed and not use.failed)
             objections = use.conclude(passed=passes, plays_all=self._plays_all)
-            problems += objections
+            hint = _hint_at_faked_files(item)
+            problems += [f"{objection}{hint}" for objection in objections]
             self._count(use.outcome)
             if passes and not objections:
                 warnings += use.warnings
@@ -265,6 +269,16 @@ class Uses:
             return _write_page(self._config.rootpath, use) if self._writes_pages else None
         except (MrtrCassetteError, OSError) as error:
             return f"could not be written: {error}"
+
+
+def _hint_at_faked_files(node: Any) -> str:
+    """Return a line about pyfakefs, where a test uses it, or nothing."""
+    if "fs" not in getattr(node, "fixturenames", ()) or "pyfakefs" not in sys.modules:
+        return ""
+    return (
+        "\nthe fixture fs fakes the file system of this test, cassettes too: request "
+        "mrtr_cassette before fs to replay it, and record it without fs"
+    )
 
 
 def _with_misses_first(report: pytest.TestReport, text: str) -> None:

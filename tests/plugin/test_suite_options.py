@@ -217,6 +217,23 @@ def test_a_test_with_a_frozen_clock_records_and_replays(suite, upstream):
     suite.run("--mrtr-mode=none").stdout.fnmatch_lines(["mrtr-cassette: 1 replayed"])
 
 
+@pytest.mark.parametrize("fixtures", ["fs, mrtr_cassette", "mrtr_cassette, fs"])
+def test_a_faked_file_system_is_named(suite, fixtures):
+    """Where pyfakefs hides the cassette, or breaks its recording, the failure says that it does."""
+    suite.write("test_one.py", ONE_TEST.replace("(mrtr_cassette)", f"({fixtures})"))
+    result = suite.pytester.runpytest("--mrtr-mode=once")
+    result.stdout.fnmatch_lines(["*fixture fs fakes the file system of this test*"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_cassette_opened_before_the_file_system_is_faked_is_played(suite):
+    """The order of the fixtures is the way out that the failure names."""
+    suite.write("test_one.py", ONE_TEST)
+    suite.run("--mrtr-mode=once")
+    suite.write("test_one.py", ONE_TEST.replace("(mrtr_cassette)", "(mrtr_cassette, fs)"))
+    suite.run("--mrtr-mode=none")
+
+
 # --- Options ---
 
 

@@ -12,13 +12,27 @@ import pytest
 from harness import looped
 from standin import Visit, response, upstream
 
-from mrtr_cassette.shell.runs.running import URL_VARIABLE, in_thread, run_command, stop_signals
+from mrtr_cassette.errors import UsageError
+from mrtr_cassette.shell.runs.running import (
+    URL_VARIABLE,
+    in_thread,
+    run,
+    run_command,
+    stop_signals,
+)
 
 
 async def code_of(*command: str, url: str = "http://x/", said: list[str] | None = None) -> int:
     """Run a command to its end and return its code."""
     say = (said if said is not None else []).append
     return (await run_command(command, url, asyncio.Queue(), say)).code
+
+
+@looped
+async def test_a_second_loop_in_one_thread_is_refused_by_name() -> None:
+    """Where gevent makes greenlets of threads, the error says so and names the ways out."""
+    with pytest.raises(UsageError, match=r"greenlets of all threads.*patch_all\(thread=False\)"):
+        run(asyncio.sleep(0))
 
 
 @pytest.mark.parametrize(

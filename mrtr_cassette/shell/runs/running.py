@@ -35,7 +35,19 @@ class CommandEnd(NamedTuple):
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, on uvloop where that is installed."""
+    """Run a coroutine to its end, on uvloop where that is installed.
+
+    Raises:
+        UsageError: this thread runs a loop already.
+    """
+    if _is_loop_running():
+        main.close()
+        raise UsageError(
+            "an event loop runs in this thread already, as where gevent has made greenlets of all "
+            "threads: a recorder, an application and a call need one each",
+            hint="start the server by a command and use a client without asyncio, or leave threads "
+            "alone with gevent.monkey.patch_all(thread=False)",
+        )
     factory: Callable[[], asyncio.AbstractEventLoop] = UnfrozenLoop
     with contextlib.suppress(ImportError):
         import uvloop
@@ -43,6 +55,14 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(main)
+
+
+def _is_loop_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def run_until_signal(main: Coroutine[Any, Any, T]) -> T:
