@@ -13,13 +13,7 @@ from harness import looped
 from standin import Visit, response, upstream
 
 from mrtr_cassette.errors import UsageError
-from mrtr_cassette.shell.runs.running import (
-    URL_VARIABLE,
-    in_thread,
-    run,
-    run_command,
-    stop_signals,
-)
+from mrtr_cassette.shell.runs.running import URL_VARIABLE, in_thread, run, run_command, stop_signals
 
 
 async def code_of(*command: str, url: str = "http://x/", said: list[str] | None = None) -> int:
