@@ -302,6 +302,12 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
     checked = cassettes.load_cassette(cassette)
     secrets = list(exposed_secrets(checked))
     tell(f"{cassette}: {counted(len(checked.interactions), 'interaction')}, all as recorded")
+    for interaction in checked.interactions:
+        if any(exchange.number is None for exchange in interaction.own):
+            tell(
+                f"{cassette}: #{interaction.number} was written by hand: `recording` has no digest "
+                "to check it by"
+            )
     for number, place, side, rule in secrets:
         where = f"#{number}, {f'answer of turn {place.turn}, ' if place.turn else ''}{side}"
         tell(f"{cassette}: {where}: a secret by the rule {rule!r}")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import resource
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -166,6 +169,52 @@ async def test_an_edit_is_refused_until_it_is_accepted(tmp_path: Path) -> None:
     assert accepted.err == f"{path}: 1 exchange changed; accepted\n"
     assert accepted.out == f"{path}: 2 interactions, all as recorded\n"
     assert (await run("inspect", path)).code == 0
+
+
+@looped
+async def test_what_was_copied_by_hand_is_told(tmp_path: Path) -> None:
+    """An interaction without facts of its recording is played, and `check` says it checks none."""
+    path = await recorded(tmp_path / "c.json")
+    tree = json.loads(path.read_bytes())
+    tree["interactions"].append(tree["interactions"][0])
+    path.write_text(json.dumps(tree))
+    told = f"{path}: #3 was written by hand: `recording` has no digest to check it by\n"
+    assert (await run("check", path)).out == f"{path}: 3 interactions, all as recorded\n{told}"
+
+
+def test_a_pointer_of_git_lfs_is_not_recorded_over(tmp_path: Path) -> None:
+    """A cassette that is not fetched is no file to replace, and the error says how to fetch it."""
+    path = tmp_path / "c.json"
+    path.write_bytes(pointer := b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    for words in ("check",), ("record", *UPSTREAM, "--force", "-o"):
+        ended = run_here(*words, path)
+        assert (ended.code, "git lfs pull" in ended.err) == (3, True)
+    assert path.read_bytes() == pointer
+
+
+def test_both_sides_of_a_conflict_are_merged_by_the_commands_of_the_error(tmp_path: Path) -> None:
+    """What two branches recorded into one file is in it after what the error says to run."""
+    path = tmp_path / "two words.json"
+
+    def git(*words: str) -> int:
+        named = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c", *words)
+        return subprocess.run(named, check=False, cwd=tmp_path, capture_output=True).returncode
+
+    git("init", "--initial-branch=first")
+    git("commit", "--allow-empty", "--message=first")
+    for branch in ("theirs", "ours"):
+        git("checkout", "-b", branch, "first")
+        asyncio.run(recorded(path))
+        git("add", "--all")
+        git("commit", "--message=recorded")
+    assert git("merge", "theirs") == 1
+    refused = run_here("check", path)
+    assert (refused.code, refused.out) == (3, "")
+    commands = refused.err.partition("both sides are merged by: ")[2].partition("; or ")[0]
+    found = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": found}
+    subprocess.run(commands, shell=True, cwd=tmp_path, check=True, env=environment)
+    assert run_here("check", path).out == f"{path}: 4 interactions, all as recorded\n"
 
 
 @looped

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import re
+import shlex
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -54,6 +56,8 @@ from mrtr_cassette.core.wire.http import (
 from mrtr_cassette.core.wire.pointers import escape_pointer
 from mrtr_cassette.errors import CassetteError, printable, shorten
 
+LFS_POINTER: Final = b"version https://git-lfs"
+"""What begins a file that Git LFS has not fetched."""
 _MERGE_MARK: Final = re.compile(rb"^(?:<{7} |>{7} |={7}\r?$)", re.MULTILINE)
 
 _Place = tuple[int, int, int | None, int | None]
@@ -83,16 +87,9 @@ def decode_cassette(data: bytes, path: str) -> CassetteModel:
         CassetteError: no JSON, no cassette, of another version, or of a wrong type.
     """
     try:
-        tree = orjson.loads(data)
+        tree = orjson.loads(data.removeprefix(codecs.BOM_UTF8))
     except orjson.JSONDecodeError as error:
-        reason = f"not JSON: {error}"
-        hint = "the file is damaged or no cassette; restore it or record it again"
-        mark = _MERGE_MARK.search(data)
-        if mark is not None:
-            line = data.count(b"\n", 0, mark.start()) + 1
-            reason = f"line {line} is the mark of a merge conflict"
-            hint = "take one side whole (git checkout --ours or --theirs), or record it again"
-        raise CassetteError(path, reason, hint=hint) from None
+        raise _not_json(data, path, error) from None
     version = tree.get("version") if isinstance(tree, dict) else None
     if type(version) is not int or "interactions" not in tree:
         raise CassetteError(
@@ -113,6 +110,42 @@ def decode_cassette(data: bytes, path: str) -> CassetteModel:
         pointer = "".join(f"/{escape_pointer(str(step))}" for step in first["loc"])
         found = "" if first["type"] == "missing" else f", found {shorten(repr(first['input']))}"
         raise damaged(path, pointer, f"{first['msg'].lower()}{found}") from None
+
+
+def _not_json(data: bytes, path: str, error: orjson.JSONDecodeError) -> CassetteError:
+    if data.startswith(LFS_POINTER):
+        return lfs_pointer_error(path)
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return CassetteError(
+            path,
+            "not JSON: the file is in UTF-16, and a cassette is UTF-8",
+            hint="save it as UTF-8",
+        )
+    mark = _MERGE_MARK.search(data)
+    if mark is not None:
+        line = data.count(b"\n", 0, mark.start()) + 1
+        name = path.rpartition("/")[2]
+        ours = f"git show {shlex.quote(f':2:./{name}')} > ours.json"
+        theirs = f"git show {shlex.quote(f':3:./{name}')} > theirs.json"
+        merge = f"mrtr-cassette merge ours.json theirs.json -o {shlex.quote(name)} --force"
+        return CassetteError(
+            path,
+            f"line {line} is the mark of a merge conflict",
+            hint=f"both sides are merged by: {ours} && {theirs} && {merge}; or take one side whole "
+            "(git checkout --ours or --theirs), or record it again",
+        )
+    return CassetteError(
+        path,
+        f"not JSON: {error}",
+        hint="the file is damaged or no cassette; restore it or record it again",
+    )
+
+
+def lfs_pointer_error(path: object) -> CassetteError:
+    """Return the error for a file that Git LFS has not fetched."""
+    return CassetteError(
+        path, "a pointer of Git LFS, and not the cassette", hint="fetch it with: git lfs pull"
+    )
 
 
 def _loaded(

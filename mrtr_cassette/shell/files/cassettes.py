@@ -20,7 +20,7 @@ from mrtr_cassette.core.cassette.journal import (
     decode_journal,
     encode_header,
 )
-from mrtr_cassette.core.cassette.load import accept_edit, load
+from mrtr_cassette.core.cassette.load import LFS_POINTER, accept_edit, lfs_pointer_error, load
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.merge import Source, merged, sources_of
@@ -120,12 +120,22 @@ def exists(path: Location) -> bool:
 
 
 def check_replaceable(path: Location) -> None:
-    """Make sure that a cassette can be written here, in the place of no pipe or device."""
+    """Make sure that a cassette can be written here: not over a device, or a pointer of LFS."""
     if isinstance(path, Path):
         check_writable(path)
         if path.exists() and not path.is_file():
             raise CassetteError(path, "is no regular file", hint="name a file")
+        if _begins_with(LFS_POINTER, path):
+            raise lfs_pointer_error(path)
         check_link(path)
+
+
+def _begins_with(mark: bytes, path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(mark)) == mark
+    except OSError:
+        return False
 
 
 def is_cassette(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -347,6 +348,11 @@ def test_exchange_that_is_not_the_recorded_one_is_refused(
             b"{\n<<<<<<< HEAD\n1\n=======\n2\n>>>>>>> x\n}",
             r"^f: line 2 is the mark of a merge conf",
         ),
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
+            r"^f: a pointer of Git LFS, and not the cassette; fetch it with: git lfs pull$",
+        ),
+        (SMALL.decode().encode("utf-16"), r"^f: not JSON: .*UTF-16, and a cassette is UTF-8"),
         (b"[]", r"^f: JSON, but no mrtr-cassette file"),
         (b'{"interactions":[]}', r"^f: JSON, but no mrtr-cassette file"),
         (b'{"version":true,"interactions":[]}', r"^f: JSON, but no mrtr-cassette file"),
@@ -362,6 +368,11 @@ def test_file_that_is_no_cassette_is_refused_with_the_way_out(data: bytes, messa
     """An error names file, place and reason, and what can be done."""
     with pytest.raises(CassetteError, match=message):
         load(data, "f")
+
+
+def test_a_byte_order_mark_is_read_over() -> None:
+    """What an editor put before a cassette changes nothing of it."""
+    assert dump(load(codecs.BOM_UTF8 + SMALL, "f")) == SMALL
 
 
 GONE = object()
