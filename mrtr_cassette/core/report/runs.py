@@ -211,12 +211,19 @@ def _questions(miss: Miss) -> Iterator[str]:
         asked = {nearest.answers.request.key: nearest.answers.request.asks}
     elif nearest is not None and miss.reason in (Reason.ANSWERS_DIFFER, Reason.ANSWERS_MISSING):
         asker = nearest if nearest.state is not None else nearest.parent
-        keys = {pointer_path(difference.pointer)[1] for difference in miss.differences}
+        keys = {_answered_key(difference.pointer) for difference in miss.differences}
         every = {} if asker is None else asker.asked
         asked = {key: request for key, request in every.items() if key in keys}
     for key, request in asked.items():
         message = f" {shorten(canonical(request.message))}" if request.message else ""
         yield f"{key} ({request.kind}){message}"
+
+
+def _answered_key(pointer: str) -> str | None:
+    """Return the key of the answer that a pointer leads to, or None if it leads to them all."""
+    # The first step is the member that has the answers.
+    steps = pointer.split("/", 2)
+    return pointer_path(f"/{steps[2]}")[0] if len(steps) > 2 else None
 
 
 # JSON-RPC errors from the proxy itself

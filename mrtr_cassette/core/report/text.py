@@ -260,7 +260,7 @@ def short_digests(text: str) -> str:
 
 
 def as_data(value: Any, rows: Mapping[type, str | Callable[[Any], Any]]) -> Any:
-    """Return a value ready for JSON.
+    """Return a value ready for JSON; a lone surrogate, which UTF-8 lacks, is escaped.
 
     Args:
         rows: what is told of a type: `name`, or `name=attribute`, each, or a function that says it;
@@ -277,10 +277,16 @@ def as_data(value: Any, rows: Mapping[type, str | Callable[[Any], Any]]) -> Any:
     elif is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {name: as_data(member, rows) for name, member in value.items()}
+        return {_encodable(name): as_data(member, rows) for name, member in value.items()}
+    if isinstance(value, str):
+        return _encodable(value)
     if isinstance(value, frozenset):
         value = sorted(value)
     return [as_data(each, rows) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 _ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
