@@ -7,6 +7,7 @@ import io
 import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -110,24 +111,30 @@ def branches_of(function: ast.AST) -> int:
     return count
 
 
+@cache
+def measured(path: Path) -> Counter[str]:
+    """Count lines, tokens and what makes a statement hard to read in a module."""
+    text = path.read_text(encoding="utf-8")
+    found = Counter(lines=text.count("\n"), tokens=tokens_of(text))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.IfExp):
+            found["conditional expressions"] += 1
+        elif isinstance(node, COMPREHENSIONS):
+            found["comprehensions"] += 1
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
+            found["tuple assignments"] += isinstance(node.targets[0], ast.Tuple)
+        elif isinstance(node, ast.Name):
+            found["names that name nothing"] += node.id in NAMES_THAT_NAME_NOTHING
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found["branchy functions"] += branches_of(node) > MOST_BRANCHES
+    return found
+
+
 def measure(paths: Iterable[Path]) -> Counter[str]:
-    """Count lines, tokens and what makes a statement hard to read, over some modules."""
+    """Count the same over some modules."""
     found: Counter[str] = Counter()
     for path in paths:
-        text = path.read_text(encoding="utf-8")
-        found["lines"] += text.count("\n")
-        found["tokens"] += tokens_of(text)
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.IfExp):
-                found["conditional expressions"] += 1
-            elif isinstance(node, COMPREHENSIONS):
-                found["comprehensions"] += 1
-            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
-                found["tuple assignments"] += isinstance(node.targets[0], ast.Tuple)
-            elif isinstance(node, ast.Name):
-                found["names that name nothing"] += node.id in NAMES_THAT_NAME_NOTHING
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                found["branchy functions"] += branches_of(node) > MOST_BRANCHES
+        found.update(measured(path))
     return found
 
 
@@ -135,7 +142,7 @@ def measure(paths: Iterable[Path]) -> Counter[str]:
 def test_no_module_and_no_function_is_large(path: Path) -> None:
     """A module is bounded in tokens, and a function in lines besides its docstring."""
     text = path.read_text(encoding="utf-8")
-    assert tokens_of(text) <= LARGEST_MODULE
+    assert measured(path)["tokens"] <= LARGEST_MODULE
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
