@@ -42,7 +42,14 @@ from mrtr_cassette.core.protocol.dialect import (
     answers_text,
     spelled_requests,
 )
-from mrtr_cassette.core.protocol.jsonrpc import SUBSCRIPTION_ID, Kind, Located, Message, messages_in
+from mrtr_cassette.core.protocol.jsonrpc import (
+    SUBSCRIPTION_ID,
+    Kind,
+    Located,
+    Message,
+    drop_null_outcome,
+    messages_in,
+)
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, GET_TASK, TASK_VALUES, method_of
 from mrtr_cassette.core.protocol.tasks import (
     TASK,
@@ -306,6 +313,7 @@ def _read(
         ],
     }
     tree = {} if own is None else comparable_tree(own.raw, states)
+    drop_null_outcome(tree)
     if created_task(request, own) is not None:
         # Of its state nothing counts but the one in which it ends.
         return {**said, RESULT_TYPE: TASK}
@@ -639,6 +647,7 @@ def _given(retry: RecordedExchange, ignored: Collection[MemberPath]) -> Any:
 def _posted(exchange: RecordedExchange, ignored: Collection[MemberPath]) -> Any:
     message = exchange.call.message
     tree = {} if message is None else comparable_tree(message.raw)
+    drop_null_outcome(tree)
     if "result" in tree:
         return without_paths(_without_null(tree["result"]), ignored)
     return _without_null({"error": tree.get("error")})

@@ -85,6 +85,7 @@ def classify(raw: bytes) -> Message | None:
             return None
     elif "result" in tree or "error" in tree:
         kind, method = Kind.RESPONSE, ""
+        drop_null_outcome(tree)
     else:
         return None
     params = tree.get("params")
@@ -92,6 +93,15 @@ def classify(raw: bytes) -> Message | None:
     meta = params.get("_meta")
     meta = meta if isinstance(meta, dict) else {}
     return Message(raw, kind, tree, method, identity, params, meta)
+
+
+def drop_null_outcome(tree: dict[str, Any]) -> None:
+    """Drop the null member of `result` and `error` from a response that has both."""
+    if "result" in tree and "error" in tree:
+        for name in ("error", "result"):
+            if tree[name] is None:
+                del tree[name]
+                return
 
 
 def _scalar(value: Any) -> str | None:

@@ -29,6 +29,7 @@ from messages import YES, Json, asks, compact, form, message, text
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.compare.conversations import response_changes
 from mrtr_cassette.core.compare.values import Change, heaviest, without_ignored
+from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import End, Headers
 
@@ -46,6 +47,18 @@ def whole(*headers: tuple[str, str], status: int = 200, result: Json = None) -> 
     """Return a response that is one body, with these headers."""
     body = answer(CALL, text("done") if result is None else result)
     return Answer((body,), (JSON_TYPE, *headers), status)
+
+
+@pytest.mark.parametrize(
+    ("said", "null"), [({"result": text("done")}, "error"), ({"error": {"code": -1}}, "result")]
+)
+def test_a_null_member_beside_the_outcome_says_nothing(said: Json, null: str) -> None:
+    """`"error": null` beside a result is no error, and a null result beside an error is none."""
+    bare, spelled = ({"jsonrpc": "2.0", "id": 1, **more, **said} for more in ({}, {null: None}))
+    one, two = (Answer((compact(tree),), (JSON_TYPE,), 200) for tree in (bare, spelled))
+    assert response_changes(seen(one), seen(two)) == response_changes(seen(two), seen(one)) == []
+    finals = [details_of(loaded(cassette_of((CALL, each)))).interactions[0] for each in (one, two)]
+    assert finals[0].final == finals[1].final
 
 
 def shown(changes: list[Change]) -> list[tuple[str, str, str | None, str | None]]:
