@@ -10,11 +10,13 @@ from pipes import LINES_SERVER
 from typing import Any
 
 import aiohttp
+import pytest
 from builders import notification, rpc
 from harness import looped
 
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files.cassettes import load_cassette
+from mrtr_cassette.shell.pipes.processes import shown_command
 from mrtr_cassette.shell.runs.recording import recording
 
 ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -91,6 +93,21 @@ async def test_what_the_server_says_by_itself_comes_on_a_listening_stream(tmp_pa
             event = await stream.content.readuntil(b"\n\n")
             assert event == f"event: message\ndata: {ready}\n\n".encode()
             assert second.status == 405
+
+
+def test_command_is_shown_without_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in a committed cassette doesn't name the user, and is the same for the next one."""
+    command = [
+        "/usr/bin/node",
+        "/home/ann/a b/server.mjs",
+        "--log=/home/ann/log",
+        "/mnt/home/ann/x",
+    ]
+    monkeypatch.setenv("HOME", "/home/ann")
+    shown = "node '~/a b/server.mjs' --log=~/log /mnt/home/ann/x"
+    assert shown_command(command) == shown
+    monkeypatch.setenv("HOME", "/")
+    assert shown_command(["/usr/bin/node", "/srv/x.mjs"]) == "node /srv/x.mjs"
 
 
 @looped

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -64,7 +65,10 @@ class ProcessGroup:
 def shown_command(command: Sequence[str], rules: RedactionRules = BUILT_IN) -> str:
     """Return a server's command as cassettes and messages show it."""
     shown = shown_by(rules, Given(environment=tuple(_options(command))))
-    return shown(shlex.join([Path(command[0]).name, *command[1:]]))
+    text = shown(shlex.join([Path(command[0]).name, *command[1:]]))
+    # A cassette doesn't name its user, and is the same in another one's home directory.
+    home = os.path.expanduser("~").rstrip("/")  # noqa: PTH111  a user may have none
+    return re.sub(rf"(?<![\w.~-]){re.escape(home)}/", "~/", text) if home else text
 
 
 def given_to(command: Sequence[str]) -> Given:
