@@ -27,6 +27,7 @@ class Reason(Enum):
 
     UNKNOWN_METHOD = "unknown-method"
     UNKNOWN_NAME = "unknown-name"
+    SESSION_UNKNOWN = "session-unknown"
     ARGUMENTS_DIFFER = "arguments-differ"
     STATE_UNKNOWN = "state-unknown"
     STATE_MISSING = "state-missing"
@@ -297,27 +298,35 @@ class Harmless(NamedTuple):
     answer: str
 
 
-def answer_of_any_server(call: Call, entries: Iterable[ReplayEntry]) -> Harmless | None:
-    """Return what every server answers to a request that was not recorded, or None."""
-    endpoint, message, event = call.endpoint, call.message, resumed_event(call.request)
-    keys = {each.key[:2] for each in entries if not resumed_event(each.request)}
+def answer_of_any_server(
+    call: Call, entries: Iterable[ReplayEntry], *, lacks_session: bool = False
+) -> Harmless | None:
+    """Return what every server answers to a request that was not recorded, or None.
+
+    To one that lacks the session which the server wants, most of this is no answer.
+    """
+    endpoint, message = call.endpoint, call.message
+    keys = {entry.key[:2] for entry in entries if not resumed_event(entry.request)}
     endpoints = {recorded_at for recorded_at, _ in keys}
-    if message is not None:
-        initializes = (endpoint, INITIALIZE) in keys
-        return (
-            _answer_to_message(call, message, initializes=initializes)
-            if endpoint in endpoints
-            else None
-        )
-    http_method, _, path = endpoint.partition(" ")
-    if http_method == "GET" and "/.well-known/" in path.partition("?")[0]:
-        return Harmless(call, 404, (), b"", "404")
+    if message is None:
+        path = endpoint.partition(" ")[2].partition("?")[0]
+        if call.request.method == "GET" and "/.well-known/" in path:
+            return Harmless(call, 404, (), b"", "404")
+        return None if lacks_session else _answer_to_no_message(call, endpoints)
+    if endpoint not in endpoints or (lacks_session and message.method != DISCOVER):
+        return None
+    return _answer_to_message(call, message, initializes=(endpoint, INITIALIZE) in keys)
+
+
+def _answer_to_no_message(call: Call, endpoints: Collection[str]) -> Harmless | None:
+    http_method, _, path = call.endpoint.partition(" ")
     if f"POST {path}" not in endpoints:
         return None
     if http_method == "DELETE" and call.request.header(SESSION_HEADER):
         return Harmless(call, 204, (), b"", "204")
-    wants_stream = EVENT_STREAM in call.request.header("accept") and not event
-    if http_method == "GET" and wants_stream and endpoint not in endpoints:
+    wants_stream = EVENT_STREAM in call.request.header("accept")
+    is_new = call.endpoint not in endpoints and not resumed_event(call.request)
+    if http_method == "GET" and wants_stream and is_new:
         return Harmless(call, 405, (("Allow", "POST, DELETE"),), b"", "405")
     return None
 

@@ -23,6 +23,7 @@ from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.equivalence import EqualRequests
 from mrtr_cassette.core.replay.history import PlayedWrites, Worlds
 from mrtr_cassette.core.replay.matching import ReplayEntry, Secret
+from mrtr_cassette.core.replay.standing import OpenedSessions
 from mrtr_cassette.core.replay.tasks import LiveTask
 from mrtr_cassette.core.secrets.sealed import SESSION_SURROGATE, session_surrogate
 from mrtr_cassette.core.wire.http import Request
@@ -230,6 +231,7 @@ class PlayOrder:
         self._handshakes: dict[str, list[ReplayEntry]] = {}
         for each in by_arrival:
             self._add(each)
+        self.opened = OpenedSessions(by_arrival)
         numbered = filter(None, map(SESSION_SURROGATE.fullmatch, self._recorded))
         self._last = max((int(match[1]) for match in numbered), default=0)
         # Each keeps some of the recordings; where one keeps none, that is why there is a miss.
@@ -280,8 +282,14 @@ class PlayOrder:
         lookup = self._known_as(key.lookup)
         if lookup not in self._by_lookup:
             return Chosen(None)
-        exact = self._exact.get((lookup, key.traits))
-        left = exact or _most_alike(self._by_lookup[lookup], key.traits)
+        # Where all that headers say is equal, so is the session.
+        left = self._exact.get((lookup, key.traits), [])
+        if not left:
+            equal = self._by_lookup[lookup]
+            allowed = self.opened.keep(equal, key.traits.session)
+            if not allowed:
+                return Chosen(None, equal, Reason.SESSION_UNKNOWN)
+            left = _most_alike(allowed, key.traits)
         for reason, rule in self._rules:
             kept = rule(left, key, session)
             if not kept:
@@ -389,7 +397,7 @@ class PlayOrder:
 _Rule = Callable[[list[ReplayEntry], MatchKey, LiveSession], list[ReplayEntry]]
 
 
-def _most_alike(entries: list[ReplayEntry], traits: Traits) -> list[ReplayEntry]:
+def _most_alike(entries: Sequence[ReplayEntry], traits: Traits) -> list[ReplayEntry]:
     """Return the exchanges whose traits come nearest, in recorded order.
 
     Recordings with other traits are never a substitute, even when these are used up: the same body

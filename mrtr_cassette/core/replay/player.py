@@ -17,6 +17,7 @@ from mrtr_cassette.core.protocol.calls import (
     CallKey,
     read_call,
     resumed_event,
+    session_of,
     traits_of_headers,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
@@ -260,7 +261,9 @@ class Player:
     ) -> Miss | Harmless:
         """Count a request that gets no recording; return why, or what any server answers."""
         if not (self._strict or choice.nearest):
-            harmless = answer_of_any_server(read_call(recorded), self.entries)
+            known = read_call(recorded)
+            is_outside = self._order.opened.is_outside(session_of(recorded), known.endpoint)
+            harmless = answer_of_any_server(known, self.entries, lacks_session=is_outside)
             if harmless is not None:
                 self.harmless.append(harmless)
                 return harmless
@@ -271,6 +274,9 @@ class Player:
         elif choice.why_not is Reason.OTHER_HISTORY:
             nearest, detail = self._worlds.nearest(choice.nearest, session.writes)
             miss = Miss(call, choice.why_not, detail, nearest)
+        elif choice.why_not is Reason.SESSION_UNKNOWN:
+            standing = self._order.opened.standing_of(session_of(recorded))
+            miss = Miss(call, choice.why_not, standing.value, choice.nearest[0])
         else:
             miss = not_now(call, choice.nearest, choice.why_not)
         if call.message is not None and call.message.kind is Kind.RESPONSE:

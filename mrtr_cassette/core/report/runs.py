@@ -48,6 +48,10 @@ _IGNORE = "leave what differs from run to run out of matching with <<ignore_valu
 _FIXES = {
     Reason.UNKNOWN_METHOD: ("check the URL that the client uses", _RECORD.format("request")),
     Reason.UNKNOWN_NAME: ("call what was recorded", _RECORD.format("call")),
+    Reason.SESSION_UNKNOWN: (
+        "send the session id that this replay gave in its response to initialize",
+        _RECORD.format("request"),
+    ),
     Reason.ARGUMENTS_DIFFER: ("send the recorded arguments", _RECORD.format("call"), _IGNORE),
     Reason.STATE_UNKNOWN: (
         "echo the requestState of the ask as this replay sent it, not one of another call or run",
