@@ -96,6 +96,20 @@ def required_in(request: InputRequest) -> list[str]:
     return [it for it in names if isinstance(it, str)] if isinstance(names, list) else []
 
 
+def with_defaults(request: InputRequest, answer: Any) -> Any:
+    """Return an answer in which an accepted form has the defaults of the fields it leaves out."""
+    fields = fields_of(request)
+    is_accepted = isinstance(answer, dict) and answer.get("action") == "accept"
+    content = (answer.get("content") or {}) if is_accepted else None
+    if not fields or not isinstance(content, dict):
+        return answer
+    defaults = {}
+    for name, schema in fields.items():
+        if isinstance(schema, Mapping) and "default" in schema and name not in content:
+            defaults[name] = schema["default"]
+    return {**answer, "content": {**content, **defaults}} if defaults else answer
+
+
 def value_schema(request: InputRequest) -> Mapping[str, Any]:
     """Return the schema of a bare value, as far as its kind tells."""
     return {"type": request.kind} if request.kind in VALUES else {}

@@ -13,6 +13,7 @@ from mrtr_cassette.core.answers.forms import (
     elicited,
     is_required,
     problem_of,
+    with_defaults,
 )
 from mrtr_cassette.core.answers.written import AnswersFile, GivenAnswers
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
@@ -30,7 +31,7 @@ from mrtr_cassette.core.protocol.jsonrpc import Message, Via
 from mrtr_cassette.core.protocol.methods import GET_TASK
 from mrtr_cassette.core.protocol.tasks import TaskState, key_names, polled_state
 from mrtr_cassette.core.secrets.sealed import sha256_of
-from mrtr_cassette.core.wire.jsonbytes import canonical, parse
+from mrtr_cassette.core.wire.jsonbytes import canonical, find_spans, parse, to_json
 from mrtr_cassette.errors import NotJsonError
 
 _ALL_KINDS: Final = ELICITATIONS | RESULTS
@@ -120,6 +121,7 @@ def _answers(asked: Asked, sources: Sources) -> Generator[Step, Any, dict[str, A
     given, requests = sources.given, asked.requests
 
     def take(key: str, answer: Any, source: str) -> None:
+        answer = with_defaults(requests[key], answer)
         problem = problem_of(requests[key], answer)
         if problem is not None:
             raise _FaultError(key, f"the answer ({source}) doesn't fit: {problem}")
@@ -136,7 +138,7 @@ def _answers(asked: Asked, sources: Sources) -> Generator[Step, Any, dict[str, A
             take(key, rule[1].answer(), f"rule {rule[0]}")
     if missing() and sources.file.rest is not None:
         part = replace(asked, requests=missing())
-        found = _read_reply(part, (yield canonical(part.data()).encode()))
+        found = _read_reply(part, (yield to_json(part.data()).encode()))
         if isinstance(found, str):
             raise _FaultError(next(iter(missing())), f"the endpoint gives no answer: {found}")
         for key, answer in found.items():
@@ -160,8 +162,24 @@ def _read_reply(asked: Asked, reply: bytes | str) -> Mapping[str, Any] | str:
     answers = answers_in(tree) if isinstance(tree, dict) else None
     if answers is None or answers.input_responses is None:
         return f"its reply has no `{INPUT_RESPONSES}`"
+    twice = _given_twice(reply, tree)
+    if twice is not None:
+        return f"it has {twice} twice"
     unknown = [key for key in answers.input_responses if key not in asked.requests]
     return f"it answers {unknown[0]!r}, which was not asked" if unknown else answers.input_responses
+
+
+def _given_twice(reply: bytes, tree: Mapping[str, Any]) -> str | None:
+    """Return what a reply has more than once, or None."""
+    responses = tree[INPUT_RESPONSES]
+    if isinstance(responses, list):
+        keys = [repr(item.get("id")) for item in responses]
+        return next((key for key in keys if keys.count(key) > 1), None)
+    paths = [(INPUT_RESPONSES,), *((INPUT_RESPONSES, key) for key in responses)]
+    for path, spans in find_spans(reply, paths).items():
+        if len(spans) > 1:
+            return f"`{INPUT_RESPONSES}`" if len(path) == 1 else repr(path[1])
+    return None
 
 
 # Rounds
@@ -232,7 +250,7 @@ class Rounds:
             self.unanswered = outcome
             return None
         if ask.push is not None:
-            return Answered(canonical(values[ask.key]).encode())
+            return Answered(to_json(values[ask.key]).encode())
         if ask.task is not None:
             given = {key: values[name] for key, name in names.items() if name in values}
             return Answered(write_answers(DIALECTS[0].name, given) if given else None)

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
-import orjson
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from mrtr_cassette.core.answers.forms import (
@@ -75,9 +74,9 @@ class AnswerRule(_Strict):
     def answer(self) -> Any:
         """Return what it answers, in which no number has lost anything."""
         if self.action is not None:
-            return elicited(self.action, parse(orjson.dumps(self.content)))
+            return elicited(self.action, parse(json.dumps(self.content).encode()))
         answer = {"value": self.value} if self.result is None else self.result
-        return parse(orjson.dumps(answer))
+        return parse(json.dumps(answer).encode())
 
     def kinds(self) -> frozenset[str]:
         """Return the kinds of requests that it can answer."""

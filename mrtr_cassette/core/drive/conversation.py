@@ -58,6 +58,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
     parse,
     replace_members,
     splice,
+    to_json,
 )
 from mrtr_cassette.core.wire.pointers import value_at
 from mrtr_cassette.core.wire.sse import event_id, retry_ms
@@ -246,7 +247,7 @@ def request_beside(
     if isinstance(name, str) and call.header("mcp-method"):
         headers += (("Mcp-Name", header_text(name)),)
     request = Request(call.method, call.target, headers, b"")
-    return with_body(request, canonical(message).encode())
+    return with_body(request, to_json(message).encode())
 
 
 def header_text(text: str) -> str:
@@ -670,7 +671,7 @@ class OwnClient:
             message["id"] = 0
         if params is not None:
             message["params"] = params
-        return Request("POST", self._target, (*POST_HEADERS, *headers), canonical(message).encode())
+        return Request("POST", self._target, (*POST_HEADERS, *headers), to_json(message).encode())
 
 
 def is_modern(call: Call) -> bool:
@@ -704,5 +705,5 @@ def _argument_headers(schema: Mapping[str, Any], arguments: Any) -> Iterator[tup
         header = member.get("x-mcp-header") if isinstance(member, dict) else None
         value = arguments.get(name) if isinstance(arguments, dict) else None
         if isinstance(header, str) and value is not None:
-            text = value if isinstance(value, str) else canonical(value)
+            text = value if isinstance(value, str) else to_json(value)
             yield f"Mcp-Param-{header}", header_text(text)

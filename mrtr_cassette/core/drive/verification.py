@@ -88,7 +88,7 @@ from mrtr_cassette.core.wire.http import (
     Response,
     opens_channel,
 )
-from mrtr_cassette.core.wire.jsonbytes import canonical, parse
+from mrtr_cassette.core.wire.jsonbytes import canonical, parse, to_json
 from mrtr_cassette.core.wire.pointers import ABSENT
 
 # What is repeated
@@ -265,7 +265,7 @@ def _open_turns(interaction: RecordedInteraction) -> Iterator[_OpenTurn]:
     for number, turn in enumerate(task_turns(interaction.steps), start=first):
         given, questions = turn.given or {}, []
         for key, request in turn.requests.items():
-            answer = Answered(canonical(given[key]).encode()) if key in given else None
+            answer = Answered(to_json(given[key]).encode()) if key in given else None
             asked = task_question({key: request}, interaction.task_id)
             questions += [_Question(*each, answer) for each in asked.items()]
         yield _OpenTurn(number, after, questions, steps[turn.asked])

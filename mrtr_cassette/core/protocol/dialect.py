@@ -17,6 +17,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
     replace_members,
     spelled_at,
     splice,
+    to_json,
 )
 from mrtr_cassette.errors import NotJsonError
 
@@ -228,7 +229,7 @@ def write_answers(dialect: str, answers: Mapping[str, Any]) -> bytes:
         NotJsonError: an answer in the array dialect is no object.
     """
     texts = {
-        key: answer if isinstance(answer, bytes) else canonical(answer).encode()
+        key: answer if isinstance(answer, bytes) else to_json(answer).encode()
         for key, answer in answers.items()
     }
     return _BY_NAME[dialect].write_responses(texts)

@@ -179,6 +179,18 @@ def _exact_canonical(value: Any, *, without_null: bool) -> str:
     return json.dumps(value)
 
 
+def to_json(value: Any) -> str:
+    """Return the JSON text of a value, its keys in order and each number as it was spelled."""
+    if isinstance(value, Number):
+        return value.text
+    if isinstance(value, dict):
+        members = [f"{json.dumps(key)}:{to_json(value[key])}" for key in sorted(value)]
+        return f"{{{','.join(members)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(to_json, value))}]"
+    return json.dumps(value)
+
+
 def find_spans(raw: bytes, paths: Collection[MemberPath]) -> dict[MemberPath, list[Span]]:
     """Return the spans of the values at some paths, every one of a duplicate key.
 

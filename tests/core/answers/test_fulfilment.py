@@ -19,7 +19,7 @@ from mrtr_cassette.core.answers.fulfilment import (
 )
 from mrtr_cassette.core.answers.written import AnswersFile, GivenAnswers, answers_of, read_pairs
 from mrtr_cassette.core.drive.conversation import LiveAsk
-from mrtr_cassette.core.protocol.dialect import InputRequest, recognise
+from mrtr_cassette.core.protocol.dialect import DIALECTS, InputRequest, recognise, write_answers
 from mrtr_cassette.core.protocol.jsonrpc import classify
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import parse
@@ -111,6 +111,61 @@ def test_nothing_that_does_not_fit_is_sent(given: list[str], sources: Any, sourc
 
     problem = "/ok is a text, and not true or false"
     assert outcome == ("a", f"the answer ({source}) doesn't fit: {problem}")
+
+
+def test_accepting_a_form_fills_in_its_defaults() -> None:
+    """A field that no source answers has the default of its schema (SEP-1034), and no other one."""
+    fields = {
+        "ok": {"type": "boolean", "default": True},
+        "size": {"type": "integer", "default": 10**30},
+        "free": {"type": "string"},
+    }
+    schema = {"type": "object", "properties": fields, "required": ["ok"]}
+    form = InputRequest("form", "Sure?", {"message": "Sure?", "requestedSchema": schema})
+    whole = {"ok": True, "size": 10**30}
+    for content, filled in (
+        ({}, whole),
+        ({"ok": False, "free": "x"}, {**whole, "ok": False, "free": "x"}),
+    ):
+        accepted = {"action": "accept", "content": content}
+        _, answers = fulfilled({"a": form}, rule=[{"key": "a", **accepted}])
+        assert answers["a"][0]["content"] == filled
+    _, answers = fulfilled({"a": form}, rest=REST, replies=[reply({"a": {"action": "accept"}})])
+    assert answers["a"][0] == {"action": "accept", "content": whole}
+    assert fulfilled({"a": form}, rule=[{"key": "a", **NO}])[1] == {"a": (NO, "rule 1")}
+
+
+def test_an_integer_of_any_length_is_sent_as_it_was_written() -> None:
+    """No answer becomes a number with an exponent on its way, whoever gives it."""
+    digits = "123456789012345678901234567890"
+    number = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    form = InputRequest("form", "How many?", {"message": "?", "requestedSchema": number})
+    spelled = f'{{"action":"accept","content":{{"n":{digits}}}}}'
+    sources: Any = (
+        ((f"n={digits}",), {}),
+        ((), {"rule": [{"action": "accept", "content": {"n": int(digits)}}]}),
+        ((), {"rest": REST, "replies": [b'{"inputResponses":{"a":%s}}' % spelled.encode()]}),
+    )
+    for given, more in sources:
+        _, answers = fulfilled({"a": form}, *given, **more)
+        assert (
+            write_answers(DIALECTS[0].name, {"a": answers["a"][0]}) == f'{{"a":{spelled}}}'.encode()
+        )
+
+
+@pytest.mark.parametrize(
+    "replied",
+    [
+        b'{"inputResponses":{"a":%(no)s,"a":%(no)s}}',
+        b'{"inputResponses":[{"id":"a","value":1},{"id":"a","value":2}]}',
+        b'{"inputResponses":{"a":%(no)s},"inputResponses":{"a":%(no)s}}',
+    ],
+)
+def test_an_endpoint_that_answers_twice_is_refused(replied: bytes) -> None:
+    """Of two answers to one question none is taken."""
+    replies = [replied % {b"no": compact(NO)}]
+    _, (key, detail) = fulfilled({"a": FORM}, rest=REST, replies=replies)
+    assert (key, "'a' twice" in detail or "`inputResponses` twice" in detail) == ("a", True)
 
 
 def test_nothing_is_answered_where_one_request_is_not() -> None:
