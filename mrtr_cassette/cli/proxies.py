@@ -280,8 +280,9 @@ def _conclude_replay(
     session: ReplaySession, options: ReplayOptions, log: Log, report: Path | None
 ) -> bool:
     """Say what a replay came to; return whether it failed."""
-    player, elsewhere = session.player, tuple(session.authorities_elsewhere)
-    summary = replace(report_of_replay(player, options.terms), authorities_elsewhere=elsewhere)
+    player = session.player
+    elsewhere = tuple(session.elsewhere)
+    summary = replace(report_of_replay(player, options.terms), elsewhere=elsewhere)
     event, line = replay_said(summary)
     log.tell(line, event)
     annotate(map(annotation, summary.misses))

@@ -520,6 +520,32 @@ def test_clients_of_every_kind(suite):
     suite.run("--mrtr-mode=none", "--mrtr-fail-on-unplayed", passed=3)
 
 
+def test_no_proxy_stands_before_the_url_of_a_fixture(suite, monkeypatch):
+    """While a test runs, its address is excluded, as its clients read the environment."""
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "a.example")
+    monkeypatch.delenv("no_proxy", raising=False)
+    suite.write(
+        "test_proxy.py",
+        """
+        import os
+        import pytest
+        from agent import APPLICATION, deploy
+
+        @pytest.mark.mrtr_cassette(upstream=APPLICATION)
+        def test_deploys(mrtr_cassette):
+            assert os.environ["NO_PROXY"] == os.environ["no_proxy"] == "a.example,127.0.0.1"
+            assert deploy(mrtr_cassette.url) == "Deployed to test"
+
+        def test_after():
+            assert os.environ["NO_PROXY"] == "a.example"
+            assert "no_proxy" not in os.environ
+        """,
+    )
+    suite.run(passed=2)
+    suite.run("--mrtr-mode=none", passed=2)
+
+
 def test_what_a_client_does_while_it_closes_is_recorded_too(suite):
     """The cassette is published after the fixtures that use it have been torn down."""
     suite.write(

@@ -8,28 +8,38 @@ from urllib.parse import quote
 
 import pytest
 from authorizing import Guarded
-from builders import JOURNAL_HEADER, JSON_HEADERS, Answer, cassette_of, encode_cassette, get, tool
-from harness import command, http, looped, playing, post, taping
+from builders import JOURNAL_HEADER, JSON_HEADERS, cassette_of, encode_cassette, get, tool
+from builders import Answer as Recorded
+from harness import Answer, command, http, looped, playing, post, taping
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import message
-from standin import Visit, json_response, response, upstream
+from messages import message, result
+from standin import EVENTS, Visit, answering, json_response, response, upstream
+
+from mrtr_cassette.core.report.runs import recording_text
 
 METADATA = "/.well-known/oauth-protected-resource/mcp"
 AUTHORITIES = {
     "http://127.0.0.1:3000": [
         "http://127.0.0.1:3000",
+        "https://127.0.0.1:3000",
         "http://localhost:3000",
         "http://[::1]:3000",
     ],
     "http://localhost": ["http://localhost", "http://127.0.0.1:80", "http://localhost:51234"],
-    "https://api.example": ["https://api.example", "https://API.example:443"],
+    "https://api.example": [
+        "https://api.example",
+        "https://API.example:443",
+        "http://api.example",
+        "http://api.example:80",
+    ],
     "https://api.example:8443": ["https://api.example:8443"],
 }
 ELSEWHERE = ["https://auth.example", "https://api.example.evil", "ftp://localhost", "localhost:80"]
 HEADERS = [
     ("WWW-Authenticate", 'Bearer realm="{}", resource_metadata="{}/.well-known/x", error="e"'),
     ("Location", "{}/mcp/?a=b"),
+    ("Location", "{relative}/mcp/?a=b"),
     ("Location", "http://client.example:1/back?code=1&iss={quoted}"),
 ]
 
@@ -37,6 +47,7 @@ HEADERS = [
 def filled(template: str, origin: str, *, escaped: bool = False) -> str:
     """Return a text with an origin in its places."""
     plain = origin.replace("/", "\\/") if escaped else origin
+    template = template.replace("{relative}", origin.partition(":")[2])
     return template.replace("{quoted}", quote(origin, safe="")).replace("{}", plain)
 
 
@@ -60,9 +71,9 @@ async def test_no_client_of_a_replay_is_sent_to_another_origin(
     cassette = cassette_of(
         (
             get(METADATA),
-            Answer((filled(document, spelled, escaped=escaped).encode(),), JSON_HEADERS),
+            Recorded((filled(document, spelled, escaped=escaped).encode(),), JSON_HEADERS),
         ),
-        (tool("x"), Answer((body,), (*always, *told), 401)),
+        (tool("x"), Recorded((body,), (*always, *told), 401)),
     )
     raw = encode_cassette(cassette).replace(
         JOURNAL_HEADER.upstream.encode(), f"{upstream}/mcp".encode()
@@ -78,7 +89,7 @@ async def test_no_client_of_a_replay_is_sent_to_another_origin(
     assert refused.body == body
     assert refused.head.without("Content-Length") == (
         *always,
-        *((name, filled(value, own)) for name, value in headers),
+        *((name, filled(value.replace("{relative}", "{}"), own)) for name, value in headers),
     )
 
 
@@ -155,3 +166,73 @@ async def test_an_authorization_server_elsewhere_is_named(tmp_path: Path) -> Non
                 assert document["authorization_servers"] == ["https://auth.example"]
                 ended = await process.stopped()
             assert (ended.code, ended.err.count(told)) == (0, 1), ended.err
+
+
+@pytest.mark.parametrize(
+    "host", ["http://127.0.0.1", "HTTP://LocalHost", "//[::1]", "https://localhost"]
+)
+@looped
+async def test_redirect_to_the_servers_own_origin_stays_with_the_proxy(
+    tmp_path: Path, host: str
+) -> None:
+    """A client that follows it is recorded, and plays the same, however the origin is spelled."""
+
+    async def script(visit: Visit) -> None:
+        port = visit.request.head.values("host")[0].rpartition(":")[2]
+        if visit.request.head.line.startswith("POST /mcp "):
+            moved = f"Location: {host}:{port}/mcp/"
+            await visit.send(response(b"", moved, status="307 Temporary Redirect"))
+        else:
+            await visit.send(json_response(result({}, id=1)))
+
+    async def followed(url: str) -> Answer:
+        redirect = await post(url, message("ping"))
+        assert redirect.head.values("location") == [f"{url}/"]
+        return await post(f"{url}/", message("ping"))
+
+    path = tmp_path / "c.json"
+    async with taping(path, script) as tape:
+        assert (await followed(tape.url)).result == {}
+        assert not tape.session.elsewhere
+    async with playing(path) as replay:
+        assert (await followed(replay.url)).result == {}
+        assert replay.outcome.misses == ()
+
+
+ELSEWHERE_RESPONSES = {
+    "a redirect to http://127.0.0.1:1": response(
+        b"", "Location: http://user:secret@127.0.0.1:1/mcp", status="307 Temporary Redirect"
+    ),
+    "a redirect to //other.example": response(
+        b"", "Location: //other.example/", status="302 Found"
+    ),
+    "the endpoint of HTTP+SSE at https://other.example": response(
+        b": hi\n\ndata: https://other.example/m?sid=1\nevent: endpoint\n\n", EVENTS
+    ),
+}
+
+
+@pytest.mark.parametrize("place", ELSEWHERE_RESPONSES)
+@looped
+async def test_client_that_is_sent_elsewhere_is_told_of_and_counted(
+    tmp_path: Path, place: str
+) -> None:
+    """A recording passes on what was said, and warns; a replay counts what was not recorded."""
+    path = tmp_path / "c.json"
+
+    async def asked(url: str) -> Answer:
+        if "SSE" in place:
+            return await http("GET", url, "Accept: text/event-stream")
+        return await post(url, message("ping"))
+
+    async with taping(path, answering(ELSEWHERE_RESPONSES[place])) as tape:
+        passed = await asked(tape.url)
+        assert passed.body == ELSEWHERE_RESPONSES[place].partition(b"\r\n\r\n")[2]
+        assert len([line for line in tape.log if f"elsewhere, by {place};" in line]) == 1
+    assert f"elsewhere: {place}" in recording_text(tape.session.report)
+    async with playing(path) as replay:
+        played = await asked(replay.url)
+        assert played.status == passed.status
+        assert played.body == passed.body.replace(b"sid=1", b"sid=mrtr-session:1")
+        (miss,) = replay.outcome.misses
+    assert (miss.reason, place.rpartition(" ")[2] in miss.detail) == ("elsewhere", True)

@@ -17,21 +17,26 @@ from mrtr_cassette.core.protocol.calls import (
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind, last_response
 from mrtr_cassette.core.protocol.methods import LISTEN
-from mrtr_cassette.core.protocol.origins import ServerOrigin
+from mrtr_cassette.core.protocol.origins import ServerOrigin, origin_in, shown_origin
 from mrtr_cassette.core.wire.http import (
+    EVENT_STREAM,
     SESSION_HEADER,
+    Headers,
     Request,
     Response,
     header_value,
     opens_channel,
 )
-from mrtr_cassette.core.wire.sse import event_id, read_event
+from mrtr_cassette.core.wire.jsonbytes import Span, splice
+from mrtr_cassette.core.wire.sse import SseFramer, event_id, event_type, read_event
 
 E = TypeVar("E")
 
-_STARTS: Final = (b"event: endpoint", b"event:endpoint")
-_URL = re.compile(rb"(?<=[\r\n])data: ?(https?://)([^/\r\n]*)(?=[/\r\n])")
-_END = re.compile(rb"\n\r?\n|\r\r")
+_ENDPOINT: Final = b"endpoint"
+_MESSAGE = re.compile(rb"(?:\A|[\r\n])data: ?[{\[]")
+"""Matches where the data of an event is JSON."""
+_LONGEST_LEAD: Final = 64 * 1024
+"""Bytes of an event that are held back while they may say where to post."""
 
 
 def opened_session(response: Response | None) -> str:
@@ -39,16 +44,65 @@ def opened_session(response: Response | None) -> str:
     if response is None:
         return NO_SESSION
     session = header_value(response.headers, SESSION_HEADER)
-    if session or not (response.is_event_stream and response.pieces):
+    if session or not response.is_event_stream:
         return session
-    endpoint = endpoint_in(response.pieces[0].raw)
+    _, endpoint = endpoint_piece(response)
     return NO_SESSION if endpoint is None else session_in(endpoint.decode("latin-1"))
 
 
-def endpoint_in(first_event: bytes) -> bytes | None:
-    """Return the URL that a client of HTTP+SSE has to post to, or None for any other event."""
-    is_endpoint = any(start in first_event for start in _STARTS)
-    return read_event(first_event, first=True).data if is_endpoint else None
+def endpoint_piece(response: Response) -> tuple[int, bytes | None]:
+    """Return the URL to which a client of HTTP+SSE posts, after the index of its piece, or None."""
+    for index, piece in enumerate(response.pieces):
+        data = read_event(piece.raw, first=index == 0).data
+        if is_endpoint(piece.raw):
+            return index, data
+        if not may_lead(piece.raw, data):
+            break
+    return 0, None
+
+
+def posted_to(listening: str, url: str) -> str:
+    """Return the target to which a client posts whose stream, at a target, names a URL."""
+    path, _, _ = url.removeprefix(origin_in(url)).partition("#")
+    if path.startswith("/"):
+        return path
+    if origin_in(url):
+        return f"/{path}"
+    here, _, _ = listening.partition("?")
+    if not path.startswith("?"):
+        here = here[: here.rfind("/") + 1]
+    return here + path
+
+
+def is_endpoint(event: bytes) -> bool:
+    """Tell whether an event tells a client of HTTP+SSE where to post."""
+    return _ENDPOINT in event and event_type(event) == _ENDPOINT
+
+
+def may_lead(event: bytes, data: bytes | None) -> bool:
+    """Tell whether an event may stand before the one that says where to post: it is no message."""
+    return not data or event_type(event) != b"message"
+
+
+def redirected_elsewhere(
+    request: Request, status: int, headers: Headers, origin: ServerOrigin
+) -> str | None:
+    """Return the origin to which a response redirects a client of MCP, if it isn't the server's.
+
+    Browsers are sent to and fro while a user is authorized, which is none of MCP.
+    """
+    location = header_value(headers, "location") if 300 <= status < 400 else ""
+    if origin.path_of(location) is not None:
+        return None
+    is_of_browser = request.method == "GET" and EVENT_STREAM not in request.header("accept")
+    return None if is_of_browser and not origin.is_document(request) else shown_origin(location)
+
+
+def endpoint_elsewhere(response: Response, origin: ServerOrigin) -> str | None:
+    """Return the origin at which a client of HTTP+SSE has to post, if it isn't the server's."""
+    _, endpoint = endpoint_piece(response)
+    url = "" if endpoint is None else endpoint.decode("latin-1")
+    return shown_origin(url) if origin.path_of(url) is None else None
 
 
 def listens(call: Call, response: Response | None) -> bool:
@@ -115,31 +169,54 @@ class Streams(Generic[E]):
 
 
 class EndpointPassing:
-    """Takes the server's host out of the URL in the first event of an HTTP+SSE stream.
+    """Takes the server's origin out of the URL that an HTTP+SSE stream gives its client.
 
-    It holds back that event only, until it is whole; once `is_over`, all bytes pass.
+    It holds back one event at a time, until it is whole; once `is_over`, all bytes pass.
+
+    Attributes:
+        elsewhere: the origin that the URL names, if it is not the server's.
     """
 
-    def __init__(self, authority: str) -> None:
-        """Begin before the first byte of a stream of the server at `authority`, `host:port`."""
+    def __init__(self, origin: ServerOrigin) -> None:
+        """Begin before the first byte of a stream of a server."""
         self.is_over = False
-        self._origin = ServerOrigin(f"http://{authority}")
+        self.elsewhere = ""
+        self._origin = origin
+        self._framer = SseFramer()
+        self._is_first = True
         self._held = b""
 
     def feed(self, chunk: bytes) -> bytes:
         """Take the next bytes, and return those that pass."""
         if self.is_over:
             return chunk
-        self._held = held = self._held + chunk
-        may_begin = any(held.startswith(start) or start.startswith(held) for start in _STARTS)
-        return b"" if may_begin and not _END.search(held) else self.finish()
+        self._held += chunk
+        passed = b""
+        for event in self._framer.feed(chunk):
+            self._held = self._held[len(event) :]
+            passed += event if self.is_over else self._passed(event)
+        if _MESSAGE.search(self._held) or len(self._held) > _LONGEST_LEAD:
+            self.is_over = True
+        return passed + (self.finish() if self.is_over else b"")
 
     def finish(self) -> bytes:
         """Return the bytes held back; from now on there are none."""
-        held, self._held, self.is_over = self._held, b"", True
-        end = _END.search(held)
-        url = _URL.search(held, 0, len(held) if end is None else end.end())
-        is_ours = url and self._origin.is_named(f"http://{url[2].decode('latin-1')}")
-        if url is None or not is_ours or not held.startswith(_STARTS):
-            return held
-        return held[: url.start(1)] + held[url.end() :]
+        held = self._held
+        self._held = b""
+        self.is_over = True
+        return held
+
+    def _passed(self, raw: bytes) -> bytes:
+        event = read_event(raw, first=self._is_first)
+        self._is_first = False
+        if not is_endpoint(raw):
+            self.is_over = not may_lead(raw, event.data)
+            return raw
+        self.is_over = True
+        url = (event.data or b"").decode("latin-1")
+        path = self._origin.path_of(url)
+        if path is None:
+            self.elsewhere = shown_origin(url)
+            return raw
+        span = event.raw_span(Span(0, len(url)))
+        return raw if span is None else splice(raw, [(span, path.encode("latin-1"))])

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
+from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
     EVENT_STREAM,
@@ -43,6 +44,11 @@ _OF_MCP: Final = "io.modelcontextprotocol/"
 
 _Changed = tuple[Request, Response | None]
 """An exchange over the other transport; what says nothing there is an empty piece."""
+
+
+def origin_of(cassette: Cassette) -> ServerOrigin:
+    """Return the origin of a recorded server; one that a recording started has any port."""
+    return ServerOrigin(cassette.upstream, any_port=cassette.upstream == STARTED_HERE)
 
 
 def over_pipes(cassette: Cassette) -> Cassette:

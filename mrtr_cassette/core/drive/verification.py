@@ -17,7 +17,7 @@ from mrtr_cassette.core.cassette.recorded import (
     TaskTurn,
     task_turns,
 )
-from mrtr_cassette.core.cassette.sessions import endpoint_in, listens, opened_session
+from mrtr_cassette.core.cassette.sessions import endpoint_piece, listens, opened_session
 from mrtr_cassette.core.compare.conversations import (
     IgnoredFor,
     asked_question,
@@ -155,7 +155,8 @@ def _is_at(endpoint: str, request: Request) -> bool:
 def _begins_old_stream(response: Response | None) -> bool:
     if response is None or not response.is_event_stream:
         return False
-    return any(endpoint_in(piece.raw) is not None for piece in response.pieces[:1])
+    _, endpoint = endpoint_piece(response)
+    return endpoint is not None
 
 
 def _part_of(exchange: RecordedExchange, call: Call) -> Part:

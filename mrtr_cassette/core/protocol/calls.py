@@ -25,7 +25,7 @@ from mrtr_cassette.core.wire.http import (
     decoded_header,
     header_value,
 )
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span, canonical, parse
 from mrtr_cassette.core.wire.pointers import without_paths
 from mrtr_cassette.errors import NotJsonError, printable
 
@@ -33,7 +33,12 @@ NO_SESSION: Final = ""
 """The session of all clients that have none."""
 
 _SHORTEST_ID: Final = 16
-"""Characters of the shortest session id; it must be hard to guess, and a word is shorter."""
+"""Characters from which a part of a URL is taken for a session id, whatever its name."""
+_SESSION_NAME: Final = re.compile(r"session|client|conn|sid\Z|\Aid\Z", re.IGNORECASE)
+_QUERY_VALUE: Final = re.compile(r"(?<=[?&])([^=&#]*)=([^&#]+)")
+_SEGMENT: Final = re.compile(r"(?<=/)[^/#]+")
+_DELIMITER: Final = re.compile("[/?&]")
+_VERSION: Final = re.compile("v[0-9.]+")
 _DIGIT: Final = re.compile("[0-9]")
 _SURROGATE: Final = r"mrtr-session(?::|%3A)[0-9]{1,9}"
 _HASH: Final = r"sha256(?::|%3A)[0-9a-f]{64}"
@@ -54,18 +59,27 @@ def session_in(text: str) -> str:
     return NO_SESSION if match is None else match[0].replace("%3A", ":")
 
 
-def ids_given_in(url: str) -> list[str]:
-    """Return the session ids in the URL to which a client of HTTP+SSE posts.
+def ids_given_in(target: str, listening: str) -> list[Span]:
+    """Return where session ids stand in the target to which a client of HTTP+SSE posts.
 
-    These are the long values of its query, or else the last long segment of its path with a digit.
+    These are the long values of its query, or the last long segment of its path with a digit. A
+    short one is an id by its name, or by a digit, where the target of the stream has it not.
     """
-    path, _, query = url.partition("?")
-    pairs = (pair.partition("=") for pair in query.split("&"))
-    values = [value for _, _, value in pairs if len(value) >= _SHORTEST_ID]
-    if "://" in path:
-        path = path.partition("://")[2].partition("/")[2]
-    segments = [each for each in path.split("/") if len(each) >= _SHORTEST_ID]
-    return values or [each for each in segments if _DIGIT.search(each)][-1:]
+    values = list(_QUERY_VALUE.finditer(target))
+    spans = [Span(*match.span(2)) for match in values if len(match[2]) >= _SHORTEST_ID]
+    path, _, _ = target.partition("?")
+    segments = [match for match in _SEGMENT.finditer(path) if _DIGIT.search(match[0])]
+    long_segments = [match for match in segments if len(match[0]) >= _SHORTEST_ID]
+    if spans or long_segments:
+        return spans or [Span(*long_segments[-1].span())]
+    shared = set(_DELIMITER.split(listening))
+    for match in values:
+        if _SESSION_NAME.search(match[1]) and match[0] not in shared:
+            return [Span(*match.span(2))]
+    for match in reversed(segments):
+        if match[0] not in shared and not _VERSION.fullmatch(match[0]):
+            return [Span(*match.span())]
+    return []
 
 
 @lru_cache(maxsize=1024)

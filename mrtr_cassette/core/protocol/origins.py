@@ -20,6 +20,9 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 _COLON: Final = "(?::|%3A)"
 _SLASH: Final = r"(?:/|\\/|%2F)"
+_AUTHORITY = re.compile(r"\s*(?:[A-Za-z][\w+.-]*:)?[/\\]{2}[^/?#\\]*")
+"""Matches the beginning of a URL that names a host, with a scheme or without one."""
+_USER = re.compile("//[^/]*@")
 _ORIGIN = re.compile(r"(?P<scheme>[\w+.-]+)://(?P<host>\[[^\]/]*\]|[^/?#:@]*)(?::(?P<port>\d+))?")
 _ESCAPES: Final = str.maketrans({":": "%3A", "/": "%2F", "[": "%5B", "]": "%5D"})
 _ANNOUNCED = re.compile(r"resource_metadata=\"?[\w+.-]+://[^/\"?#]*([^\"#, ]*)")
@@ -43,6 +46,17 @@ def with_state(headers: Headers, state: str) -> Headers:
     )
 
 
+def origin_in(url: str) -> str:
+    """Return the origin that a URL names, or begins with; empty where it names none."""
+    match = _AUTHORITY.match(url)
+    return "" if match is None else match[0].strip()
+
+
+def shown_origin(url: str) -> str:
+    """Return the origin of a URL for messages, without its user."""
+    return _USER.sub("//", origin_in(url))
+
+
 class ServerOrigin:
     """Finds a server's origin, however it is spelled, and replaces it by another, or the reverse.
 
@@ -53,7 +67,7 @@ class ServerOrigin:
     def __init__(self, url: str, *, any_port: bool = False) -> None:
         """Take the URL of a server."""
         self._pattern = _pattern_of(url, any_port=any_port)
-        self._as_spelled = _origin_in(url) or url
+        self._as_spelled = origin_in(url) or url
         """How the server last spelled its own origin; it may accept no other spelling."""
         self._announced: set[str] = set()
         """Targets of documents that challenges have announced."""
@@ -61,6 +75,17 @@ class ServerOrigin:
     def is_named(self, origin: str) -> bool:
         """Tell whether an origin is the server's."""
         return self._pattern.fullmatch(origin) is not None
+
+    def path_of(self, url: str) -> str | None:
+        """Return a URL without the origin; None where it names one that is not the server's."""
+        origin = origin_in(url)
+        spellings = [origin]
+        if origin.startswith("//"):
+            spellings = [f"{scheme}:{origin}" for scheme in _DEFAULT_PORTS]
+        if origin and not any(map(self.is_named, spellings)):
+            return None
+        path = url.lstrip()[len(origin) :]
+        return path if path.startswith("/") or not origin else f"/{path}"
 
     def replaced(self, text: str, own: str) -> str:
         """Return a text with the server's origin replaced."""
@@ -98,9 +123,20 @@ class ServerOrigin:
         for name, value in headers:
             if name.lower() == "www-authenticate":
                 self._announced.update(_ANNOUNCED.findall(value))
-            is_of_page = name.lower().startswith("access-control-")
-            replaced.append((name, value if is_of_page else self.replaced(value, own)))
+            new = value
+            if name.lower() == "location":
+                new = self._location(value, own)
+            elif not name.lower().startswith("access-control-"):
+                new = self.replaced(value, own)
+            replaced.append((name, new))
         return tuple(replaced)
+
+    def _location(self, url: str, own: str) -> str:
+        path = self.path_of(url)
+        if path is None or not origin_in(url):
+            return self.replaced(url, own)
+        # How a redirect spells the origin says nothing about its name as a resource.
+        return own + self.replaced(path, own)
 
     def in_request(self, request: Request, own: str) -> Request:
         """Return a request as the server has to see it: its `resource` (RFC 8707) is the server's.
@@ -133,13 +169,8 @@ class ServerOrigin:
         members = tree if isinstance(tree, dict) else {}
         servers = members.get("authorization_servers")
         named = [*map(members.get, _ENDPOINTS), *(servers if isinstance(servers, list) else ())]
-        origins = [_origin_in(each) for each in named if isinstance(each, str)]
+        origins = [origin_in(each) for each in named if isinstance(each, str)]
         return list(dict.fromkeys(each for each in origins if each and not self.is_named(each)))
-
-
-def _origin_in(url: str) -> str:
-    match = _ORIGIN.match(url)
-    return "" if match is None else match[0]
 
 
 def _without(headers: Headers, name: str) -> Headers:
@@ -158,8 +189,12 @@ def _resource_of(origin: str) -> re.Pattern[str]:
     return re.compile(rf"((?:\A|[?&])resource=)({pattern})", re.IGNORECASE)
 
 
+@lru_cache(maxsize=64)
 def _pattern_of(origin: str, *, any_port: bool = False) -> re.Pattern[str]:
-    """Return what matches an origin however it is spelled; nothing for what is no URL."""
+    """Return what matches an origin however it is spelled; nothing for what is no URL.
+
+    A server behind TLS may not know of it, so either scheme is the server's.
+    """
     match = _ORIGIN.match(origin)
     if match is None:
         return re.compile(r"(?!)")
@@ -167,10 +202,17 @@ def _pattern_of(origin: str, *, any_port: bool = False) -> re.Pattern[str]:
     plain = sorted(_LOOPBACK) if host in _LOOPBACK else [host]
     names = "|".join(re.escape(each) for host in plain for each in (host, host.translate(_ESCAPES)))
     default = _DEFAULT_PORTS.get(match["scheme"].lower(), "")
-    number = r"\d+" if any_port else match["port"] or default
-    is_optional = any_port or number == default
+    number = match["port"] or default
+    schemes = _DEFAULT_PORTS if default else {match["scheme"]: ""}
+    spelled = []
+    for scheme, implied in schemes.items():
+        numbers = f"{number}|{implied}" if number == default else number
+        if any_port:
+            numbers = "[0-9]+"
+        is_optional = any_port or number in (default, implied)
+        port = f"(?:{_COLON}(?:{numbers})){'?' if is_optional else ''}"
+        spelled.append(f"{scheme}{_COLON}{_SLASH}{{2}}(?:{names}){port}")
     return re.compile(
-        rf"(?<![\w.+-]){match['scheme']}{_COLON}{_SLASH}{{2}}(?:{names})"
-        rf"(?:{_COLON}{number}){'?' if is_optional else ''}(?![\w.:@-]|%3A|%40)",
+        rf"(?<![\w.+-])(?:{'|'.join(spelled)})(?![\w.:@-]|%3A|%40)",
         re.IGNORECASE,
     )

@@ -12,7 +12,13 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from mrtr_cassette.core.cassette.digests import Announced, may_announce
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
-from mrtr_cassette.core.cassette.sessions import endpoint_in, listens
+from mrtr_cassette.core.cassette.sessions import (
+    endpoint_piece,
+    is_endpoint,
+    listens,
+    may_lead,
+    posted_to,
+)
 from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,
@@ -37,6 +43,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     splice_pieces,
 )
 from mrtr_cassette.core.protocol.methods import CANCELLED, LISTEN
+from mrtr_cassette.core.protocol.origins import origin_in
 from mrtr_cassette.core.protocol.tasks import created_id, named_task, notified_states
 from mrtr_cassette.core.record.linking import OpenPush, PushTurns
 from mrtr_cassette.core.secrets.credentials import Credentials, Given, KnownTexts
@@ -143,9 +150,13 @@ class Recorder:
     pushes: PushTurns[OpenPush] = field(default_factory=PushTurns)
     opening: set[int | None] = field(default_factory=set)
     """Numbers of the exchanges whose stream says where to post, and so opens a session."""
+    endpoints: dict[str, str] = field(default_factory=dict)
+    """The targets to which clients of HTTP+SSE post, and what the disk has for each."""
 
     def shown(self, text: str, *, is_target: bool = False) -> str:
         """Return a text, or a request's target, as a log may have it: sealed and redacted."""
+        if is_target:
+            text = self.endpoints.get(text, text)
         if self.credentials is not None:
             text = self.credentials.known.seal_text(text)
         if self.seals:
@@ -200,6 +211,9 @@ class Recorder:
         request, sent = call.request, seen.response or NOTHING
         body, response = sent.body, sent
         raw = request.body + body
+        request = replace(request, target=self.endpoints.get(request.target, request.target))
+        if seen.number in self.opening:
+            response = self._with_sealed_endpoint(response, seen.request.target)
         request = replace(request, headers=_kept(request.headers, self.kept_headers))
         in_session = header_value(request.headers, SESSION_HEADER) or seen.number in self.opening
         in_session = in_session or header_value(sent.headers, SESSION_HEADER)
@@ -242,6 +256,21 @@ class Recorder:
             # Text is read, whatever it says.
             _unread_bodies(call.request, sent) if is_coded or b"\0" in raw else (),
         )
+
+    def _with_sealed_endpoint(self, response: Response, listening: str) -> Response:
+        """Replace the URL to which the client of a stream posts by what the disk has for it."""
+        index, url = endpoint_piece(response)
+        if url is None:
+            return response
+        text = url.decode("latin-1")
+        piece = response.pieces[index]
+        span = read_event(piece.raw, first=index == 0).raw_span(Span(0, len(url)))
+        if span is None:
+            return response
+        sealed = origin_in(text) + self.endpoints[posted_to(listening, text)]
+        pieces = list(response.pieces)
+        pieces[index] = piece._replace(raw=splice(piece.raw, [(span, sealed.encode("latin-1"))]))
+        return replace(response, pieces=tuple(pieces))
 
 
 class Observation:
@@ -290,6 +319,8 @@ class Observation:
         self._channel = header_value(request.headers, SESSION_HEADER) or request.target
         """What all requests of a session share, whether a header or the URL has its id."""
         self._is_call = False
+        self._may_lead = message is None and request.method == "GET"
+        """The next event may say where to post."""
         if message is None:
             return
         if message.kind is Kind.REQUEST and message.method != LISTEN:
@@ -454,28 +485,32 @@ class Observation:
             return
         if len(pieces) + len(messages) > _MOST_EVENTS:
             raise BodyTooLargeError(f"the response to {self.label}", _MOST_EVENTS, "events")
-        # A stream that no message began may begin with an event that says where to post.
-        may_lead = not pieces and self.call.message is None
         pieces += [Piece(raw, at_ms, recorder.arrived) for raw in messages]
         first = pieces[0].raw
         for raw in messages:
             # Every request and every response has an id, and hardly any notification.
-            if b'"id"' in raw or (may_lead and raw is first):
+            if b'"id"' in raw or self._may_lead:
                 self._read(raw, is_first=raw is first)
+
+    def _opened(self, url: str) -> None:
+        """Take the URL to which a client of HTTP+SSE has to post from now on."""
+        recorder, listening = self.recorder, self.call.request.target
+        self._channel = posted_to(listening, url)
+        recorder.opening.add(self.number)
+        spans = ids_given_in(self._channel, listening)
+        recorder.endpoints[self._channel] = sealed_endpoint(self._channel, spans, self.number)
+        if recorder.credentials is not None:
+            ids = [self._channel[span.start : span.end] for span in spans]
+            recorder.credentials.seen(tuple((SESSION_HEADER, text) for text in ids))
 
     def _read(self, raw: bytes, *, is_first: bool) -> None:
         request, pushes = self.call.message, self.recorder.pushes
-        endpoint = endpoint_in(raw) if is_first and request is None else None
-        if endpoint is not None:
-            # A client of HTTP+SSE has to post there; it may be path and query only.
-            url = endpoint.decode("latin-1")
-            path = url.partition("://")[2].partition("/")[2]
-            self._channel = url if url.startswith("/") else f"/{path}"
-            self.recorder.opening.add(self.number)
-            if self.recorder.credentials is not None:
-                ids = tuple((SESSION_HEADER, each) for each in ids_given_in(url))
-                self.recorder.credentials.seen(ids)
         data = raw if self._is_line else read_event(raw, first=is_first).data
+        if self._may_lead:
+            self._may_lead = may_lead(raw, data)
+            if data and is_endpoint(raw):
+                self._may_lead = False
+                self._opened(data.decode("latin-1"))
         message = None if data is None else classify(data)
         if message is None:
             return
@@ -686,6 +721,20 @@ def _places_in(
                     places.append(place._replace(span=span))
         offset += len(piece.raw)
     return places
+
+
+def sealed_endpoint(target: str, ids: Sequence[Span], number: int) -> str:
+    """Return what the disk has for a target to which a client of HTTP+SSE posts.
+
+    A session without an id in its target gets one of ours, by the number of its stream, so that a
+    replay has it apart from others.
+    """
+    if not ids:
+        separator = "&" if "?" in target else "?"
+        return f"{target}{separator}session_id={sealed_hash(f'{number} {target}')}"
+    raw = target.encode("latin-1")
+    sealed = [(span, sealed_hash(target[span.start : span.end]).encode()) for span in ids]
+    return splice(raw, sealed).decode("latin-1")
 
 
 def _with_sealed_event_id(piece: Piece) -> Piece:

@@ -38,6 +38,7 @@ class Reason(Enum):
     ALREADY_PLAYED = "already-played"
     OUT_OF_ORDER = "out-of-order"
     OTHER_HISTORY = "other-history"
+    ELSEWHERE = "elsewhere"
     UNRECORDED = "unrecorded"
 
 
@@ -68,6 +69,12 @@ def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason) -> Miss:
         reason = Reason.ARGUMENTS_DIFFER if call.answers is None else Reason.ANSWERS_DIFFER
         detail = "this was recorded with another secret, and which one it is counts here"
     return Miss(call, reason, detail, nearest[-1])
+
+
+def led_elsewhere(call: Call, entry: ReplayEntry, origin: str) -> Miss:
+    """Explain that a recorded response sends its client to a server that was not recorded."""
+    detail = f"the recorded response sends its client to {origin}, which is not in the cassette"
+    return Miss(call, Reason.ELSEWHERE, printable(detail), entry)
 
 
 class NoStep(NamedTuple):

@@ -5,13 +5,19 @@ The closest match is never played; docs/matching.md says which recording a reque
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from mrtr_cassette.core.cassette.lookup import CallerValues, caller_values, cut_body, lookup_key
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.cassette.sessions import event_ids, is_answered
+from mrtr_cassette.core.cassette.sessions import (
+    endpoint_elsewhere,
+    event_ids,
+    is_answered,
+    redirected_elsewhere,
+)
+from mrtr_cassette.core.cassette.transports import origin_of
 from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,
@@ -22,12 +28,14 @@ from mrtr_cassette.core.protocol.calls import (
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.methods import TASK_STEPS
+from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.replay.diagnosis import (
     Harmless,
     Miss,
     NoStep,
     Reason,
     answer_of_any_server,
+    led_elsewhere,
     no_match,
     no_step,
     not_now,
@@ -45,11 +53,15 @@ from mrtr_cassette.core.wire.pointers import escape_pointer
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """A hit; without a delivery where the recorded request got no response."""
+    """A hit; without a delivery where the recorded request got no response.
+
+    The miss, if there is one, is what its client will find where the response sends it.
+    """
 
     request: Request
     entry: ReplayEntry
     delivery: Delivery | None
+    miss: Miss | None = None
 
 
 class Player:
@@ -107,6 +119,7 @@ class Player:
         tasks = recorded_tasks(self.interactions)
         self._tasks = {each.created.id: each for each in tasks}
         self._created_by = {each.creating: each for each in tasks}
+        self._elsewhere = _leading_elsewhere(self.entries, origin_of(cassette))
         self._listening: dict[LiveSession, list[Delivery]] = {}
         self._replies: dict[ReplayEntry, Reply] = {}
         equal = None
@@ -147,7 +160,10 @@ class Player:
         if session.recorded != taken_for:
             self._follow(session)
         if choice.entry is not None:
-            return self._play(request, choice.entry, session, key)
+            play = self._play(request, choice.entry, session, key)
+            if choice.entry in self._elsewhere:
+                play = replace(play, miss=self._sent_elsewhere(recorded, choice.entry))
+            return play
         return self._rest(request, session) or self._unmatched(recorded, session, choice)
 
     def _play(
@@ -170,6 +186,13 @@ class Player:
                 delivery.sent = session.sent.get(chosen, 0) if chosen.stream is chosen else 0
             self._listening.setdefault(session, []).append(delivery)
         return Play(request, chosen, delivery)
+
+    def _sent_elsewhere(self, recorded: Request, entry: ReplayEntry) -> Miss:
+        """Count as missed what a client asks a server to which a recorded response sends it."""
+        call = read_call(self._matched.told(recorded))
+        miss = led_elsewhere(call, entry, self._elsewhere[entry])
+        self.misses.append(miss)
+        return miss
 
     def _begin(self, task: RecordedTask, session: LiveSession) -> None:
         interval, is_over = self.poll_interval, self._stateless
@@ -393,3 +416,20 @@ class Player:
         return [
             number for number, own in enumerate(self.interactions, start=1) if any(map(counts, own))
         ]
+
+
+def _leading_elsewhere(
+    entries: Sequence[ReplayEntry], origin: ServerOrigin
+) -> dict[ReplayEntry, str]:
+    """Return the exchanges that send their clients away from a server, and to which origin."""
+    leading: dict[ReplayEntry, str] = {}
+    for entry in entries:
+        response = entry.exchange.response
+        if response is None:
+            continue
+        elsewhere = redirected_elsewhere(entry.request, response.status, response.headers, origin)
+        if entry.is_listening:
+            elsewhere = endpoint_elsewhere(response, origin)
+        if elsewhere is not None:
+            leading[entry] = elsewhere
+    return leading

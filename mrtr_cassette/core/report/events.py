@@ -168,6 +168,13 @@ def unread_said(observation: Observation, unread: Unread, terms: Terms = LIBRARY
     return event | about, printable(in_terms(line, terms))
 
 
+def sent_elsewhere_said(observation: Observation, place: str) -> Said:
+    """Return that a response sends its client to another server."""
+    event = {"event": "elsewhere", "exchange": observation.number, "place": printable(place)}
+    line = f"warning: {observation.label} sends its client elsewhere, by {place}"
+    return event, printable(f"{line}; what the client does there is not recorded")
+
+
 def unreachable_said(request: str, problem: str) -> Said:
     """Return that a request got no response from the upstream."""
     return {"event": "unreachable", "problem": problem}, f"{request}: {problem}; not recorded"

@@ -78,6 +78,7 @@ _FIXES = {
         "play equal calls in recorded order, whatever was written, with <<history_order>>",
     ),
     Reason.OUT_OF_ORDER: ("send the call without answers first, then answer what it asks",),
+    Reason.ELSEWHERE: ("let the server name its own origin, and record it again",),
     Reason.UNRECORDED: (
         "record the whole call again, into another cassette",
         "record all of this cassette again with <<replace>>",
@@ -286,7 +287,7 @@ class ReplayReport:
     interactions: tuple[InteractionOutcome, ...]
     misses: tuple[MissReport, ...]
     harmless: tuple[HarmlessRequest, ...] = ()
-    authorities_elsewhere: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
 
     @property
     def incomplete(self) -> list[InteractionOutcome]:
@@ -345,12 +346,12 @@ def summary_text(report: ReplayReport) -> str:
         times = f" {each.times} times" if each.times > 1 else ""
         harmless.append(f"  not recorded, answered as by any server{times}: {each.call}")
     lines += _first_ten(harmless)
-    lines += map(_elsewhere_text, report.authorities_elsewhere)
+    lines += map(_elsewhere_text, report.elsewhere)
     return "\n".join(lines)
 
 
-def _elsewhere_text(origin: str) -> str:
-    return f"  not recorded, as it is elsewhere: the authorization server {origin}"
+def _elsewhere_text(place: str) -> str:
+    return f"  not recorded, as it is elsewhere: {place}"
 
 
 def _first_ten(lines: list[str]) -> list[str]:
@@ -425,7 +426,7 @@ class RecordingReport:
     """How many interactions stand as they did before."""
     is_same: bool = False
     """All do, and the file was left alone."""
-    authorities_elsewhere: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
 
 
 def recording_text(report: RecordingReport) -> str:
@@ -447,7 +448,7 @@ def recording_text(report: RecordingReport) -> str:
         outcome = f"{report.cassette} stays as it is"
     else:
         return "nothing was recorded, no cassette was written"
-    elsewhere = map(_elsewhere_text, report.authorities_elsewhere)
+    elsewhere = map(_elsewhere_text, report.elsewhere)
     return "\n".join([", ".join([outcome, *parts]), *elsewhere])
 
 

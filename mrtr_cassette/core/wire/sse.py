@@ -14,6 +14,7 @@ _LINE_END = re.compile(rb"\r\n|\r(?!\Z)|\n")
 _BLANK_LINE = re.compile(rb"(?:\n|\r(?!\n))(?:\r\n|\r(?!\Z)|\n)")
 """The end of a line, or its LF, and another end of a line behind it."""
 _ID_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))id: ?([^\r\n]+)")
+_TYPE_LINE = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|(?<=[\r\n]))event: ?([^\r\n]*)")
 _RETRY_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))retry: ?([0-9]{1,9})(?=[\r\n])")
 _LINE = re.compile(rb"[^\r\n]+")
 
@@ -63,6 +64,12 @@ def event_id(raw: bytes) -> str:
     """Return the id of an event, the last one that it names; empty where it names none."""
     spans = event_id_spans(raw)
     return raw[spans[-1].start : spans[-1].end].decode("utf-8", "replace") if spans else ""
+
+
+def event_type(raw: bytes) -> bytes:
+    """Return the type of an event, `message` unless it names another one."""
+    named = _TYPE_LINE.findall(raw)
+    return (named and named[-1]) or b"message"
 
 
 def retry_ms(raw: bytes) -> int | None:

@@ -141,7 +141,7 @@ class OwnOrigin:
     def __init__(self, handler: Handler, origin: ServerOrigin, url: str) -> None:
         self._handler, self._origin, self._url = handler, origin, url
         self.elsewhere: dict[str, None] = {}
-        """Origins of other authorization servers that clients were sent to."""
+        """Other authorization servers that clients were sent to."""
         self._headers = lru_cache(maxsize=1024)(
             lambda own, headers: self._origin.in_headers(headers, own)
         )
@@ -163,7 +163,8 @@ class OwnOrigin:
         await self._handler(self._origin.in_request(request, own), client)
 
     def _document(self, own: str, body: bytes) -> bytes:
-        self.elsewhere.update(dict.fromkeys(self._origin.authorities_elsewhere(body)))
+        for origin in self._origin.authorities_elsewhere(body):
+            self.elsewhere[f"the authorization server {origin}"] = None
         return self._origin.in_document(body, own)
 
 

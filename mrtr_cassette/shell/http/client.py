@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import re
 import socket
 import ssl
@@ -21,7 +20,8 @@ from yarl import URL
 from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.files.disk import reason_of
-from mrtr_cassette.shell.http.transport import RawHeaders
+from mrtr_cassette.shell.http.forward_proxy import ForwardProxy
+from mrtr_cassette.shell.http.transport import RawHeaders, basic_authorization
 
 _NEXT_ADDRESS_S = 0.25
 """Seconds after which the next address of a host is tried as well (RFC 8305, section 5)."""
@@ -35,6 +35,8 @@ _NO_USER = re.compile(f"{_SCHEME}[^:@]*(:[0-9]*)?(/[^:@]*)?")
 """A text in which there can be no password."""
 _NO_URL = re.compile(f"\\A({_SCHEME}).*", re.DOTALL)
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+_OF_PROXY: Final = HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
+"""A status that only a proxy has."""
 _CONNECT_S: Final = 30.0
 """Seconds that connecting may take, a TLS handshake included."""
 _IDLE_S: Final = 3.0
@@ -250,9 +252,12 @@ def _request_head(method: str, target: str, host: str, headers: Headers, size: i
 class Client:
     """Sends requests to one origin over HTTP, as `transport.Upstream` has it."""
 
-    def __init__(self, origin: URL, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, origin: URL, tls: ssl.SSLContext | None, proxy: ForwardProxy | None = None
+    ) -> None:
         self._origin = origin
         self._tls = tls if origin.scheme == "https" else None
+        self._proxy = proxy
         self._host = origin.host_port_subcomponent or ""
         self.kept: list[_Connection] = []
         """Connections for the next requests."""
@@ -263,8 +268,24 @@ class Client:
 
         The headers are sent in the place of its own; a `Host` comes before, if they have none.
         """
-        size = len(request.body)
-        head = _request_head(request.method, request.target, self._host, headers, size)
+        target = request.target
+        if self._proxy is not None and self._tls is None:
+            target = f"http://{self._host}{target}"
+            headers = (*headers, *self._proxy.headers)
+        head = _request_head(request.method, target, self._host, headers, len(request.body))
+        try:
+            response = await self._exchange(head, request)
+            is_refused = self._proxy is not None and response.status == _OF_PROXY
+            if is_refused:
+                response.close()
+                raise ConnectionError(f"it refused: {_OF_PROXY.value} {_OF_PROXY.phrase}")
+        except OSError as error:
+            if self._proxy is None:
+                raise
+            raise self._proxy.problem(error) from None
+        return response
+
+    async def _exchange(self, head: bytes, request: Request) -> HttpResponse:
         while self.kept and self.kept[-1].transport.is_closing():
             self.kept.pop()
         connection = self.kept.pop() if self.kept else await self._connect()
@@ -272,14 +293,20 @@ class Client:
 
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
-        host, port = self._origin.raw_host or "", self._origin.port
+        host = self._origin.raw_host or ""
+        port = self._origin.port
+        proxy = self._proxy
+        first = (host, port) if proxy is None else (proxy.host, proxy.port)
         try:
             async with asyncio.timeout(_CONNECT_S):
-                addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                addresses = await loop.getaddrinfo(*first, type=socket.SOCK_STREAM)
                 connected = await aiohappyeyeballs.start_connection(
                     addresses, happy_eyeballs_delay=_NEXT_ADDRESS_S, interleave=1
                 )
                 try:
+                    if proxy is not None and self._tls is not None:
+                        authority = f"{self._origin.host_subcomponent}:{port}"
+                        await proxy.open_tunnel(connected, authority)
                     _, connection = await loop.create_connection(
                         partial(_Connection, self.kept),
                         sock=connected,
@@ -303,9 +330,11 @@ class Client:
 
 
 @asynccontextmanager
-async def connecting(origin: URL, tls: ssl.SSLContext | None) -> AsyncIterator[Client]:
+async def connecting(
+    origin: URL, tls: ssl.SSLContext | None, proxy: ForwardProxy | None = None
+) -> AsyncIterator[Client]:
     """Give a client until the block ends."""
-    client = Client(origin, tls)
+    client = Client(origin, tls, proxy)
     try:
         yield client
     finally:
@@ -348,8 +377,7 @@ def credentials(url: URL) -> Headers:
         return ()
     if ":" in url.user:
         raise UsageError("the upstream's user has a colon, which Basic authentication can't carry")
-    user = f"{url.user}:{url.password or ''}"
-    return (("Authorization", "Basic " + base64.b64encode(user.encode()).decode()),)
+    return (("Authorization", basic_authorization(url.user, url.password or "")),)
 
 
 def tls_context(url: URL, ca_file: Path | None, *, verifies: bool) -> ssl.SSLContext | None:

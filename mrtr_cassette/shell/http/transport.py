@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import socket
 import ssl
@@ -175,6 +176,11 @@ def render_head(status: int, headers: Headers, reason: str | None = None) -> Hea
         has_length = has_length or is_length
         lines.append(f"{name}: {value}\r\n")
     return Head("".join(lines).encode("utf-8", "surrogateescape"), has_length)
+
+
+def basic_authorization(user: str, password: str) -> str:
+    """Return how a user is known by a header (RFC 7617)."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
-from urllib.request import getproxies, proxy_bypass
 
 from yarl import URL
 
@@ -26,6 +25,7 @@ from mrtr_cassette.options import checked_headers
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.http.client import credentials, shown_url, tls_context, upstream_url
+from mrtr_cassette.shell.http.forward_proxy import proxy_text
 
 AskTheEndpoint = Callable[[bytes], Awaitable[bytes | str]]
 """Asks the endpoint; returns what it replies, or why it doesn't."""
@@ -103,7 +103,7 @@ async def answers_endpoint(
     except UsageError:
         raise UsageError("rest.url of the answers file is no HTTP URL") from None
     headers = [*JSON_HEADERS, *credentials(url), *checked_headers(rest.headers)]
-    proxy = None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
+    proxy = proxy_text(url)
     tls = tls_context(url, ca_file, verifies=verifies)
 
     async def ask(body: bytes) -> bytes | str:

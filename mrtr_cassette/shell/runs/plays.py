@@ -39,7 +39,7 @@ from mrtr_cassette.shell.files.stores import path_of
 from mrtr_cassette.shell.runs.piped import ClientStarts, recorded_by_client, replayed_by_client
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.replaying import replaying
-from mrtr_cassette.shell.runs.running import in_thread
+from mrtr_cassette.shell.runs.running import in_thread, reached_without_proxy
 from mrtr_cassette.shell.runs.sessions import RecordSession, RunOutcome, check_output, kept_as_in
 from mrtr_cassette.shell.runs.upstreams import (
     Applications,
@@ -263,7 +263,10 @@ class CassetteUse:
         data = read_file(self.path)
         is_piped = b'"transport"' in data and load(data, str(self.path)).transport == "stdio"
         opened: Any = replayed_by_client if is_piped else replaying
-        return Replay(self._running.enter_context(in_thread(opened(self.path, options))), *shown)
+        session = self._running.enter_context(in_thread(opened(self.path, options)))
+        if not is_piped:
+            self._running.enter_context(reached_without_proxy(session.url))
+        return Replay(session, *shown)
 
     def _record(self) -> Recording:
         if self._settings.replay.beside:
@@ -291,6 +294,8 @@ class CassetteUse:
                 raise UpstreamError(f"{error}\n{self._reason_to_renew}") from None
             manager = recording(*(url, place, options), started=arguments, kept_for=self.path)
         session = self._running.enter_context(in_thread(manager))
+        if not is_piped:
+            self._running.enter_context(reached_without_proxy(session.url))
         self._recording = session
         self._run.recording.add(self.path)
         return Recording(session, self._mode, self.path, self._settings.answers)

@@ -12,7 +12,7 @@ from typing import Final
 
 from mrtr_cassette.core.answers.fulfilment import LeavesToSources, Rounds, Sources
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.cassette.sessions import EndpointPassing
+from mrtr_cassette.core.cassette.sessions import EndpointPassing, redirected_elsewhere
 from mrtr_cassette.core.cassette.transports import STARTED_HERE
 from mrtr_cassette.core.drive.appending import RecordedAsks, SessionOpening, Sessions, unrecorded
 from mrtr_cassette.core.drive.conversation import (
@@ -105,7 +105,7 @@ async def recording(
         UsageError: the upstream is no URL, or the address can't be bound.
     """
     admin = Admin(options)
-    target = target_of(upstream, options, options.redaction, started or ())
+    target = target_of(upstream, options, options.redaction, started)
     with cassettes.without_collection():
         earlier, player = check_output(output, options), None
         if earlier is not None:
@@ -127,7 +127,7 @@ async def recording(
                 relay = Relay(server, target.origin, target.given.headers, session)
                 async with _handling(relay, options) as handler, session.finishing():
                     served = OwnOrigin(handler, ServerOrigin(target.name), listener.url(""))
-                    session.authorities_elsewhere = served.elsewhere
+                    session.elsewhere = served.elsewhere
                     async with admin.serving(
                         served.handle, listener, announcer
                     ) as session.admin_url:
@@ -152,11 +152,15 @@ async def _handling(relay: Relay, options: RecordOptions) -> AsyncIterator[Handl
 class RelayedResponse:
     """An upstream's response that is recorded as it is read: what was read may be passed on.
 
-    `endpoint` is the upstream's name, where a stream may say where its client is to post.
+    A stream that says where its client is to post leads it back here, if that is at `upstream`.
     """
 
     def __init__(
-        self, response: UpstreamResponse, recording: ExchangeRecording, endpoint: str | None
+        self,
+        response: UpstreamResponse,
+        recording: ExchangeRecording,
+        request: Request,
+        upstream: str,
     ) -> None:
         self.status, self.reason, self.headers = response.status, response.reason, response.headers
         self.passed = passed_headers(response.headers)
@@ -167,13 +171,22 @@ class RelayedResponse:
         self._response = response
         self._is_ended = False
         self._endpoint: EndpointPassing | None = None
-        if endpoint is not None and is_event_stream(self.passed):
-            # A stream that says where to post leads its client back here.
-            self._endpoint = EndpointPassing(endpoint.partition("://")[2])
+        if request.method == "GET" and is_event_stream(self.passed):
+            self._endpoint = EndpointPassing(ServerOrigin(upstream))
+        self._redirect: str | None = None
+        if 300 <= self.status < 400:
+            origin = ServerOrigin(upstream)
+            self._redirect = redirected_elsewhere(request, self.status, self.passed, origin)
 
     def begin(self) -> None:
         """Record the head."""
         self.recording.response_started(self.status, self.passed)
+        if self._redirect is not None:
+            self._tell_elsewhere("a redirect to", self._redirect)
+
+    def _tell_elsewhere(self, how: str, origin: str) -> None:
+        recording = self.recording
+        recording.session.sends_elsewhere(how, origin, recording.observation)
 
     def read_now(self) -> bytes:
         """Return the bytes that have come with the head."""
@@ -201,6 +214,10 @@ class RelayedResponse:
         is_read = self._response.is_read
         if self._endpoint is not None:
             chunk = self._endpoint.feed(chunk) + (self._endpoint.finish() if is_read else b"")
+            if self._endpoint.is_over:
+                if self._endpoint.elsewhere:
+                    self._tell_elsewhere("the endpoint of HTTP+SSE at", self._endpoint.elsewhere)
+                self._endpoint = None
         if chunk:
             self.recording.response_bytes(chunk)
         if is_read:
@@ -282,8 +299,7 @@ class Relay:
         except asyncio.CancelledError:
             recording.response_ended(End.OPEN)
             raise
-        endpoint = self.shown_as if received.method == "GET" else None
-        return RelayedResponse(response, recording, endpoint)
+        return RelayedResponse(response, recording, received, self.shown_as)
 
     async def answer_unreachable(
         self, request: Request, downstream: Downstream, problem: str

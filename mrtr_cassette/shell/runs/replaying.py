@@ -15,8 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from mrtr_cassette.core.cassette.load import damaged
 from mrtr_cassette.core.cassette.recorded import Cassette, PushedAsk, RecordedExchange, pushed_asks
-from mrtr_cassette.core.cassette.transports import STARTED_HERE, over_http
-from mrtr_cassette.core.protocol.origins import ServerOrigin
+from mrtr_cassette.core.cassette.transports import origin_of, over_http
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.history import History, united
 from mrtr_cassette.core.replay.order import Repeat
@@ -77,7 +76,7 @@ async def replaying(
     with listening(options) as listener:
         # What stands in the cassette may be anything; what is no URL is percent-encoded.
         url = listener.url(quote(f"{upstream.path or '/'}{query}", safe=punctuation))
-        origin = ServerOrigin(cassette.upstream, any_port=cassette.upstream == STARTED_HERE)
+        origin = origin_of(cassette)
         for entry in player.entries:
             if entry.exchange.response is not None:
                 origin.learn(entry.request, entry.exchange.response)
@@ -85,7 +84,7 @@ async def replaying(
         async with admin.serving(own.handle, listener, announcer, drain_s=drain_s) as admin_url:
             shown = player.redacted(url)
             session = ReplaySession(url, shown, path, cassette, player, options.terms, admin_url)
-            session.authorities_elsewhere = own.elsewhere
+            session.elsewhere = own.elsewhere
             yield session
 
 
@@ -166,6 +165,8 @@ class ReplayServer:
         if self.announcer.listeners:
             for event in played_events(play):
                 self.announcer.tell(dict, event)
+        if play.miss is not None:
+            self._tell_miss(play.miss)
         self._wake()
         if play.delivery is None:
             # Over pipes nothing says that there is no response.
@@ -177,8 +178,7 @@ class ReplayServer:
             await self._send(play.delivery, downstream)
 
     async def _miss(self, request: Request, miss: Miss, downstream: Downstream) -> None:
-        report = self._report(miss)
-        self.announcer.say(lambda: (missed_event(miss), report.text))
+        report = self._tell_miss(miss)
         if miss.call.message is None:
             await downstream.send_whole(404, TEXT_HEADERS, f"{report.text}\n".encode())
             return
@@ -195,6 +195,11 @@ class ReplayServer:
         """Accept a message to which the response comes elsewhere, and send what is due now."""
         self._wake()
         await downstream.send_whole(202, (), b"")
+
+    def _tell_miss(self, miss: Miss) -> MissReport:
+        report = self._report(miss)
+        self.announcer.say(lambda: (missed_event(miss), report.text))
+        return report
 
     def _report(self, miss: Miss) -> MissReport:
         player = self.player

@@ -116,6 +116,29 @@ async def told_to_end() -> AsyncIterator[asyncio.Event]:
         signal.signal(number, signal.SIG_IGN)
 
 
+def _without_proxy(url: str) -> dict[str, str]:
+    """Return the variables by which no proxy of the environment stands before a URL."""
+    given = [os.environ[name] for name in _NO_PROXY if os.environ.get(name)]
+    hosts = "*"
+    if "*" not in given:
+        hosts = ",".join([*dict.fromkeys(given), urlsplit(url).hostname or ""])
+    return dict.fromkeys(_NO_PROXY, hosts)
+
+
+@contextmanager
+def reached_without_proxy(url: str) -> Iterator[None]:
+    """Let this process reach a URL without a proxy until the block ends."""
+    before = {name: os.environ.get(name) for name in _NO_PROXY}
+    os.environ.update(_without_proxy(url))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
 async def run_command(
     command: Sequence[str],
     url: str,
@@ -129,10 +152,7 @@ async def run_command(
         say: takes a line about what goes wrong.
         grace_s: seconds that the command has to end after a signal before it is killed.
     """
-    # No proxy of the command's stands before our URL.
-    given = [os.environ[name] for name in _NO_PROXY if os.environ.get(name)]
-    hosts = "*" if "*" in given else ",".join([*dict.fromkeys(given), urlsplit(url).hostname or ""])
-    variables = {**os.environ, **dict.fromkeys(_NO_PROXY, hosts), URL_VARIABLE: url}
+    variables = {**os.environ, **_without_proxy(url), URL_VARIABLE: url}
     try:
         process = await asyncio.create_subprocess_exec(*command, env=variables)
     except OSError as error:

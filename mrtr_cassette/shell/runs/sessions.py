@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -23,6 +23,7 @@ from mrtr_cassette.core.report.events import (
     pushed_said,
     request_event,
     response_said,
+    sent_elsewhere_said,
     unread_said,
 )
 from mrtr_cassette.core.report.runs import MissReport, RecordingReport, reports_of_misses
@@ -82,8 +83,8 @@ class Session:
     """What plays it."""
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS)
     admin_url: str | None = None
-    authorities_elsewhere: Mapping[str, None] = field(default_factory=dict)
-    """Origins of authorization servers that clients were led to, and that are not recorded."""
+    elsewhere: dict[str, None] = field(default_factory=dict)
+    """Where clients were sent to, in words, and what they do there is not recorded."""
     unreachable: int = 0
     unrecorded: list[str] = field(default_factory=list)
     problem: str | None = None
@@ -172,7 +173,7 @@ class RecordSession(Session):
             played=None if self.player is None else self.player.plays,
             unrecorded=len(self.unrecorded),
             objection=self.objection,
-            authorities_elsewhere=tuple(self.authorities_elsewhere),
+            elsewhere=tuple(self.elsewhere),
         )
 
     @property
@@ -212,6 +213,13 @@ class RecordSession(Session):
         finally:
             while self._under_way:
                 await asyncio.wait(self._under_way)
+
+    def sends_elsewhere(self, how: str, origin: str, observation: Observation | None) -> None:
+        """Say that a response sends its client to another server, once for each."""
+        place = f"{how} {origin}"
+        if observation is not None and place not in self.elsewhere:
+            self.announcer.say(sent_elsewhere_said, observation, place)
+        self.elsewhere[place] = None
 
     def write(self, due: Due, observation: Observation) -> RecordedExchange:
         """Seal what is due of an exchange, and write it to the journal."""

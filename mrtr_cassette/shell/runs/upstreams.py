@@ -30,6 +30,7 @@ from mrtr_cassette.shell.http.client import (
     tls_context,
     upstream_url,
 )
+from mrtr_cassette.shell.http.forward_proxy import forward_proxy
 from mrtr_cassette.shell.http.transport import Upstream
 from mrtr_cassette.shell.pipes.processes import ProcessGroup, given_to, guarded, shown_command
 from mrtr_cassette.shell.pipes.transport import pipe_upstream
@@ -57,17 +58,24 @@ def target_of(
     upstream: str | Sequence[str],
     options: UpstreamOptions,
     rules: RedactionRules,
-    command: Sequence[str] = (),
+    command: Sequence[str] | None = None,
 ) -> Target:
     """Return the upstream of a URL, or of a program and its arguments.
 
+    Args:
+        command: the one by which we have started the server at the URL, or an empty one where it
+            is an application; no proxy stands before these.
+
     Raises:
-        UsageError: it is no URL, or its certificates can't be used.
+        UsageError: it is no URL, or its certificates or its proxy can't be used.
     """
     if isinstance(upstream, str):
         url = upstream_url(upstream, shown_by(rules))
         tls = tls_context(url, options.ca_path, verifies=not options.insecure)
-        given = (given_to(command) if command else Given())._replace(
+        proxy = forward_proxy(url) if command is None else None
+        given = given_to(command) if command else Given()
+        given = given._replace(
+            environment=(*given.environment, *(() if proxy is None else proxy.headers)),
             headers=(*credentials(url), *options.added_headers),
             query=tuple(url.query.items()),
             target=url.raw_path_qs,
@@ -75,7 +83,7 @@ def target_of(
 
         def connected(was_given: WasGiven) -> AbstractAsyncContextManager[Upstream]:
             was_given(given)
-            return connecting(url.origin(), tls)
+            return connecting(url.origin(), tls, proxy)
 
         return Target(
             name=shown_by(rules)(shown_url(url)),

@@ -63,7 +63,7 @@ async def _held(
         if not isinstance(upstream, str) and any(PORT in part for part in upstream):
             command, running = upstream, running_command(upstream, Path.cwd())
             upstream = (await stack.enter_async_context(running)).url
-        target = target_of(upstream, options, cassette.redaction or BUILT_IN, command or ())
+        target = target_of(upstream, options, cassette.redaction or BUILT_IN, command)
         of_transport = over_pipes(cassette) if target.is_on_pipes else over_http(cassette)
         verifier = Verifier(
             rejoined(of_transport),

@@ -344,21 +344,24 @@ def test_urls_differ_in_everything_but_the_session() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "ids"),
+    ("target", "ids"),
     [
         ("/messages/?session_id=0f9d8c7b6a5e4d3c", ["0f9d8c7b6a5e4d3c"]),
         (
             "/m?sessionId=0f9d8c7b-6a5e4d3c&v=1&t=0123456789abcdefg",
             ["0f9d8c7b-6a5e4d3c", "0123456789abcdefg"],
         ),
-        ("http://a-long-name-1.example:80/m/0f9d8c7b6a5e4d3c2b/post", ["0f9d8c7b6a5e4d3c2b"]),
-        ("http://a-long-name-1.example:80/conversation-messages", []),
-        ("/messages?session=4711", []),
+        ("/m/0f9d8c7b6a5e4d3c2b/post", ["0f9d8c7b6a5e4d3c2b"]),
+        ("/conversation-messages", []),
+        ("/messages?transport=sse&session=4711", ["4711"]),
+        ("/v2/s3/messages/a7?tenant=5&client=1", ["a7"]),
+        ("/v2/s3/messages?tenant=5&client=1", []),
     ],
 )
-def test_ids_in_the_url_that_a_server_gives(url: str, ids: list[str]) -> None:
-    """A session id is long: a value of the query, or a segment of the path with a digit in it."""
-    assert ids_given_in(url) == ids
+def test_ids_in_the_url_that_a_server_gives(target: str, ids: list[str]) -> None:
+    """A session id is long, or has a name or a digit that the stream's own target has not."""
+    spans = ids_given_in(target, "/v2/s3/sse?client=1")
+    assert [target[span.start : span.end] for span in spans] == ids
 
 
 # The table of methods
