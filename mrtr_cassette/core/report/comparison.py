@@ -26,14 +26,12 @@ from mrtr_cassette.core.compare.values import (
 )
 from mrtr_cassette.core.drive.verification import Learned, TurnChange, VerifiedInteraction
 from mrtr_cassette.core.report.text import as_data
-from mrtr_cassette.core.wire.pointers import ANY
-from mrtr_cassette.errors import SHOWN_CHARS, counted, printable, printable_lines, shorten
+from mrtr_cassette.core.wire.pointers import ANY, excerpts
+from mrtr_cassette.errors import counted, printable, printable_lines, shorten
 
 _STRUCTURED: Final = "/structuredContent"
 _TEXTS: Final = f"/content/{ANY}/text"
 
-_KEPT_BEFORE = 40
-"""Characters that are shown before the place where two long values part."""
 _MARKED: Final[Mapping[Mark, str]] = {
     "~": "changed",
     "-": "only in the first",
@@ -120,13 +118,17 @@ def shown_values(change: Change) -> tuple[str | None, str | None]:
         else value
         for value in (change.recorded, change.received)
     )
-    if old is not None and new is not None and max(len(old), len(new)) > SHOWN_CHARS:
-        pairs = enumerate(zip(old, new, strict=False))
-        common = next((at for at, (a, b) in pairs if a != b), min(len(old), len(new)))
-        if common > _KEPT_BEFORE:
-            old, new = (f"… {value[common - _KEPT_BEFORE :]}" for value in (old, new))
-    old, new = (None if value is None else printable(shorten(value)) for value in (old, new))
-    return old, new
+    if old is not None and new is not None:
+        old, new = excerpts(old, new)
+    elif old is not None:
+        old = shorten(old)
+    elif new is not None:
+        new = shorten(new)
+    return _printable_value(old), _printable_value(new)
+
+
+def _printable_value(value: str | None) -> str | None:
+    return None if value is None else printable(value)
 
 
 def fold_lines(fold: Fold) -> Iterator[str]:

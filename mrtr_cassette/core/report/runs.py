@@ -21,7 +21,7 @@ from mrtr_cassette.core.report.details import Interaction, arguments_json
 from mrtr_cassette.core.report.text import as_data, result_texts, short_digests
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse
-from mrtr_cassette.core.wire.pointers import Difference, pointer_path
+from mrtr_cassette.core.wire.pointers import Difference, excerpts, pointer_path
 from mrtr_cassette.errors import (
     LIBRARY_TERMS,
     MrtrCassetteError,
@@ -153,7 +153,7 @@ def report_of_miss(
         return printable(redacted(text))
 
     def value(text: str | None) -> str | None:
-        return None if text is None else shown(shorten(text))
+        return None if text is None else shown(text)
 
     entry, nearest, answering = miss.nearest, None, ""
     if entry is not None:
@@ -172,10 +172,7 @@ def report_of_miss(
         f"  request:  {request}",
         *(f"  question: {question}" for question in questions),
         f"  cassette: {path}" if nearest is None else f"  nearest:  {nearest} in {path}",
-        *(
-            f"  {at or '/'}: recorded {old or 'nothing'}, received {new or 'nothing'}"
-            for at, old, new in differences
-        ),
+        *map(_difference_line, differences),
         f"  fix:      {fixes[0]}",
         *(f"       or:  {fix}" for fix in fixes[1:]),
     ]
@@ -183,6 +180,13 @@ def report_of_miss(
     return MissReport(
         miss.reason.value, detail, request, questions, path, nearest, differences, fixes, text
     )
+
+
+def _difference_line(difference: Difference) -> str:
+    recorded, received = excerpts(
+        difference.recorded or "nothing", difference.received or "nothing"
+    )
+    return f"  {difference.pointer or '/'}: recorded {recorded}, received {received}"
 
 
 def _request_text(call: Call) -> str:

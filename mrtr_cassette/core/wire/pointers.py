@@ -6,11 +6,14 @@ from collections.abc import Callable, Collection
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
+from mrtr_cassette.errors import SHOWN_CHARS, shorten
 
 ANY: Final = "*"
 """In a path, every member or item."""
 ABSENT: Final = object()
 """Stands for a value that is not there."""
+_SHOWN_BEFORE: Final = 40
+"""Characters that are shown before the first one in which two long texts differ."""
 
 
 class ValuesAt(NamedTuple):
@@ -58,6 +61,29 @@ def differences(
         if old != new:
             found.append(Difference(place.pointer, old, new))
     return found
+
+
+def excerpts(recorded: str, received: str) -> tuple[str, str]:
+    """Return what people are shown of two texts: of long ones the part where they differ."""
+    if max(len(recorded), len(received)) <= SHOWN_CHARS:
+        return recorded, received
+    begin = _common_length(recorded, received) - _SHOWN_BEFORE
+    if begin <= 0:
+        return shorten(recorded), shorten(received)
+    return f"… {shorten(recorded[begin:])}", f"… {shorten(received[begin:])}"
+
+
+def _common_length(recorded: str, received: str) -> int:
+    """Return how many characters two texts begin with alike."""
+    alike = 0
+    end = min(len(recorded), len(received))
+    while alike < end:
+        middle = (alike + end + 1) // 2
+        if recorded[alike:middle] == received[alike:middle]:
+            alike = middle
+        else:
+            end = middle - 1
+    return alike
 
 
 def members_and_items(place: ValuesAt) -> list[ValuesAt] | None:

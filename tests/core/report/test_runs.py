@@ -350,6 +350,26 @@ def test_way_out_is_in_the_terms_of_the_front() -> None:
     assert '/arguments/env: recorded "prod", received "<<ignore_value>>"' in report.text
 
 
+@pytest.mark.parametrize(("after", "ends"), [("", False), ("z" * 300, True)])
+def test_long_texts_are_shown_where_they_differ(after: str, *, ends: bool) -> None:
+    """Two long values that begin alike are cut around their difference, and are whole for programs."""
+    before = "x" * 10_000
+    recorded, received = (f"{before}{part}{after}" for part in ("old", "new"))
+    miss = missed(
+        player_of((tool("deploy", text=recorded), text("x"))), tool("deploy", text=received)
+    )
+
+    report = report_of_miss(miss, "f")
+
+    (difference,) = report.facts["differences"]
+    assert list(difference.values())[1:] == [f'"{recorded}"', f'"{received}"']
+    (line,) = [line for line in report.text.splitlines() if "/arguments/text: " in line]
+    shown = f"recorded … {'x' * 40}old"
+    assert shown in line
+    assert line.partition(", received ")[2].startswith(f"… {'x' * 40}new")
+    assert ("more characters" in line) == ends
+
+
 @pytest.mark.parametrize(
     ("request_", "named"),
     [
