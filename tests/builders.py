@@ -23,7 +23,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Req
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
-from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.replay.reply import Delivery, Sending
 from mrtr_cassette.core.secrets.credentials import Credentials
@@ -480,6 +480,17 @@ def missed(player: Player, request: bytes | Request) -> Miss:
     decision = player.request_received(as_request(request))
     assert isinstance(decision, Miss), "a recorded answer was played"
     return decision
+
+
+def heard(player: Player, request: bytes | Request) -> str:
+    """Return what a request gets, in a few words: a text, a whole refusal, or why it is a miss."""
+    found = player.request_received(as_request(request))
+    if isinstance(found, Miss):
+        return f"miss {found.reason.value}"
+    if isinstance(found, Harmless):
+        return "harmless"
+    raw = sent_now(found)
+    return said(raw) if b'"result"' in raw else raw.decode()
 
 
 def result_of(body: bytes) -> Json:

@@ -10,14 +10,13 @@ from builders import (
     Answer,
     Conversation,
     compact,
+    heard,
     id_of,
     loaded,
     open_session,
     opened,
     post,
     rpc,
-    said,
-    sent_now,
     tool,
 )
 from hypothesis import given
@@ -25,8 +24,8 @@ from hypothesis import strategies as st
 from messages import text
 
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.replay.diagnosis import Harmless, Miss, Reason
-from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.diagnosis import Reason
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request
 
 PING = rpc("ping")
@@ -74,19 +73,6 @@ def record(session_count: int, asked: dict[str, list[str]], *, accepts_none: boo
                     response = text(f"without a session {call}")
                 talk.response(talk.request(named(body, session, kind)), response)
     return loaded(talk.cassette())
-
-
-def heard(player: Player, request: Request) -> str:
-    """Return what a request gets, in a few words."""
-    found = player.request_received(request)
-    if isinstance(found, Miss):
-        return f"miss {found.reason.value}"
-    if isinstance(found, Harmless):
-        return "harmless"
-    assert isinstance(found, Play)
-    assert found.delivery is not None
-    raw = sent_now(found)
-    return said(raw) if found.delivery.reply.status == 200 else raw.decode()
 
 
 calls_made = st.lists(st.sampled_from(sorted(CALLS)), unique=True)

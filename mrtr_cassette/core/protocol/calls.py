@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from decimal import Decimal
 from functools import lru_cache
 from sys import intern
 from typing import Any, Final, NamedTuple
@@ -17,12 +18,17 @@ from mrtr_cassette.core.protocol.dialect import (
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
 from mrtr_cassette.core.protocol.methods import INITIALIZE, METHODS, method_of
+from mrtr_cassette.core.wire.header_values import (
+    PARAMETER_PREFIX,
+    MediaRange,
+    meaning_of,
+    media_ranges,
+)
 from mrtr_cassette.core.wire.http import (
     LAST_EVENT_ID_HEADER,
     SESSION_HEADER,
     Headers,
     Request,
-    decoded_header,
     header_value,
 )
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span, canonical, parse
@@ -92,7 +98,7 @@ _NEVER_IN_KEY = frozenset({"_meta", INPUT_RESPONSES, REQUEST_STATE})
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 _PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
-_FURTHER_HEADERS = ("mcp-method", "mcp-name", "mcp-param-", "access-control-request-")
+_FURTHER_HEADERS = ("mcp-method", "mcp-name", PARAMETER_PREFIX, "access-control-request-")
 _NOTHING: Final = Message(b"", Kind.RESPONSE, {}, "", None, {}, {})
 """Stands for the message of a request that has none."""
 _NOT_OF_CALLER = frozenset(
@@ -123,7 +129,8 @@ class CallKey(NamedTuple):
 class Traits(NamedTuple):
     """What a server's response to the same call may depend on, the weightiest first.
 
-    Traits break ties among recorded requests with the same key.
+    Traits break ties among recorded requests with the same key. Headers are compared by what they
+    mean, and only then by their spelling.
     """
 
     empty_members: str = ""
@@ -134,7 +141,9 @@ class Traits(NamedTuple):
     capabilities: str = ""
     protocol_version: str = ""
     further_headers: Headers = ()
-    accept: str = ""
+    accepted: frozenset[MediaRange] = frozenset()
+    weights: frozenset[tuple[MediaRange, Decimal]] = frozenset()
+    spellings: Headers = ()
 
 
 class Call(NamedTuple):
@@ -247,11 +256,13 @@ class Call(NamedTuple):
         """
         if not self.is_rpc:
             return ""
-        method, name = (self.request.header(each) for each in ("mcp-method", "mcp-name"))
+        method = self.request.header("mcp-method")
         if method not in ("", self.method):
             return f"Mcp-Method: {method}"
-        is_named = name and method_of(self.method).named_by
-        if is_named and self.name not in (name, decoded_header(name)):
+        spelled = self.request.header("mcp-name")
+        name = meaning_of("mcp-name", spelled)
+        is_named = spelled and method_of(self.method).named_by
+        if is_named and self.name not in (spelled, name):
             return f"Mcp-Name: {name}"
         return ""
 
@@ -319,12 +330,17 @@ def traits_of_headers(headers: Headers) -> Traits:
     Cached, as a client sends the same headers with all of its calls.
     """
     lower = [(name.lower(), value) for name, value in headers]
+    further = [(name, value) for name, value in lower if name.startswith(_FURTHER_HEADERS)]
+    accept = header_value(headers, "accept")
+    weights = media_ranges(accept)
     return Traits(
         session=header_value(headers, SESSION_HEADER),
         is_authorized=any(name == "authorization" for name, _ in lower),
         protocol_version=header_value(headers, "mcp-protocol-version"),
-        further_headers=tuple(sorted(it for it in lower if it[0].startswith(_FURTHER_HEADERS))),
-        accept=header_value(headers, "accept"),
+        further_headers=tuple(sorted([(name, meaning_of(name, value)) for name, value in further])),
+        accepted=frozenset([media for media, weight in weights if weight]),
+        weights=weights,
+        spellings=(*sorted(further), ("accept", accept)),
     )
 
 

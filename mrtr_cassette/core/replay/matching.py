@@ -44,7 +44,7 @@ from mrtr_cassette.core.secrets.sealed import (
     without_numbers,
     without_rules,
 )
-from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, Request, named_by_user
+from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, REFUSED, Request, named_by_user
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 
 _RECEIVED: Final = "received."
@@ -318,6 +318,13 @@ class ReplayEntry:
     def was_played(self) -> bool:
         """Whether it, or the equal one that is played in its place, has been played."""
         return bool((self.same or self).played)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the server refused its request, by the HTTP status or by a JSON-RPC error."""
+        response = self.exchange.response
+        is_error = response is not None and response.status >= REFUSED
+        return is_error or "error" in self.exchange.rpc_members
 
     @property
     def call(self) -> Call:

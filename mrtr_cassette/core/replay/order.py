@@ -401,8 +401,13 @@ def _most_alike(entries: Sequence[ReplayEntry], traits: Traits) -> list[ReplayEn
     """Return the exchanges whose traits come nearest, in recorded order.
 
     Recordings with other traits are never a substitute, even when these are used up: the same body
-    may have been refused for its headers.
+    may have been refused for its headers. So of recordings that are equally near, a refusal is for
+    those who send what was refused.
     """
-    scores = [list(map(eq, each.traits, traits)) for each in entries]
+    scores = [list(map(eq, entry.traits, traits)) for entry in entries]
     best = max(scores)
-    return [each for each, score in zip(entries, scores, strict=True) if score == best]
+    nearest = [entry for entry, score in zip(entries, scores, strict=True) if score == best]
+    if len({entry.traits for entry in nearest}) > 1:
+        granted = {entry.traits for entry in nearest if not entry.is_refused}
+        return [entry for entry in nearest if entry.traits in granted] or nearest
+    return nearest

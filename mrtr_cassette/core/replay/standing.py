@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import Final
 
 from mrtr_cassette.core.cassette.sessions import opened_session
 from mrtr_cassette.core.protocol.calls import NO_SESSION
 from mrtr_cassette.core.replay.matching import ReplayEntry
-
-_REFUSED: Final = 400
-"""The lowest HTTP status of a refusal."""
+from mrtr_cassette.core.wire.http import REFUSED
 
 
 class Standing(Enum):
@@ -59,21 +56,18 @@ class OpenedSessions:
         alike = [entry for entry in entries if self.standing_of(entry.traits.session) is standing]
         if alike or standing is not Standing.OPENED:
             return alike
-        return [
-            entry for entry in entries if entry.traits.session == NO_SESSION and _is_given(entry)
-        ]
+        outside = [entry for entry in entries if entry.traits.session == NO_SESSION]
+        return [entry for entry in outside if not entry.is_refused]
 
 
 def _path(endpoint: str) -> str:
     return endpoint.partition(" ")[2]
 
 
-def _is_given(entry: ReplayEntry) -> bool:
-    response = entry.exchange.response
-    return response is None or response.status < _REFUSED
-
-
 def _opened_by(entry: ReplayEntry) -> str:
     """Return the session that a response opened; it opens none by repeating its request's id."""
-    opened = opened_session(entry.exchange.response) if _is_given(entry) else NO_SESSION
+    response = entry.exchange.response
+    if response is None or response.status >= REFUSED:
+        return NO_SESSION
+    opened = opened_session(response)
     return NO_SESSION if opened == entry.traits.session else opened

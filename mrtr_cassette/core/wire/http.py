@@ -30,6 +30,8 @@ NO_STATUS: Final = 0
 """The HTTP status of a response over a pipe, which has none."""
 ACCEPTED: Final = 202
 """The HTTP status that acknowledges a message."""
+REFUSED: Final = 400
+"""The lowest HTTP status of a refusal."""
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
