@@ -149,6 +149,33 @@ def test_apps_are_shown_without_power(browser: Browser, folder: Path) -> None:
     assert browser.requested() <= {path.as_uri(), "about:blank", "about:srcdoc"}
 
 
+def test_pictures_of_results_are_shown(browser: Browser, folder: Path) -> None:
+    """A picture that a tool returns is laid out, and only what is one; nothing is fetched for it."""
+    pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    contents = [
+        {"type": "image", "mimeType": kind, "data": data}
+        for kind, data in (
+            ("image/png", pixel),
+            ("image/png;x,<script>", pixel),
+            ("text/html", pixel),
+            ("image/png", "http://example.com/a.png"),
+            ("image/png", "<github:1>"),
+        )
+    ]
+    path = folder / "picture.html"
+    recorded = loaded(cassette_of((tool("draw"), {"content": contents})), "picture.json")
+    write_page(path, recorded)
+    browser.requested()
+    browser.complaints()
+    browser.open(path)
+    browser.one("#open-all").click()
+    widths = "[...document.querySelectorAll('.final img')].map(image => image.naturalWidth)"
+    assert browser.run(widths) == [1]
+    asked = {url for url in browser.requested() if not url.startswith("data:")}
+    assert asked <= {path.as_uri(), "about:blank"}
+    assert browser.complaints() == []
+
+
 def test_links_lead_to_calls_and_turns(browser: Browser, demo: Path) -> None:
     """A link to a turn opens its call and scrolls there, also where a search hid it."""
     browser.open(demo, "#i13t1")

@@ -109,6 +109,7 @@ def _template(texts: tuple[str, ...]) -> Template:
         "conclusion": conclusion,
         "difference": _difference,
         "fields": form_fields,
+        "image_url": image_url,
         "is_app": is_app,
         "json": json_text,
         "listed_field": _listed_field,
@@ -139,6 +140,10 @@ def _time(duration_ms: float) -> str:
 
 _LONGEST_TEXT: Final = 20_000
 """Characters of one value: a page has to stay quick, and `inspect` shows the rest."""
+_LARGEST_IMAGE: Final = 4_000_000
+"""Characters in base64 of a picture that is shown."""
+_IMAGE: Final = re.compile(r"image/[a-z0-9.+-]+")
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _TAB: Final = 4
 _REPLACED: Final = re.compile(
     rf"({re.sub(r'[?]P<[a-z]+>', '?:', PLACEHOLDER.pattern)}|{SEALED_ANSWER.pattern}"
@@ -170,6 +175,15 @@ def is_app(content: Mapping[str, Any]) -> bool:
     uri, kind, text = (content.get(name) for name in ("uri", "mimeType", "text"))
     is_html = isinstance(kind, str) and kind.startswith("text/html")
     return is_html and isinstance(text, str) and isinstance(uri, str) and uri.startswith("ui://")
+
+
+def image_url(content: Mapping[str, Any]) -> str:
+    """Return a `data:` URL of a picture that a result brings; an empty text for what is none."""
+    kind, data = content.get("mimeType"), content.get("data", content.get("blob"))
+    if not isinstance(kind, str) or not isinstance(data, str):
+        return ""
+    is_shown = len(data) <= _LARGEST_IMAGE and _IMAGE.fullmatch(kind) and _BASE64.fullmatch(data)
+    return f"data:{kind};base64,{data}" if is_shown else ""
 
 
 # Forms
