@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -13,9 +14,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from harness import command, looped
-from messages import result
+from messages import message, result
 from processes import listening
-from standin import Visit, json_response, upstream
+from standin import PushingServer, Visit, json_response, upstream
 from tasking import created, state
 
 from mrtr_cassette.cli import main
@@ -125,3 +126,34 @@ async def test_signal_cancels_the_task_of_a_call() -> None:
         await process.said("task working: Half way\n")
         ended = await process.stopped(signal.SIGINT)
     assert (ended.code, seen[-1]) == (130, "tasks/cancel")
+
+
+@looped
+async def test_signal_ends_a_call_with_one_line(tmp_path: Path) -> None:
+    """Whatever is under way beside it, such as the stream of its session, recorded or not."""
+    recorded = ("--record", str(tmp_path / "c.json"))
+    cases: list[tuple[signal.Signals, tuple[str, ...]]] = [
+        (signal.SIGINT, ()),
+        (signal.SIGTERM, ()),
+        (signal.SIGTERM, recorded),
+    ]
+    for number, options in cases:
+        called = asyncio.Event()
+        pushing = PushingServer(message("ping", id=1), lambda _: {}, tools=[{"name": "build"}])
+
+        async def server(
+            visit: Visit, pushing: PushingServer = pushing, called: asyncio.Event = called
+        ) -> None:
+            if b'"tools/call"' in visit.request.body:
+                called.set()
+                await visit.left()
+            else:
+                await pushing(visit)
+
+        async with (
+            upstream(server) as live,
+            command("call", live.url, "build", *options) as process,
+        ):
+            await called.wait()
+            ended = await process.stopped(number)
+        assert (ended.code, ended.err) == (128 + number, f"error: stopped by {number.name}\n")

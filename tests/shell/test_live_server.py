@@ -14,7 +14,18 @@ import pytest
 from builders import FixedScript, get, post, tool
 from harness import looped
 from messages import input_required, message, result
-from standin import PushingServer, Script, Upstream, Visit, json_response, response, upstream
+from standin import (
+    PushingServer,
+    Script,
+    Upstream,
+    Visit,
+    chunk,
+    event,
+    json_response,
+    response,
+    stream_head,
+    upstream,
+)
 from yarl import URL
 
 from mrtr_cassette.core.drive.conversation import (
@@ -119,6 +130,61 @@ async def test_server_without_a_listening_stream_is_no_problem() -> None:
         assert seen is not None
         assert seen.status == 405
         assert await live_server.listen(listening) is None
+
+
+class LateServer:
+    """A server whose listening stream has a head as soon as it has something to say.
+
+    During each call it asks a question on that stream.
+    """
+
+    def __init__(self, *, answer_status: str = "202 Accepted") -> None:
+        self._answer_status = answer_status
+        self._listening = asyncio.Event()
+        self._asked = asyncio.Event()
+        self._answered = asyncio.Event()
+
+    async def __call__(self, visit: Visit) -> None:
+        """Answer one request."""
+        if visit.request.head.line.startswith("GET"):
+            self._listening.set()
+            await self._asked.wait()
+            await visit.send(stream_head(), chunk(event(QUESTION)))
+            await visit.left()
+            return
+        body = visit.request.json
+        if "method" not in body:
+            await visit.send(response(b"", status=self._answer_status))
+            if self._answer_status.startswith("2"):
+                self._answered.set()
+            return
+        await self._listening.wait()
+        self._asked.set()
+        await self._answered.wait()
+        await visit.send(json_response(result({"done": 1}, id=body["id"])))
+
+
+@looped
+async def test_nothing_waits_for_the_head_of_a_listening_stream() -> None:
+    """It may come with the first event, which is taken all the same."""
+    own, script = session(), FixedScript(Answered(b'{"action":"accept"}'))
+    async with live(LateServer(), head_s=0) as (live_server, _):
+        seen = await live_server.listen(Conversation(get("/mcp"), FixedScript(refusing), own))
+        conversation = Conversation(post(CALL), script, own)
+        await live_server.follow(conversation)
+    assert isinstance(conversation.standing, Finished)
+    assert (len(script.asks), seen and seen.status) == (1, 200)
+
+
+@looped
+async def test_refused_answer_ends_its_call_at_once() -> None:
+    """What a server takes no answer to never ends; it is told without waiting for that."""
+    own, server = session(), LateServer(answer_status="400 Bad Request")
+    async with live(server, head_s=0) as (live_server, _):
+        await live_server.listen(Conversation(get("/mcp"), FixedScript(refusing), own))
+        conversation = Conversation(post(CALL), FixedScript(Answered(b"{}")), own)
+        with pytest.raises(UpstreamError, match="refuses the answer to its question: HTTP 400"):
+            await live_server.follow(conversation)
 
 
 @looped

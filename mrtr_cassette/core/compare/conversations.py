@@ -283,10 +283,10 @@ def comparable_tree(raw: bytes, states: Mapping[str, str] = NO_STATES) -> Any:
     return parse(_comparable(raw, states))
 
 
-def comparable_text(text: str) -> str:
+def comparable_text(text: str, states: Mapping[str, str] = NO_STATES) -> str:
     """Return a text in which nothing differs that stands for a secret."""
     raw = text.encode("utf-8", "surrogatepass")
-    return _comparable(raw, NO_STATES).decode("utf-8", "surrogatepass")
+    return _comparable(raw, states).decode("utf-8", "surrogatepass")
 
 
 def _comparable(raw: bytes, states: Mapping[str, str]) -> bytes:

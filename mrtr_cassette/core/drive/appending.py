@@ -21,7 +21,7 @@ from mrtr_cassette.core.drive.conversation import (
 from mrtr_cassette.core.drive.verification import RecordedScript, why_not_repeatable
 from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, InputRequired
-from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
@@ -126,7 +126,7 @@ class SessionOpening(Conversation):
         self.call = call
         self.failure: Miss | None = None
 
-    def _after(self, exchange: RecordedExchange) -> Request | None:
+    def _after(self, exchange: RecordedExchange, _response: Message | None) -> Request | None:
         status = 0 if exchange.response is None else exchange.response.status
         is_good = self.call.request.is_line or 200 <= status < 300
         if not is_good or has_error(exchange):

@@ -17,7 +17,13 @@ from mrtr_cassette.core.cassette.lookup import caller_values
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.protocol.calls import Call, read_call
-from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, with_params, write_retry
+from mrtr_cassette.core.protocol.dialect import (
+    INPUT_RESPONSES,
+    InputRequired,
+    with_answer_keys,
+    with_params,
+    write_retry,
+)
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, classify
 from mrtr_cassette.core.protocol.methods import (
     CANCEL_TASK,
@@ -39,6 +45,7 @@ from mrtr_cassette.core.protocol.tasks import (
 from mrtr_cassette.core.record.assembly import with_texts
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.secrets.sealed import is_name
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
     JSON_HEADERS,
@@ -132,6 +139,10 @@ class ServerSession:
         owner = self._owners.get(push.exchange)
         return None if owner is None else owner.push_received(push)
 
+    def owner_of(self, observation: Observation) -> Conversation | None:
+        """Return the conversation that a request belongs to, until its response is taken."""
+        return self._owners.get(observation.number)
+
     def as_recorded(self, push: OpenPush) -> tuple[RecordedExchange, Message]:
         """Return a pushed request as it would be recorded: as the response to its call."""
         piece = Piece(push.message.raw, 0.0, 0)
@@ -221,6 +232,23 @@ def with_values(
     return splice(body, replacements)
 
 
+def with_live_names(raw: bytes, live_by_name: Mapping[str, str]) -> bytes:
+    """Return a JSON text of a cassette with live values in the place of its names for them.
+
+    What was recorded verbatim is no name, and may be a word.
+    """
+    names = [name for name in live_by_name if is_name(name)]
+    if not names or b"mrtr-" not in raw:
+        return raw
+    longest_first = sorted(names, key=len, reverse=True)
+    any_of_them = b"|".join(re.escape(name.encode()) for name in longest_first)
+
+    def live(found: re.Match[bytes]) -> bytes:
+        return encode_basestring_ascii(live_by_name[found[0].decode()])[1:-1].encode()
+
+    return re.sub(rb"(?:%b)(?![0-9:])" % any_of_them, live, raw)
+
+
 def issued_values(recorded: Message | None, live: Message | None) -> dict[str, str]:
     """Return the cursors and task ids of a live response by those of a recorded one."""
     trees = [{} if message is None else message.tree for message in (recorded, live)]
@@ -277,7 +305,13 @@ def outcome(exchange: RecordedExchange) -> str:
 class LiveAsk:
     """An ask of the live server: a response to the call, or a request pushed meanwhile.
 
+    `exchange` and `push` are as they would be recorded. Whatever goes back to the server is taken
+    from what it said itself, which the other attributes have.
+
     Attributes:
+        response: the response to the call as it came.
+        push_id: the id of the pushed request as it came.
+        live_keys: the keys of its questions as they came, by those that would be recorded.
         task: the state of the call's task, in the response that creates it or that asks.
         task_keys: the keys under which that state asks something new, by how they are recorded.
         call: the call, where the exchange is a poll of its task.
@@ -288,6 +322,9 @@ class LiveAsk:
     request_state: str | None = None
     push: Message | None = None
     key: str = ""
+    push_id: bytes = b"null"
+    response: Message | None = None
+    live_keys: Mapping[str, str] = field(default_factory=dict)
     task: TaskState | None = None
     task_keys: Mapping[str, str] = field(default_factory=dict)
     call: Call | None = None
@@ -330,6 +367,8 @@ class Finished:
 
     turn: int
     exchange: RecordedExchange
+    response: Message | None = None
+    """The response to the call as it came."""
 
 
 Reply = Answered | NeedsAnswers | AskedOtherwise
@@ -425,17 +464,21 @@ class Conversation:
         if self.is_over or self._script is None:
             return None
         exchange, message = self.session.as_recorded(push)
-        return self._tell(LiveAsk(self._asked + 1, exchange, None, message, push.key))
+        identity = push.message.spelled(ID_PATH) or b"null"
+        ask = LiveAsk(self._asked + 1, exchange, None, message, push.key, identity)
+        return self._tell(ask)
 
     def responded(self, observation: Observation) -> None:
         """Take the response to the last request, which the observation has seen whole."""
         self.session.responded(observation)
-        exchange, method = observation.seal(End.COMPLETE, 0.0), observation.call.method
+        exchange = observation.seal(End.COMPLETE, 0.0)
+        response = observation.response
+        method = observation.call.method
         if self.task is not None:
             if method == GET_TASK:
-                self._polled(exchange, polled_state(observation.response))
+                self._polled(exchange, response)
             elif method == UPDATE_TASK and has_error(exchange):
-                self._stand(Finished(self._asked + 1, exchange))
+                self._stand(Finished(self._asked + 1, exchange, response))
             return
         # A server may also give its result without waiting for an answer.
         is_late = self.unanswered is not None and observation.is_answered
@@ -444,32 +487,35 @@ class Conversation:
         self._pending = None
         self._stand(None)
         if self._follows_task:
-            self.task = created_task(observation.call.message, observation.response)
+            self.task = created_task(observation.call.message, response)
+        ask = LiveAsk(self._asked + 1, exchange, response=response, task=self.task)
+        asked = observation.ask
         if self.task is not None:
-            self._tell(LiveAsk(self._asked + 1, exchange, task=self.task))
-        elif observation.ask is not None and self._script is not None:
-            self._tell(LiveAsk(self._asked + 1, exchange, observation.ask.request_state))
-        elif (following := self._after(exchange)) is not None:
+            self._tell(ask)
+        elif asked is not None and self._script is not None:
+            keys = _live_keys(exchange, asked)
+            self._tell(replace(ask, request_state=asked.request_state, live_keys=keys))
+        elif (following := self._after(exchange, response)) is not None:
             self._due = [following]
         else:
-            self._stand(Finished(self._asked + 1, exchange))
+            self._stand(Finished(self._asked + 1, exchange, response))
 
-    def _after(self, exchange: RecordedExchange) -> Request | None:  # noqa: ARG002
+    def _after(self, _exchange: RecordedExchange, _response: Message | None) -> Request | None:
         """Return the request that follows a response, if any does."""
         return None
 
-    def _polled(self, exchange: RecordedExchange, state: TaskState | None) -> None:
-        self.task = state
+    def _polled(self, exchange: RecordedExchange, response: Message | None) -> None:
+        state = self.task = polled_state(response)
         if state is None or state.is_over:
-            self._stand(Finished(self._asked + 1, exchange))
+            self._stand(Finished(self._asked + 1, exchange, response))
             return
         sealed = polled_state(exchange.rpc_response) or state
         keys = zip(sealed.input_requests, state.input_requests, strict=False)
         new = {name: key for name, key in keys if key not in self._seen_keys}
         if new:
             self._seen_keys.update(new.values())
-            call = read_call(self.request)
-            self._tell(LiveAsk(self._asked + 1, exchange, task=state, task_keys=new, call=call))
+            ask = LiveAsk(self._asked + 1, exchange, response=response, task=state)
+            self._tell(replace(ask, task_keys=new, call=read_call(self.request)))
 
     def _tell(self, ask: LiveAsk) -> Observation | None:
         # That a call becomes a task is no turn.
@@ -493,11 +539,12 @@ class Conversation:
             self._stand(reply)
         elif ask.push is not None:
             response = b'{"jsonrpc":"2.0","id":%b,"%b":%b}'
-            identity = ask.push.spelled(ID_PATH) or b"null"
-            body = response % (identity, reply.member.encode(), reply.value or b"{}")
+            body = response % (ask.push_id, reply.member.encode(), reply.value or b"{}")
             return self.session.post(self.request, body, self)
         elif ask.task is None:
-            self._due = [self._with_answers(reply.value, ask.request_state)]
+            retry = self._with_answers(reply.value, ask.request_state)
+            names = {key: live for key, live in ask.live_keys.items() if key != live}
+            self._due = [with_body(retry, with_answer_keys(retry.body, names))]
         else:
             if reply.value is not None:
                 update = self._of_task(UPDATE_TASK, ask.task)
@@ -506,6 +553,12 @@ class Conversation:
             if reply.cancels:
                 self._due.append(self._of_task(CANCEL_TASK, ask.task))
         return None
+
+
+def _live_keys(exchange: RecordedExchange, asked: InputRequired) -> dict[str, str]:
+    """Return the keys of an ask as the server has them, by those that would be recorded."""
+    sealed = {} if exchange.ask is None else exchange.ask.input_requests
+    return dict(zip(sealed, asked.input_requests, strict=False))
 
 
 class ToolList(Conversation):
@@ -517,14 +570,15 @@ class ToolList(Conversation):
         self.is_whole = True
         self._pages = 0
 
-    def _after(self, exchange: RecordedExchange) -> Request | None:
-        result = exchange.rpc_members.get("result")
-        tools = result.get("tools") if isinstance(result, dict) else None
+    def _after(self, _exchange: RecordedExchange, response: Message | None) -> Request | None:
+        result = None if response is None else response.tree.get("result")
+        page = result if isinstance(result, dict) else {}
+        tools = page.get("tools")
         self.is_whole = isinstance(tools, list)
         self.tools += tools if isinstance(tools, list) else ()
         self._pages += 1
-        cursor = exchange.next_cursor
-        if not self.is_whole or cursor is None or self._pages == _MOST_PAGES:
+        cursor = page.get("nextCursor")
+        if not self.is_whole or not isinstance(cursor, str) or self._pages == _MOST_PAGES:
             return None
         member = {"cursor": encode_basestring_ascii(cursor).encode()}
         return with_body(self.request, with_params(self.request.body, member))

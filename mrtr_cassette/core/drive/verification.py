@@ -22,6 +22,7 @@ from mrtr_cassette.core.compare.conversations import (
     IgnoredFor,
     asked_question,
     changed_keys,
+    comparable_text,
     pushed_value,
     question_changes,
     response_changes,
@@ -46,16 +47,18 @@ from mrtr_cassette.core.drive.conversation import (
     request_beside,
     with_body,
     with_id_of,
+    with_live_names,
     with_values,
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.dialect import (
     DIALECTS,
+    InputRequired,
     answers_text,
     with_answer_keys,
     write_answers,
 )
-from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
     CANCEL_TASK,
@@ -83,6 +86,7 @@ from mrtr_cassette.core.wire.http import (
     CREDENTIAL_HEADERS,
     LARGEST_BODY,
     LAST_EVENT_ID_HEADER,
+    NO_STATUS,
     End,
     Request,
     Response,
@@ -227,10 +231,12 @@ class TurnChange(NamedTuple):
 
 
 class LivePair(NamedTuple):
-    """A recorded response, and what the live server gave in its place."""
+    """A recorded response, and the live one in its place, as it would be recorded."""
 
     recorded: RecordedExchange
     live: RecordedExchange
+    response: Message | None = None
+    """The live JSON-RPC response as it came."""
 
 
 class _Question(NamedTuple):
@@ -331,14 +337,21 @@ class RecordedScript:
     def _open_at(self, position: int) -> list[_OpenTurn]:
         return [each for each in self._turns if each.questions and each.position <= position]
 
-    def _came(self, recorded: RecordedExchange, live: RecordedExchange) -> RecordedExchange:
+    def _came(self, recorded: RecordedExchange, ask: LiveAsk | Finished) -> RecordedExchange:
         """Take a live response in the place of a recorded one; return it with the recorded ids."""
-        live = with_id_of(recorded.call, live)
-        self.pairs.append(LivePair(recorded, live))
+        live = with_id_of(recorded.call, ask.exchange)
+        self.pairs.append(LivePair(recorded, live, ask.response))
         return live
 
     def answer(self, ask: LiveAsk) -> Reply:
         """Give the recorded answers, if the ask is the recorded one."""
+        reply = self._reply(ask)
+        if not isinstance(reply, Answered) or reply.value is None:
+            return reply
+        live_by_name = {recorded: live for live, recorded in self.states}
+        return replace(reply, value=with_live_names(reply.value, live_by_name))
+
+    def _reply(self, ask: LiveAsk) -> Reply:
         if ask.push is not None:
             return self._answer_push(ask)
         if ask.task_keys:
@@ -351,7 +364,7 @@ class RecordedScript:
         position = len(self.pairs)
         at_last = min(position, len(self._exchanges) - 1)
         recorded, turn = self._exchanges[at_last], self._interaction.asking_turn(position)
-        live = self._came(recorded, ask.exchange)
+        live = self._came(recorded, ask)
         if position > at_last or recorded.ask is None:
             return self._refuse(ask, turn, [round_change(ABSENT, asked_question(live))])
         if unasked := self._open_at(position):
@@ -359,14 +372,29 @@ class RecordedScript:
         if ask.request_state is not None and recorded.ask.request_state is not None:
             self.states.append((ask.request_state, recorded.ask.request_state))
         changes = response_changes(recorded, live, self._recorded_by_hash)
-        names, counting = changed_keys(changes), self._counting(changes)
+        counting = self._counting(changes)
         if not self._is_answered(counting):
             return self._refuse(ask, turn, counting)
         self._take(turn, counting)
         if position == len(self._exchanges) - 1:
             return NeedsAnswers(ask)
+        names = self._live_keys(recorded.ask, ask, changed_keys(changes))
         retry = with_answer_keys(self._exchanges[position + 1].request.body, names)
         return Answered(answers_text(retry))
+
+    def _live_keys(
+        self, recorded: InputRequired, ask: LiveAsk, renamed: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Return the live keys of an ask by the recorded ones, of which some are `renamed`."""
+        names: dict[str, str] = {}
+        states = self._recorded_by_hash
+        live_by_text = {comparable_text(key, states): live for key, live in ask.live_keys.items()}
+        for key in recorded.input_requests:
+            text = comparable_text(key)
+            live = live_by_text.get(renamed.get(text, text), key)
+            if live != key:
+                names[key] = live
+        return names
 
     def _answer_push(self, ask: LiveAsk) -> Reply:
         position = min(len(self.pairs), len(self._exchanges) - 1)
@@ -396,9 +424,9 @@ class RecordedScript:
         """Take the response that makes the call a task, and go on if it was one when recorded."""
         position, recorded_id = len(self.pairs), self._interaction.task_id
         if position != len(self._exchanges) - 1 or not recorded_id or self._open_at(position):
-            self.finished(ask.exchange)
+            self.finished(ask)
             return AskedOtherwise(ask, tuple(change for _, change in self.changes))
-        self._came(self._exchanges[-1], ask.exchange)
+        self._came(self._exchanges[-1], ask)
         self.states.append((task_id, recorded_id))
         self._is_task = True
         return Answered(None, cancels=self._is_left_now)
@@ -412,7 +440,7 @@ class RecordedScript:
         """Answer what a state of the task asks, one question after the other."""
         position, answers = len(self.pairs), dict[str, bytes | None]()
         asking = [turn.asking for turn in self._open_at(position)] or [None]
-        live = self._came(asking[0] or self._exchanges[-1], ask.exchange)
+        live = self._came(asking[0] or self._exchanges[-1], ask)
         state = polled_state(live.rpc_response)
         requests = {} if state is None else state.input_requests
         for name, key in ask.task_keys.items():
@@ -458,12 +486,12 @@ class RecordedScript:
         self.left_out += [change for change in changes if change not in kept]
         return kept
 
-    def finished(self, exchange: RecordedExchange) -> None:
+    def finished(self, last: LiveAsk | Finished) -> None:
         """Take the response that asks nothing."""
         position = len(self.pairs)
         recorded = self._exchanges[min(position, len(self._exchanges) - 1)]
         recorded = self._interaction.ending if self._is_task else recorded
-        live = self._came(recorded, exchange)
+        live = self._came(recorded, last)
         if unasked := self._open_at(position):
             self._take(unasked[0].number, [_not_asked(unasked[0])])
         elif recorded.ask is not None:
@@ -519,15 +547,16 @@ class Repeated:
     planned: Planned
     conversation: Conversation
     _script: RecordedScript
-    _is_unheard: bool = False
+    stream: Observation | None = None
+    """The live stream, where it listens."""
 
     def verified(self) -> VerifiedInteraction:
         """Return what came of it."""
         script, standing = self._script, self.conversation.standing
         if isinstance(standing, Finished):
-            script.finished(standing.exchange)
+            script.finished(standing)
         pairs, changes = tuple(script.pairs), tuple(script.changes)
-        recorded, live = pairs[-1] if pairs else (None, None)
+        recorded, live, _ = pairs[-1] if pairs else (None, None, None)
         verdict, reason = heaviest(each.change for each in changes), None
         if self.planned.part == "listening":
             if self._is_unheard:
@@ -541,11 +570,16 @@ class Repeated:
         states, left_out = tuple(script.states), tuple(script.left_out)
         return VerifiedInteraction(self.planned, verdict, changes, reason, pairs, states, left_out)
 
-    def has_begun(self, observation: Observation | None) -> None:
-        """Take the beginning of a listening stream, which has the recorded status."""
+    @property
+    def _is_unheard(self) -> bool:
+        """Whether a listening stream, which was recorded, is refused now.
+
+        One without a head has had nothing to say.
+        """
         response = self.planned.interaction.exchanges[0].response
-        if observation is not None and response is not None and not response.is_lines:
-            self._is_unheard = observation.status != response.status
+        if self.stream is None or response is None or response.is_lines:
+            return False
+        return self.stream.status not in (NO_STATUS, response.status)
 
 
 class Verifier:
@@ -655,16 +689,15 @@ class Verifier:
         body = request.body
         if self._values and body:
             body = with_values(body, SENT_BACK, self._values.get)
-        return with_body(request, body)
+        sessions = {recorded: session.id for recorded, session in self._sessions.items()}
+        return with_body(request, with_live_names(body, sessions))
 
     def ended(self, repeated: Repeated) -> VerifiedInteraction:
         """Return what came of an interaction, and take what others need of it."""
         verified = repeated.verified()
         planned = verified.planned
-        original = self._session_of(planned).recorder.known.original
-        for recorded, live in verified.pairs:
-            issued = issued_values(recorded.rpc_response, live.rpc_response)
-            self._values |= {old: original(new) for old, new in issued.items()}
+        for recorded, _, response in verified.pairs:
+            self._values |= issued_values(recorded.rpc_response, response)
         last = verified.pairs[-1].live if verified.pairs else None
         if planned.opens and (last is None or has_error(last) or verified.verdict == "not-reached"):
             why = verified.reason or "no response" if last is None else outcome(last)

@@ -100,6 +100,11 @@ NAME_BYTES = re.compile(
 """What a recording has for a state, without its turn, and for an id of a session, event or task."""
 
 
+def is_name(text: str) -> bool:
+    """Tell whether a text is what a cassette has for a state, a task or a session."""
+    return bool(STATE_SURROGATE.fullmatch(text) or SESSION_SURROGATE.fullmatch(text))
+
+
 @lru_cache(maxsize=16)
 def sha256_of(state: str) -> str:
     """Return the hash by which request states are compared, as 64 hexadecimal digits."""

@@ -305,6 +305,8 @@ def _parts_of(text: str, start: int) -> Iterator[_Part]:
         start, name = index, ""
         if is_object:
             name, index = _scan_value(text, index)
+            if not name.isascii():
+                name = parse(text[start:index].encode("latin-1"))
             index = _skip_space(text, _skip_space(text, index) + 1)
         end = _scan_value(text, index)[1]
         yield _Part(name, start, Span(index, end))

@@ -68,8 +68,8 @@ async def _reached(
         if cassette is None:
             client = await stack.enter_async_context(target.connecting(recorder.was_given))
             server = LiveServer(client, target.origin, target.given.headers)
+            stack.push_async_callback(server.close)
             yield server, target.path, None
-            await server.close()
             return
         common = ("headers", "ca_file", "insecure", "max_body", "existing", "terms")
         recorded = RecordOptions(**{name: getattr(options, name) for name in common})
@@ -78,8 +78,8 @@ async def _reached(
         url = URL(session.url)
         proxy = await stack.enter_async_context(connecting(url.origin(), None))
         server = LiveServer(proxy, session.shown_url)
+        stack.push_async_callback(server.close)
         yield server, url.raw_path_qs, session
-        await server.close()
     announcer.say(recording_said, session.report)
     if session.problem is not None:
         raise CassetteError(session.path, f"the recording is not whole: {session.problem}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from mrtr_cassette.core.drive.conversation import Answered, Conversation, LiveAsk, resumption
 from mrtr_cassette.core.protocol.tasks import TaskState
@@ -29,6 +29,14 @@ Supply = Callable[[LiveAsk], Awaitable[Answered | None]]
 
 _LEAVING_S: Final = 2.0
 """Seconds for cancelling a task that nobody waits for any more."""
+_HEAD_S: Final = 0.5
+"""Seconds that other requests leave the head of a listening stream to come first.
+
+Many servers lose what they push before the stream has begun, and some send its head with the first
+event only.
+"""
+_REFUSED: Final = 400
+"""The lowest HTTP status of a response that refuses its request."""
 
 
 @dataclass(eq=False, slots=True)
@@ -39,12 +47,15 @@ class LiveServer:
     shown_as: str
     headers: Headers = ()
     response_s: float | None = None
+    head_s: float = _HEAD_S
     _under_way: list[tuple[Conversation, asyncio.Task[None], Supply | None]] = field(
         default_factory=list, init=False
     )
     """Exchanges: their conversations, and the tasks that read their responses."""
-    _beside: list[asyncio.Task[None]] = field(default_factory=list, init=False)
+    _beside: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     """What reads listening streams, and the responses to posted answers."""
+    _refusals: dict[Conversation, UpstreamError] = field(default_factory=dict, init=False)
+    """Conversations whose posted answer the server refused."""
     _answering: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def follow(
@@ -97,7 +108,9 @@ class LiveServer:
             finally:
                 reading.cancel()
             # What reads is cancelled where the response is of no interest any more.
-            error = None if reading.cancelled() else reading.exception()
+            error = self._refusals.pop(steps, None)
+            if not reading.cancelled():
+                error = reading.exception()
             if isinstance(error, OSError):
                 raise UpstreamError(no_response(self.shown_as, error))
             if error is not None:
@@ -116,26 +129,41 @@ class LiveServer:
     async def listen(self, steps: Conversation, supply: Supply | None = None) -> Observation | None:
         """Send one request whose response is a listening stream, and read it beside all others.
 
-        Returns when the response has begun: the observation, or None where there is nothing to
-        send. A server need not have such a stream. `close` leaves it.
+        Returns the observation, or None where there is nothing to send. A server need not have
+        such a stream, and other requests don't wait for its head. `close` leaves it.
         """
         observation = steps.next()
         if observation is None:
             return None
         begun = asyncio.Event()
         reading = self._begin(observation, steps, supply, begun)
-        self._beside.append(reading)
+        self._keep(reading)
         waiting = asyncio.ensure_future(begun.wait())
-        await asyncio.wait({reading, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {reading, waiting}
+        await asyncio.wait(either, timeout=self.head_s, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         return observation
 
     async def close(self) -> None:
         """Leave the listening streams, and whatever else is under way."""
-        for each in self._beside:
-            each.cancel()
-        await asyncio.gather(*self._beside, return_exceptions=True)
-        self._beside.clear()
+        under_way = list(self._beside)
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        """Let a task go on beside all others, whatever comes of it."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._beside.discard(task)
+            if not task.cancelled():
+                task.exception()
+
+        self._beside.add(task)
+        task.add_done_callback(ended)
+
+    def _go_on(self, work: Coroutine[Any, Any, None]) -> None:
+        self._keep(asyncio.ensure_future(work))
 
     def _begin(
         self,
@@ -185,9 +213,26 @@ class LiveServer:
                 posted = await self._supplied()
             if posted is not None:
                 # Beside the stream, on which the server may wait for this answer.
-                self._beside.append(asyncio.ensure_future(self._read(posted, steps)))
+                self._go_on(self._post_answer(posted, steps))
         for each, reading, _ in self._under_way:
             if each.is_over:
+                reading.cancel()
+
+    async def _post_answer(self, posted: Observation, steps: Conversation) -> None:
+        """Post an answer; where the server refuses it, the call that waits for it fails."""
+        problem = None
+        try:
+            await self._read(posted, steps)
+            if posted.status >= _REFUSED:
+                problem = f"refuses the answer to its question: HTTP {posted.status}"
+                problem = f"{self.shown_as} {problem}"
+        except OSError as error:
+            problem = no_response(self.shown_as, error)
+        owner = steps.session.owner_of(posted)
+        steps.session.responded(posted)
+        for conversation, reading, _ in self._under_way:
+            if problem is not None and conversation is owner and reading not in self._beside:
+                self._refusals[conversation] = UpstreamError(problem)
                 reading.cancel()
 
     async def _supplied(self) -> Observation | None:

@@ -153,6 +153,7 @@ class _Run:
             upstream = await self.stack.enter_async_context(connected)
             target, seconds = self.target, float(self.options.timeout)
             server = LiveServer(upstream, target.origin, target.given.headers, seconds)
+            self.stack.push_async_callback(server.close)
             self.servers[key] = server
         return self.servers[key]
 
@@ -167,7 +168,7 @@ class _Run:
             if isinstance(repeated, VerifiedInteraction):
                 return repeated
             if each.part == "listening":
-                repeated.has_begun(await server.listen(repeated.conversation))
+                repeated.stream = await server.listen(repeated.conversation)
                 self.listening.append(repeated)
                 return None
             await server.follow(repeated.conversation)

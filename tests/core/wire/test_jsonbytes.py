@@ -108,6 +108,7 @@ TOKEN: MemberPath = ("params", "_meta", "progressToken")
         (b'{"\\u0069d":1}', ID, [b"1"]),
         (b' { "params" : { "_meta" : { "progressToken" : 7 } } } ', TOKEN, [b"7"]),
         ('{"é":{"id":0},"id":1}'.encode(), ID, [b"1"]),
+        ('{"é":{"id":0}}'.encode(), ("é", "id"), [b"0"]),
         (b'{"params":{"id":1}}', ID, []),
         (b'{"params":[{"_meta":{}}]}', TOKEN, []),
         (b'{"params":{"_meta":"x"},"params":{"_meta":{"progressToken":0}}}', TOKEN, [b"0"]),
