@@ -108,7 +108,7 @@ class LiveServer:
             finally:
                 reading.cancel()
             # What reads is cancelled where the response is of no interest any more.
-            error = self._refusals.pop(steps, None)
+            error: BaseException | None = self._refusals.pop(steps, None)
             if not reading.cancelled():
                 error = reading.exception()
             if isinstance(error, OSError):
