@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from messages import NO, YES, Json, asks, text
 
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.replay.history import History, united
+from mrtr_cassette.core.replay.diagnosis import Reason
+from mrtr_cassette.core.replay.history import united
+from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.worlds import History
 
 HINTED = {"tools": [{"name": "get", "annotations": {"readOnlyHint": True}}]}
 
@@ -129,6 +132,36 @@ def test_play_gives_what_the_live_store_gives_after_the_same_writes(
         told = live.does(each)
         if history is History.STRICT or len(answers[each]) > 1:
             assert words(result) == told
+
+
+@given(st.lists(PROGRAM, min_size=1, max_size=2), PROGRAM, st.booleans(), st.data())
+def test_text_of_a_miss_never_contradicts_itself(
+    runs: list[list[Operation]],
+    client: list[Operation],
+    hints: bool,  # noqa: FBT001
+    data: st.DataObject,
+) -> None:
+    """It never says that a call was recorded after the very writes that this play has made."""
+    history = data.draw(st.sampled_from([History.AUTO, History.STRICT]))
+    cassette = united([recorded(run, hints=hints) for run in runs])
+    player = Player(cassette, history=history, repeat=data.draw(st.sampled_from(Repeat)))
+
+    asked: list[tuple[Operation, str]] = []
+    for operation in client:
+        result = played(player, operation.request)
+        if operation.agrees is not None and result is not None:
+            asked.append((operation, result["requestState"]))
+        following = data.draw(st.sampled_from(["call", "answer", "answer", "live"]))
+        if following == "live":
+            player.goes_live(as_request(operation.request))
+        elif following == "answer" and asked:
+            answered, state = asked.pop(data.draw(st.integers(0, len(asked) - 1)))
+            played(player, answered.retry(state))
+
+    for miss in player.misses:
+        if miss.reason is Reason.OTHER_HISTORY:
+            before, _, made = miss.detail.partition("; this run has made ")
+            assert before.removeprefix("this was recorded after ") != made
 
 
 class Overlapping(NamedTuple):

@@ -52,9 +52,9 @@ from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import answers_in, recognise
 from mrtr_cassette.core.protocol.jsonrpc import classify
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.history import History
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.worlds import History
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import response_said
 from mrtr_cassette.core.report.runs import (

@@ -10,9 +10,10 @@ from typing import Final
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.jsonrpc import Kind, messages_in
-from mrtr_cassette.core.replay.history import Timelines, answer_digest
+from mrtr_cassette.core.replay.history import Timelines
 from mrtr_cassette.core.replay.matching import MatchedForm, ReplayEntry, Secret
 from mrtr_cassette.core.replay.tasks import RecordedTask
+from mrtr_cassette.core.replay.worlds import answer_digest
 from mrtr_cassette.core.secrets.sealed import placeholder
 from mrtr_cassette.errors import CassetteError, shorten
 

@@ -1,21 +1,15 @@
-"""What came before what in a recording, and what of that a replay keeps to.
+"""Order constraints of a recording: what the server says waits for what its client said before.
 
-What the server says waits for what its client said before. And a call belongs to a history of
-writes (docs/matching.md, "Reads belong to the history of writes"): a recording has one or several
-worlds, and a play follows all of them at once, until it makes a write that a world does not have
-next.
+And several cassettes as one, in which each keeps its order.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import (
@@ -26,21 +20,15 @@ from mrtr_cassette.core.cassette.recorded import (
     RecorderFacts,
 )
 from mrtr_cassette.core.cassette.sessions import ends_session, is_answered
-from mrtr_cassette.core.protocol.calls import NO_SESSION, CallKey, Traits
+from mrtr_cassette.core.protocol.calls import NO_SESSION
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, messages_in, repeated_token
-from mrtr_cassette.core.protocol.methods import CALL_TOOL, INITIALIZE, LIST_TOOLS, method_of
+from mrtr_cassette.core.protocol.methods import method_of
 from mrtr_cassette.core.record.assembly import recounted, with_texts
 from mrtr_cassette.core.replay.matching import ReplayEntry
-from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, is_searched, renumber
+from mrtr_cassette.core.secrets.sealed import renumber
 from mrtr_cassette.core.wire.http import End, Response
-from mrtr_cassette.core.wire.jsonbytes import canonical
-from mrtr_cassette.errors import CassetteError, shorten
+from mrtr_cassette.errors import CassetteError
 
-GENERATED_NAME: Final = re.compile(
-    r"mrtr-(?P<kind>state|session|event|elicitation|task)(?:(?::|%3A)[0-9a-f]+)+|"
-    + PLACEHOLDER.pattern,
-    re.ASCII,
-)
 # What the server says waits
 
 _ACKNOWLEDGED = (Kind.RESPONSE, Kind.NOTIFICATION)
@@ -233,303 +221,6 @@ def _end_of(entry: ReplayEntry) -> int | None:
     after = None if located is None else response.pieces[located.piece].after
     is_whole = is_answered(response) if response.is_framed else response.end is End.COMPLETE
     return after or (exchange.ended_after if is_whole else None)
-
-
-# Calls belong to a history of writes
-
-
-class History(Enum):
-    """Which calls are held to the history of writes in which they were recorded."""
-
-    AUTO = "auto"
-    """Those that were recorded with several answers."""
-    STRICT = "strict"
-    ORDER = "order"
-    """None: equal calls are played in recorded order."""
-
-
-WriteKey = tuple[int, tuple[str, ...]]
-"""What equal writes share: the path of the call and its answers, and what was posted meanwhile."""
-WorldKey = tuple[str, int]
-"""A session, and the run of the recorder."""
-
-
-class Write(NamedTuple):
-    """A call that may have changed something, in one recorded history."""
-
-    lifetime: Lifetime
-    key: WriteKey
-    entry: ReplayEntry
-
-
-class _World:
-    """The writes of one recorded history that a play has not made yet.
-
-    Equal writes are counted: the first that is made is the first that began and the first that
-    ended, though these may have been two.
-
-    Attributes:
-        until: when the first write ended that was not made yet.
-    """
-
-    def __init__(self, writes: Iterable[Write]) -> None:
-        self._left = sorted(writes, key=lambda write: write.lifetime[::-1])
-        self._equal: dict[WriteKey, list[Write]] = {}
-        for each in self._left:
-            self._equal.setdefault(each.key, []).append(each)
-        alike = self._equal.items()
-        self._starts = {key: sorted(each.lifetime.start for each in own) for key, own in alike}
-        self._unmade = {key: dict.fromkeys([each.entry for each in own]) for key, own in alike}
-        self._made: set[ReplayEntry] = set()
-        self._latest: tuple[float, ...] = ()
-        self.until = self._left[0].lifetime.end if self._left else _NEVER
-
-    def make(self, key: WriteKey, entry: ReplayEntry) -> bool:
-        """Make a write, if the world has it next."""
-        equal, starts = self._equal.get(key), self._starts.get(key)
-        if not equal or not starts or starts[0] > self.until:
-            return False
-        unmade = self._unmade[key]
-        made = entry if entry in unmade else next(iter(unmade), entry)
-        unmade.pop(made, None)
-        self._made.add(made)
-        self._left.remove(equal.pop(0))
-        self.until = self._left[0].lifetime.end if self._left else _NEVER
-        self._latest = max(self._latest, starts.pop(0))
-        return True
-
-    def is_at(self, entry: ReplayEntry, lifetime: Lifetime, key: WriteKey) -> bool:
-        """Tell whether a call came here: after all writes that had ended, and before later ones."""
-        if entry in self._made or lifetime.start > self.until:
-            return False
-        equal = self._equal.get(key)
-        return self._latest <= (equal[0].lifetime if equal else lifetime).end
-
-
-@dataclass(slots=True)
-class PlayedWrites:
-    """The writes of one play, and the worlds that they keep alive; None before the first."""
-
-    made: list[ReplayEntry] = field(default_factory=list)
-    living: dict[WorldKey, _World] | None = None
-
-
-class Worlds:
-    """The histories of a recording, and which of its calls are held to them.
-
-    All but `reads` is found out when the first call comes that may be held.
-    """
-
-    def __init__(
-        self,
-        by_arrival: Sequence[ReplayEntry],
-        timelines: Timelines,
-        recorders: Sequence[RecorderFacts],
-        history: History,
-        reads: Collection[str],
-    ) -> None:
-        # A task goes on by itself, whatever is written.
-        by_arrival = [each for each in by_arrival if each.created_by is None]
-        self._by_arrival = by_arrival
-        self._timelines = timelines
-        self._recorders = recorders
-        self._named = frozenset(reads)
-        self._is_strict = history is History.STRICT
-        paths = Counter(each.path for each in by_arrival)
-        self._repeated = {path for path, count in paths.items() if count > 1}
-        self.holds_any = self._is_strict or (history is History.AUTO and bool(self._repeated))
-
-    # Reads and writes
-
-    def only_reads(self, key: CallKey) -> bool:
-        """Tell whether a call is known to change nothing."""
-        if key.method == CALL_TOOL:
-            return key.name in self._named or key.name in self._hinted
-        return method_of(key.method).reads
-
-    @cached_property
-    def _hinted(self) -> frozenset[str]:
-        """The tools of which every recorded list says that they only read."""
-        says: dict[str, bool] = {}
-        for each in self._by_arrival:
-            if each.key.method != LIST_TOOLS:
-                continue
-            result = each.exchange.rpc_members.get("result")
-            tools = result.get("tools") if isinstance(result, dict) else None
-            for tool in tools if isinstance(tools, list) else ():
-                hints = tool.get("annotations") if isinstance(tool, dict) else None
-                is_hint = isinstance(hints, dict) and hints.get("readOnlyHint") is True
-                if isinstance(tool, dict) and isinstance(name := tool.get("name"), str):
-                    says[name] = says.get(name, True) and is_hint
-        return frozenset(name for name, is_hint in says.items() if is_hint)
-
-    def repeats_with_time(self, entry: ReplayEntry) -> bool:
-        """Tell whether clients repeat a request as time goes by: a poll, or what a cache held."""
-        response = entry.exchange.response
-        is_cached = response is not None and b'"ttlMs"' in response.body
-        is_poll = method_of(entry.key.method).repeats
-        return entry.kind is Kind.REQUEST and (is_cached or is_poll) and self.only_reads(entry.key)
-
-    def is_write(self, entry: ReplayEntry) -> bool:
-        """Tell whether the response to a request ends a call that may have changed something."""
-        is_call = entry.kind is Kind.REQUEST and entry.ask is None and not entry.is_listening
-        return is_call and entry.created_by is None and not self.only_reads(entry.key)
-
-    def write_key(self, entry: ReplayEntry) -> WriteKey:
-        """Return what an entry shares with equal writes, in whichever world."""
-        posted = self._timelines.answers_during(entry)
-        return entry.path, tuple([each.key.arguments for each in posted])
-
-    # Worlds
-
-    @cached_property
-    def writes(self) -> dict[WorldKey, list[Write]]:
-        """The writes of each world."""
-        writes: dict[WorldKey, list[Write]] = {}
-        numbered = {each.exchange.number: each for each in self._by_arrival}
-        for each in self._by_arrival:
-            own = writes.setdefault(self._world_of(each), [])
-            # A run that appended had played these one after the other, before the request came.
-            follows = [numbered[number] for number in each.exchange.follows if number in numbered]
-            for at, played in enumerate(follows, start=1):
-                came = ((each.exchange.number or 0) - 1 + at / (len(follows) + 1),)
-                own.append(Write(Lifetime(came, came), self.write_key(played), played))
-            if self.is_write(each):
-                own.append(Write(self._timelines.lifetime_of(each), self.write_key(each), each))
-        return writes
-
-    def _world_of(self, entry: ReplayEntry) -> WorldKey:
-        by = entry.exchange.recorded_by
-        return entry.session, 0 if by is None else self._runs.get(by.recorder, 0)
-
-    @cached_property
-    def _runs(self) -> dict[str, int]:
-        """The run to which each recorder belongs; recorders that were merged are of one run."""
-        appended = {each.id for each in self._recorders if not each.offset_ms}
-        runs: dict[str, int] = {}
-        run, ended = 0, 0
-        for each in self._by_arrival:
-            exchange = each.exchange
-            number, by = exchange.number or 0, exchange.recorded_by
-            if by is not None and by.recorder not in runs:
-                # A run that was appended is timed anew, and came when all else was over.
-                run += by.recorder in appended and number > ended > 0
-                runs[by.recorder] = run
-            ended = max(ended, number, exchange.ended_after or 0)
-        return runs
-
-    # What is held
-
-    def living(self, played: PlayedWrites) -> dict[WorldKey, _World]:
-        """Return the worlds that a play keeps alive."""
-        if played.living is None:
-            played.living = {key: _World(writes) for key, writes in self.writes.items()}
-        return played.living
-
-    def make(self, entry: ReplayEntry, played: PlayedWrites) -> None:
-        """Make a write; worlds end that don't have it next."""
-        played.made.append(entry)
-        for name, world in [*self.living(played).items()]:
-            # Clients without a session have nothing in common with those that have one.
-            is_apart = bool(name[0]) != bool(entry.session)
-            if not is_apart and not world.make(self.write_key(entry), entry):
-                del self.living(played)[name]
-
-    def keep(self, entries: list[ReplayEntry], played: PlayedWrites) -> list[ReplayEntry]:
-        """Keep those of some equal calls that came after the writes of a play in a living world.
-
-        They stand in the order of their arrival.
-        """
-        if not self._are_held(entries):
-            return entries
-        living = self.living(played)
-        until = max((each.until for each in living.values()), default=())
-        kept = []
-        for each in entries:
-            lifetime, world, key = self._facts[each]
-            # What opens or listens belongs to no point of a history.
-            is_free = each.opens_session or each.key.method == INITIALIZE or each.is_listening
-            if is_free or each.kind is not Kind.REQUEST:
-                kept.append(each)
-            elif lifetime.start > until:
-                break
-            elif world in living and living[world].is_at(each, lifetime, key):
-                kept.append(each)
-        return kept
-
-    @cached_property
-    def _facts(self) -> dict[ReplayEntry, tuple[Lifetime, WorldKey, WriteKey]]:
-        lifetime_of = self._timelines.lifetime_of
-        every = self._by_arrival
-        return {it: (lifetime_of(it), self._world_of(it), self.write_key(it)) for it in every}
-
-    def _are_held(self, entries: list[ReplayEntry]) -> bool:
-        first, last = entries[0], entries[-1]
-        if self._is_strict or (first.path, first.traits) in self._answered_otherwise:
-            return True
-        # A caller that is like none of the recorded ones may get what was recorded of several.
-        return first.traits != last.traits and len({self._digests.get(e) for e in entries}) > 1
-
-    @cached_property
-    def _digests(self) -> dict[ReplayEntry, bytes]:
-        """Digests of the answers to calls that were recorded repeatedly."""
-        repeated = [each for each in self._by_arrival if each.path in self._repeated]
-        return {each: answer_digest(each) for each in repeated}
-
-    @cached_property
-    def _answered_otherwise(self) -> set[tuple[int, Traits]]:
-        """Equal calls that got several answers, themselves or after equal retries."""
-        latest: dict[tuple[int, Traits], bytes] = {}
-        several: set[tuple[int, Traits]] = set()
-        for each, digest in self._digests.items():
-            if latest.setdefault((each.path, each.traits), digest) != digest:
-                several.add((each.path, each.traits))
-        # A retry came after the call that it answers.
-        for each in reversed(self._by_arrival):
-            if each.parent is not None and (each.path, each.traits) in several:
-                several.add((each.parent.path, each.parent.traits))
-        return several
-
-    # What is told
-
-    def nearest(
-        self, entries: Sequence[ReplayEntry], played: PlayedWrites
-    ) -> tuple[ReplayEntry, str]:
-        """Return the nearest of some calls; say after which writes it came, and which were made."""
-        living = self.living(played)
-        nearest = next((each for each in entries if self._world_of(each) in living), entries[-1])
-        start, writes = self._timelines.lifetime_of(nearest).start, self.writes
-        before = [each for each in writes[self._world_of(nearest)] if each.lifetime.end < start]
-        recorded = _listed([each.entry for each in before])
-        made = _listed(played.made)
-        return nearest, f"this was recorded after {recorded}; this run has made {made}"
-
-
-def _listed(writes: Sequence[ReplayEntry]) -> str:
-    told = ", ".join([f"{each.key} {each.key.arguments}" for each in writes])
-    return shorten(told) or "no write"
-
-
-def answer_digest(entry: ReplayEntry) -> bytes:
-    """Return the digest of the response to a request, without names and the caller's values."""
-    exchange, response = entry.exchange, entry.exchange.response
-    message = exchange.rpc_response
-    task = exchange.created_task
-    if task is not None:
-        # What was answered, and the last state.
-        states = [task, *(each.state for each in entry.steps if each.state is not None)]
-        answers = [str(each.lookup.answers) for each in entry.steps if each.state is None]
-        text = "\n".join([*answers, states[-1].digest])
-    elif message is None:
-        text = "" if response is None else f"{response.status} {response.body.decode('latin-1')}"
-    else:
-        text = canonical([message.tree.get("result"), message.tree.get("error")])
-    state = None if exchange.ask is None else exchange.ask.request_state
-    if state is not None:
-        spelled = canonical(state)
-        text = text.replace(spelled[1:-1] if is_searched(state) else spelled, "")
-    text = GENERATED_NAME.sub(lambda match: match["kind"] or match["rule"], text)
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 # Several cassettes

@@ -248,7 +248,8 @@ class ReplayEntry:
         state: the state of the task that it polled.
         same: the equal one that is played in its place; only where nothing is remembered.
         lookup_number: the same for all exchanges of one lookup key.
-        path: the same for all equal calls that were answered alike, whichever states they carried.
+        path: the same for all equal calls that were answered alike, whichever known states they
+            carried.
         occurrence: how many exchanges of its lookup key its session had, up to and with it.
     """
 
@@ -406,7 +407,10 @@ def number_lookups(by_arrival: Iterable[ReplayEntry]) -> None:
     for each in by_arrival:
         key: tuple[Any, ...] = each.lookup, each.answers and each.answers.pending.lookup_number
         parent = each.parent if each.proves_its_ask else None
-        path = each.key, each.lookup.answers, each.secrets, parent and parent.path
+        # The answer to a retry with an unknown state tells nothing of calls without one.
+        unknown_state = each.lookup.state if each.parent is None else None
+        asked_by = unknown_state if parent is None else parent.path
+        path = each.key, each.lookup.answers, each.secrets, asked_by
         each.path = paths.setdefault(path, len(paths))
         begun = streams.add(each.exchange, each)
         if begun is not None:

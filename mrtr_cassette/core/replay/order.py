@@ -21,10 +21,10 @@ from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.record.assembly import TextChange, request_with
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.equivalence import EqualRequests
-from mrtr_cassette.core.replay.history import PlayedWrites, Worlds
 from mrtr_cassette.core.replay.matching import ReplayEntry, Secret
 from mrtr_cassette.core.replay.standing import OpenedSessions
 from mrtr_cassette.core.replay.tasks import LiveTask
+from mrtr_cassette.core.replay.worlds import PlayedWrites, Worlds
 from mrtr_cassette.core.secrets.sealed import SESSION_SURROGATE, session_surrogate
 from mrtr_cassette.core.wire.http import Request
 
@@ -377,8 +377,7 @@ class PlayOrder:
         elif chosen in session.played and chosen.key.method == INITIALIZE:
             session = self._shared = LiveSession()
         session.count(chosen)
-        if self._worlds.holds_any and self._worlds.is_write(chosen):
-            self._worlds.make(chosen, session.writes)
+        self._worlds.played(chosen, session.writes)
         return session
 
     def _opened_by(self, opening: ReplayEntry) -> LiveSession:

@@ -41,11 +41,12 @@ from mrtr_cassette.core.replay.diagnosis import (
     not_now,
 )
 from mrtr_cassette.core.replay.equivalence import EqualRequests
-from mrtr_cassette.core.replay.history import NO_WAITS, History, Timelines, Worlds
+from mrtr_cassette.core.replay.history import NO_WAITS, Timelines
 from mrtr_cassette.core.replay.matching import MatchedForm, ReplayEntry, entries_of, number_lookups
 from mrtr_cassette.core.replay.order import Chosen, LiveSession, MatchKey, PlayOrder, Repeat
 from mrtr_cassette.core.replay.reply import Delivery, Reply, build_reply
 from mrtr_cassette.core.replay.tasks import LiveTask, RecordedTask, Step, recorded_tasks
+from mrtr_cassette.core.replay.worlds import History, Worlds
 from mrtr_cassette.core.wire.http import End, Request, readable
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 from mrtr_cassette.core.wire.pointers import escape_pointer
@@ -385,10 +386,10 @@ class Player:
 
     def goes_live(self, request: Request) -> None:
         """Take note that a request gets an unrecorded response, which no world has if it writes."""
-        message, key = read_call(request).message, self.key_of(read_call(request))
-        is_call = message is not None and message.kind is Kind.REQUEST
-        if is_call and not self._worlds.only_reads(key):
-            self._order.session_of(request).writes.living = {}
+        session = self._order.session_of(request)
+        call = read_call(self._matched.told(readable(session.in_recorded(request))))
+        if call.message is not None and call.message.kind is Kind.REQUEST:
+            self._worlds.went_live(self.key_of(call), session.writes)
 
     @property
     def connected(self) -> Iterator[tuple[int, int]]:

@@ -17,10 +17,11 @@ from mrtr_cassette.core.cassette.load import damaged
 from mrtr_cassette.core.cassette.recorded import Cassette, PushedAsk, RecordedExchange, pushed_asks
 from mrtr_cassette.core.cassette.transports import origin_of, over_http
 from mrtr_cassette.core.replay.diagnosis import Miss
-from mrtr_cassette.core.replay.history import History, united
+from mrtr_cassette.core.replay.history import united
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.replay.reply import Delivery, Refusal
+from mrtr_cassette.core.replay.worlds import History
 from mrtr_cassette.core.report.events import (
     asked_by_push_event,
     harmless_event,

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from builders import (
+    Answer,
     Conversation,
     Step,
     as_request,
@@ -13,6 +14,7 @@ from builders import (
     loaded,
     open_session,
     player_of,
+    refusal,
     retry,
     rpc,
     said,
@@ -27,9 +29,10 @@ from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedBy, RecorderFacts
 from mrtr_cassette.core.replay.diagnosis import Reason
-from mrtr_cassette.core.replay.history import History, united
+from mrtr_cassette.core.replay.history import united
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.worlds import History
 
 GET, SET, SET_2, LOG = tool("get"), tool("set", to=1), tool("set", to=2), tool("log")
 LIST = rpc("tools/list")
@@ -99,21 +102,74 @@ def test_answer_is_part_of_a_write() -> None:
         assert told(player, retry(SET, {"sure": answer}, state=asked), GET) == ["set", got]
 
 
-def test_call_before_the_later_of_two_retries_is_held_too() -> None:
-    """The equal retries got several answers, so what leads to either has its point in history."""
-    again = retry(SET, {"a": NO})
-    sealed = retry(SET, {"a": NO}, state="a state")
+def test_call_that_asks_first_has_its_point_in_history_too() -> None:
+    """Its asks are equal, and which of them a client gets decides which value it gets."""
+    script: list[Step] = [HINTED]
+    for value, step in (("0", (SET, text("set"))), ("1", (LOG, text("logged")))):
+        state = f"state-of-{value}-xxxxxxxxxxxx"
+        script += [(GET, asks("sure", state=state))]
+        script += [(retry(GET, {"sure": YES}, state=state), text(value)), step]
+    player = player_of(*script)
+
+    assert told(player, SET) == ["set"]
+    asked = state_in(sent_now(player.request_received(as_request(GET))))  # type: ignore[arg-type]
+    assert told(player, retry(GET, {"sure": YES}, state=asked)) == ["1"]
+
+
+def test_unequal_calls_whose_rounds_interleave_end_in_either_order() -> None:
+    """A call is in flight from its first request to its last response, its questions included."""
+    states = {request: f"state-of-{at}-{'x' * 20}" for at, request in enumerate((SET, SET_2))}
+    script: list[Step] = [HINTED, (GET, text("0"))]
+    script += [(request, asks("sure", state=state)) for request, state in states.items()]
+    retries = [retry(request, {"sure": YES}, state=state) for request, state in states.items()]
+    script += [(request, text("set")) for request in retries]
+    script += [(GET, text("1"))]
+    for order in (retries, retries[::-1]):
+        player = player_of(*script, seals=False)
+        for request in (SET, SET_2):
+            player.request_received(as_request(request))
+        assert told(player, GET, *order, GET) == ["0", "set", "set", "1"]
+
+
+def test_call_that_another_client_made_later_is_no_value_of_now() -> None:
+    """Calls that this play has not in flight together keep to the recorded order."""
+    asking, state = tool("book"), "state-of-the-question-xxxxx"
+    answer = retry(asking, {"sure": YES}, state=state)
     player = player_of(
-        (SET, asks("a")),
-        (again, asks("a", state="a state")),
-        (sealed, asks("a")),
-        (again, text("left")),
+        (asking, asks("sure", state=state)),
+        (answer, text("ticket 1")),
+        (SET, text("set")),
+        (asking, asks("sure", state=state + "2")),
+        (retry(asking, {"sure": YES}, state=state + "2"), text("ticket 2")),
         seals=False,
     )
-    for request in (SET, again, again):
-        player.request_received(as_request(request))
+    player.request_received(as_request(asking))
+    assert told(player, asking, answer) == [OTHER, "ticket 1"]
 
-    assert told(player, sealed) == [OTHER]
+
+UNKNOWN_STATE = "a-state-that-no-ask-of-this-recording-issued"
+
+
+@pytest.mark.parametrize("answers", [None, {"sure": YES}])
+def test_retry_with_an_unknown_state_holds_no_other_call(answers: Any) -> None:
+    """That a server refused somebody's state says nothing of what calls without one depend on."""
+    book = tool("book")
+    orphan = retry(book, answers, state=UNKNOWN_STATE)
+    player = player_of(
+        (SET, text("set")),
+        (retry(book, answers, number=1), text("booked")),
+        (orphan, refusal(orphan)),
+    )
+    assert told(player, retry(book, answers, number=1), SET) == ["booked", "set"]
+
+
+def test_call_that_was_refused_is_no_write() -> None:
+    """Nothing came of it, so what was read after it belongs to the same history."""
+    script: tuple[Step, ...] = (HINTED, (GET, text("0")), (SET_2, refusal(SET_2)), *STORE[1:])
+    assert told(player_of(*script), GET, SET, GET) == ["0", "set", "1"]
+    forbidden = Answer((b"no",), status=403)
+    script = (HINTED, (GET, text("0")), (SET_2, forbidden), *STORE[1:])
+    assert told(player_of(*script), GET, SET, GET) == ["0", "set", "1"]
 
 
 def test_each_cassette_has_a_world_of_its_own() -> None:

@@ -25,9 +25,10 @@ from messages import Json, compact, message
 from tasking import cancel, created, get, state, update
 
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.history import History, united
+from mrtr_cassette.core.replay.history import united
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.worlds import History
 from mrtr_cassette.core.report.runs import report_of_miss
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import CassetteError

@@ -1,0 +1,173 @@
+"""Equal calls that are in flight together play in whatever order their rounds come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import permutations
+from typing import NamedTuple
+
+import pytest
+from builders import Conversation, as_request, loaded, result_of, retry, rpc, said, sent_now, tool
+from hypothesis import given
+from hypothesis import strategies as st
+from messages import NO, YES, asks, text
+
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.worlds import History
+from mrtr_cassette.core.secrets.sealed import sha256_of
+
+BOOK, COUNT = tool("book"), tool("count")
+HINTED = {"tools": [{"name": "count", "annotations": {"readOnlyHint": True}}]}
+
+
+def begins_in_order(order: str) -> bool:
+    """Tell whether the calls of an order are named in the order in which they begin."""
+    return [*dict.fromkeys(order)] == sorted({*order})
+
+
+ORDERS = sorted(
+    {"".join(order) for order in permutations("AABBCC") if begins_in_order("".join(order))}
+)
+"""All orders of the rounds of three calls of two rounds; equal calls need no other names."""
+
+
+class Office(NamedTuple):
+    """A server that asks before it books.
+
+    Attributes:
+        states: `own` for each ask, the `same` for all, or `none`.
+        tells_number: whether each ticket has another number.
+        answers: what the users of the three calls answer.
+    """
+
+    states: str
+    tells_number: bool
+    answers: str = "YYY"
+
+    def state(self, name: str) -> str | None:
+        states = {"own": f"state-of-{name}-{'x' * 20}", "same": "state-of-all-" + "x" * 20}
+        return states.get(self.states)
+
+
+ANSWERS = {"Y": YES, "N": NO}
+
+
+def answering(answer: str, state: str | None) -> bytes:
+    """Return the retry that gives an answer."""
+    return retry(BOOK, {"sure": ANSWERS[answer]}, state=state)
+
+
+def rounds(order: str) -> Iterator[tuple[str, bool]]:
+    """Return whose round comes next, and whether it answers the ask."""
+    for place, name in enumerate(order):
+        yield name, name in order[:place]
+
+
+class Recording(NamedTuple):
+    """A cassette of three bookings between two counts, and what they got."""
+
+    cassette: Cassette
+    results: list[str]
+    last_count: str
+
+
+def recorded(office: Office, order: str) -> Recording:
+    """Record the bookings in an order of their rounds."""
+    talk = Conversation()
+    talk.response(talk.request(rpc("tools/list")), HINTED)
+    talk.response(talk.request(COUNT), text("0 booked"))
+    answers = dict(zip("ABC", office.answers, strict=True))
+    results: list[str] = []
+    booked = 0
+    for name, is_answer in rounds(order):
+        state = office.state(name)
+        if not is_answer:
+            talk.response(talk.request(BOOK), asks("sure", state=state))
+            continue
+        result = "left"
+        if answers[name] == "Y":
+            booked += 1
+            result = f"ticket {booked}" if office.tells_number else "booked"
+        talk.response(talk.request(answering(answers[name], state)), text(result))
+        results.append(result)
+    talk.response(talk.request(COUNT), text(f"{booked} booked"))
+    return Recording(loaded(talk.cassette()), results, f"{booked} booked")
+
+
+def played(player: Player, request: bytes) -> bytes:
+    """Return what a request gets, which must have been recorded."""
+    decision = player.request_received(as_request(request))
+    assert isinstance(decision, Play), player.misses[-1].detail
+    return sent_now(decision)
+
+
+def check(office: Office, recording: Recording, order: str, answers: str, history: History) -> None:
+    """Play the bookings in another order, and check what each of them gets.
+
+    Where states tell calls apart, the user of each gives the answer that was recorded to its state.
+    """
+    player = Player(recording.cassette, history=history)
+    asking = [entry for entry in player.entries if entry.ask is not None]
+    linked = {entry.parent.question: entry for entry in player.entries if entry.parent is not None}
+    has_states = office.states != "none" and len(linked) == len(asking)
+    given_answers = dict(zip("ABC", answers, strict=True))
+    states: dict[str, str | None] = {}
+    results: list[str] = []
+    assert said(played(player, COUNT)) == "0 booked"
+    for name, is_answer in rounds(order):
+        if not is_answer:
+            states[name] = result_of(played(player, BOOK)).get("requestState")
+            continue
+        state = states[name]
+        answer = given_answers[name]
+        if has_states:
+            expected = linked[sha256_of(state)]
+            answer = "N" if NO["action"] in str(expected.lookup.answers) else "Y"
+        result = said(played(player, answering(answer, state)))
+        if has_states:
+            assert result == said(expected.exchange.response.body)
+        assert (result == "left") == (answer == "N")
+        results.append(result)
+    assert sorted(results) == sorted(recording.results)
+    assert said(played(player, COUNT)) == recording.last_count
+    assert player.unplayed == [1], "all but the list of tools is played"
+
+
+@pytest.mark.parametrize("tells_number", [True, False], ids=["tickets", "equal results"])
+@pytest.mark.parametrize("states", ["own", "same", "none"])
+def test_every_order_of_three_equal_calls_plays_in_every_recorded_one(
+    states: str, *, tells_number: bool
+) -> None:
+    """Each result is played once, and a retry with a state gets the result of that state's ask."""
+    office = Office(states, tells_number)
+    for recorded_order in ORDERS:
+        recording = recorded(office, recorded_order)
+        for order in ORDERS:
+            check(office, recording, order, "YYY", History.AUTO)
+
+
+@given(
+    st.builds(
+        Office,
+        st.sampled_from(["own", "same", "none"]),
+        st.booleans(),
+        st.text("YN", min_size=3, max_size=3),
+    ),
+    st.sampled_from(ORDERS),
+    st.sampled_from(ORDERS),
+    st.sampled_from([History.AUTO, History.STRICT]),
+    st.data(),
+)
+def test_equal_calls_that_are_answered_differently_end_in_any_order(
+    office: Office, recorded_order: str, order: str, history: History, data: st.DataObject
+) -> None:
+    """Calls that were never in flight together give their answers in the recorded order."""
+    answers = "".join(data.draw(st.permutations(office.answers)))
+    if not (order.startswith("ABC") or recorded_order.startswith("ABC")):
+        endings = [name for name, is_answer in rounds(recorded_order) if is_answer]
+        given_answers = {name: office.answers["ABC".index(name)] for name in endings}
+        replayed = [name for name, is_answer in rounds(order) if is_answer]
+        by_name = dict(zip(replayed, given_answers.values(), strict=True))
+        answers = "".join([by_name[name] for name in "ABC"])
+    check(office, recorded(office, recorded_order), order, answers, history)
