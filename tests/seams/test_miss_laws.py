@@ -35,6 +35,7 @@ from tasking import created, task_steps
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.player import Play, Player
@@ -146,12 +147,12 @@ def requests(draw: st.DrawFn) -> Request:
 def responses(draw: st.DrawFn, request: Request) -> Answer:
     """Return a response, which may ask, push, create a task or make no sense."""
     call = read_call(request)
-    identity = None if call.message is None else call.message.tree.get("id")
+    identity = None if call.message is None else call.message.spelled(ID_PATH)
     keys = {key: form(draw(words)) for key in draw(st.lists(words, max_size=2))}
     state = draw(st.sampled_from([None, "S" * 30, "", HOSTILE]))
     asking = {**asks(state=state), "inputRequests": keys}
     value = draw(st.sampled_from([asking, asking, text("done"), created("t-123456789012345"), 1]))
-    whole = spelled(result(value, id=identity)) if identity is not None else b"what?"
+    whole = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (identity or b"null", spelled(value))
     pushed = spelled({"jsonrpc": "2.0", "id": draw(st.integers(0, 2)), **form(draw(words))})
     return draw(
         st.sampled_from([Answer((whole,)), Answer((whole,)), stream(pushed, whole), ACCEPTED])

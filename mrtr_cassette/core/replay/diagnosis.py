@@ -39,6 +39,7 @@ class Reason(Enum):
     OUT_OF_ORDER = "out-of-order"
     OTHER_HISTORY = "other-history"
     ELSEWHERE = "elsewhere"
+    NO_RESPONSE = "no-response"
     UNRECORDED = "unrecorded"
 
 

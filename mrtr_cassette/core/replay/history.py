@@ -127,6 +127,10 @@ class Timelines:
         ended = _end_of(entry) or self._ended_elsewhere.get(entry)
         return Lifetime(entry.arrival, _NEVER if ended is None else (ended, *_NEVER))
 
+    def has_response(self, call: ReplayEntry) -> bool:
+        """Tell whether the response to a call was recorded, on whichever stream it came."""
+        return call.exchange.rpc_response is not None or call in self._ended_elsewhere
+
     @cached_property
     def _ended_elsewhere(self) -> dict[ReplayEntry, int]:
         """How many requests had arrived with responses on a stream that another request began."""

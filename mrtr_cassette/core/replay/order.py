@@ -70,6 +70,7 @@ class LiveSession:
             come on one stream; None for any other session.
         tasks: the tasks of the calls that it has made, by id.
         arrived: how many requests like recorded ones have come, by lookup number.
+        cancelled: the ids, as canonical texts, of the requests that it has cancelled.
         reached: number of the latest recorded request that has come, but notifications and answers.
     """
 
@@ -83,6 +84,7 @@ class LiveSession:
     unrecorded: deque[bytes] | None = None
     writes: PlayedWrites = field(default_factory=PlayedWrites)
     tasks: dict[str, LiveTask] = field(default_factory=dict)
+    cancelled: set[str] = field(default_factory=set)
     reached: int = 0
     arrived: dict[int, int] = field(default_factory=dict)
     _values: dict[tuple[int, int], CallerValues] = field(default_factory=dict)

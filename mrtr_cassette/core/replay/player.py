@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 from mrtr_cassette.core.cassette.lookup import CallerValues, caller_values, cut_body, lookup_key
 from mrtr_cassette.core.cassette.recorded import Cassette
@@ -26,8 +27,8 @@ from mrtr_cassette.core.protocol.calls import (
     session_of,
     traits_of_headers,
 )
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
-from mrtr_cassette.core.protocol.methods import TASK_STEPS
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
+from mrtr_cassette.core.protocol.methods import CANCELLED, TASK_STEPS
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.replay.diagnosis import (
     Harmless,
@@ -48,8 +49,11 @@ from mrtr_cassette.core.replay.reply import Delivery, Reply, build_reply
 from mrtr_cassette.core.replay.tasks import LiveTask, RecordedTask, Step, recorded_tasks
 from mrtr_cassette.core.replay.worlds import History, Worlds
 from mrtr_cassette.core.wire.http import End, Request, readable
-from mrtr_cassette.core.wire.jsonbytes import MemberPath
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 from mrtr_cassette.core.wire.pointers import escape_pointer
+
+_LONGER_S: Final = 10.0
+"""Seconds that a client may wait longer than the recorded one for a response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +61,26 @@ class Play:
     """A hit; without a delivery where the recorded request got no response.
 
     The miss, if there is one, is what its client will find where the response sends it.
+
+    Attributes:
+        patience_s: how many seconds a client waits for a response that was not recorded, after all
+            that was, until it is told; None where it expects no response, or gets one.
     """
 
     request: Request
     entry: ReplayEntry
+    session: LiveSession
     delivery: Delivery | None
+    patience_s: float | None = None
     miss: Miss | None = None
+
+    @property
+    def caller_id(self) -> bytes | None:
+        """The id of the call, as its client spells it."""
+        if self.delivery is not None:
+            return self.delivery.values.id
+        message = read_call(self.request).message
+        return None if message is None else message.spelled(ID_PATH)
 
 
 class Player:
@@ -152,6 +170,8 @@ class Player:
         session = self._order.session_of(request)
         recorded = readable(session.in_recorded(request))
         key = self._recognised(recorded) or self._read(recorded)
+        if key.lookup.call.method == CANCELLED:
+            _cancel(recorded, session)
         task = self._tasks.get(key.lookup.call.name) if self._tasks else None
         is_step = key.lookup.call.method in TASK_STEPS
         if task is not None and task.steps and is_step and task.has(key.lookup):
@@ -186,7 +206,7 @@ class Player:
                 delivery.reply = delivery.reply._replace(end=End.OPEN)
                 delivery.sent = session.sent.get(chosen, 0) if chosen.stream is chosen else 0
             self._listening.setdefault(session, []).append(delivery)
-        return Play(request, chosen, delivery)
+        return Play(request, chosen, session, delivery, self._patience(chosen))
 
     def _sent_elsewhere(self, recorded: Request, entry: ReplayEntry) -> Miss:
         """Count as missed what a client asks a server to which a recorded response sends it."""
@@ -218,7 +238,8 @@ class Player:
             self._order.played(each, (), session)
             session.arrive(each, key.values)
         self.plays += 1
-        return Play(request, found.entry, self._delivery(found.entry, session, key.values))
+        delivery = self._delivery(found.entry, session, key.values)
+        return Play(request, found.entry, session, delivery, self._patience(found.entry))
 
     def _rest(self, request: Request, session: LiveSession) -> Play | None:
         """Find what a stream has after an event after which no recorded client resumed it."""
@@ -240,7 +261,32 @@ class Player:
         if entry.is_listening:
             self._listening.setdefault(session, []).append(delivery)
         self.plays += 1
-        return Play(request, entry, delivery)
+        return Play(request, entry, session, delivery, self._patience(entry))
+
+    def _patience(self, entry: ReplayEntry) -> float | None:
+        """Return how long a client waits for a response that was not recorded; see `Play`."""
+        if not self._is_given_up(entry):
+            return None
+        exchange = entry.exchange
+        return (exchange.ended_ms - exchange.started_ms) / 1000 + _LONGER_S
+
+    def _is_given_up(self, entry: ReplayEntry) -> bool:
+        """Tell whether it is about a call whose client left before the response."""
+        response, call = entry.exchange.response, entry.stream
+        if response is not None and (response.end is not End.OPEN or response.only_accepts):
+            return False
+        expects_response = call.kind is Kind.REQUEST and not call.is_listening
+        return expects_response and not self._timelines.has_response(call)
+
+    def waited_in_vain(self, play: Play) -> Miss | None:
+        """Count a call without a recorded response as a miss, unless its client cancelled it."""
+        caller_id, session = play.caller_id, play.session
+        if caller_id is not None and canonical(parse(caller_id)) in session.cancelled:
+            return None
+        call = read_call(self._matched.told(readable(session.in_recorded(play.request))))
+        miss = Miss(call, Reason.NO_RESPONSE, "its response was not recorded", play.entry)
+        self.misses.append(miss)
+        return miss
 
     def _recognised(self, request: Request) -> MatchKey | None:
         """Return the key of a request that differs from a recorded one in the caller's values only.
@@ -401,6 +447,15 @@ class Player:
                     yield each.interaction, gate.request.interaction
 
     @property
+    def without_response(self) -> list[int]:
+        """Numbers of the interactions that were played up to a call without a recorded response."""
+        numbers = []
+        for number, entries in enumerate(self.interactions, start=1):
+            if any(entry.was_played and self._is_given_up(entry) for entry in entries):
+                numbers.append(number)
+        return numbers
+
+    @property
     def unplayed(self) -> list[int]:
         """Numbers of the interactions of which something was never played."""
         played = {each.lookup_number for each in self.entries if each.was_played}
@@ -434,3 +489,11 @@ def _leading_elsewhere(
         if elsewhere is not None:
             leading[entry] = elsewhere
     return leading
+
+
+def _cancel(request: Request, session: LiveSession) -> None:
+    """Take note that a client waits no more for the response to one of its requests."""
+    message = read_call(request).message
+    cancelled = None if message is None else message.params.get("requestId")
+    if cancelled is not None:
+        session.cancelled.add(canonical(cancelled))

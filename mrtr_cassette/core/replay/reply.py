@@ -60,6 +60,7 @@ class Reply(NamedTuple):
     parts: tuple[Part, ...]
     end: End
     is_event_stream: bool
+    is_framed: bool
     waits: Waits
     notified: Mapping[int, TaskState]
 
@@ -102,6 +103,7 @@ def build_reply(
         tuple(parts),
         End.COMPLETE if is_left else response.end,
         response.is_event_stream,
+        response.is_framed,
         waits,
         notified,
     )

@@ -79,6 +79,10 @@ _FIXES = {
     ),
     Reason.OUT_OF_ORDER: ("send the call without answers first, then answer what it asks",),
     Reason.ELSEWHERE: ("let the server name its own origin, and record it again",),
+    Reason.NO_RESPONSE: (
+        "give the call up sooner, as in the recording",
+        "record the whole call again, and wait for its response",
+    ),
     Reason.UNRECORDED: (
         "record the whole call again, into another cassette",
         "record all of this cassette again with <<replace>>",
@@ -292,6 +296,8 @@ class ReplayReport:
     misses: tuple[MissReport, ...]
     harmless: tuple[HarmlessRequest, ...] = ()
     elsewhere: tuple[str, ...] = ()
+    without_response: tuple[int, ...] = ()
+    """Numbers of the interactions that were played up to a call whose response was not recorded."""
 
     @property
     def incomplete(self) -> list[InteractionOutcome]:
@@ -329,6 +335,7 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
         tuple(interactions),
         reports_of_misses(player, terms),
         tuple(HarmlessRequest(*each, times) for each, times in harmless.items()),
+        without_response=tuple(player.without_response),
     )
 
 
@@ -345,6 +352,11 @@ def summary_text(report: ReplayReport) -> str:
     played = f"played {total - len(incomplete)} of {total} interactions"
     lines = [f"{played}, {_misses_text(report.misses)}"]
     lines += _first_ten([f"  {it.outcome}: #{it.number} {it.call}" for it in incomplete])
+    calls = {each.number: each.call for each in report.interactions}
+    given_up = []
+    for number in report.without_response:
+        given_up.append(f"  no response was recorded: #{number} {calls[number]}")
+    lines += _first_ten(given_up)
     harmless = []
     for each in report.harmless:
         times = f" {each.times} times" if each.times > 1 else ""
@@ -394,7 +406,8 @@ def saved_report(raw: bytes) -> ReplayReport:
             for each in tree["misses"]
         ]
         harmless = [HarmlessRequest(**each) for each in tree["harmless"]]
-        return ReplayReport(tree["cassette"], tuple(interactions), tuple(misses), tuple(harmless))
+        report = ReplayReport(tree["cassette"], tuple(interactions), tuple(misses), tuple(harmless))
+        return replace(report, without_response=tuple(tree.get("without_response", ())))
     except (KeyError, TypeError) as error:
         raise ValueError(error) from None
 

@@ -169,14 +169,34 @@ class ReplayServer:
         if play.miss is not None:
             self._tell_miss(play.miss)
         self._wake()
-        if play.delivery is None:
+        delivery = play.delivery
+        if delivery is None:
+            await self._hold_open(play, downstream)
+        elif delivery.is_whole:
+            await self._send_whole(delivery, downstream)
+        elif await self._send(delivery, downstream) is End.OPEN:
+            await self._hold_open(play, downstream)
+
+    async def _hold_open(self, play: Play, downstream: Downstream) -> None:
+        """Wait for a client to leave; a call without a recorded response gets a miss in the end."""
+        if play.patience_s is None:
             # Over pipes nothing says that there is no response.
-            if not play.request.is_line:
+            if play.delivery is not None or not play.request.is_line:
                 await asyncio.Event().wait()
-        elif play.delivery.is_whole:
-            await self._send_whole(play.delivery, downstream)
+            return
+        await self.clock.sleep(play.patience_s)
+        miss = self.player.waited_in_vain(play)
+        if miss is None:
+            await asyncio.Event().wait()
+            return
+        body = error_body(self._tell_miss(miss), play.caller_id)
+        delivery = play.delivery
+        if delivery is None:
+            await downstream.send_whole(200, JSON_HEADERS, body)
+        elif delivery.reply.is_framed:
+            await self._send_message(body, delivery, downstream, is_last=True)
         else:
-            await self._send(play.delivery, downstream)
+            downstream.break_off()
 
     async def _miss(self, request: Request, miss: Miss, downstream: Downstream) -> None:
         report = self._tell_miss(miss)
@@ -225,7 +245,8 @@ class ReplayServer:
                 body += step.raw
         await downstream.send_whole(delivery.reply.status, delivery.headers, body)
 
-    async def _send(self, delivery: Delivery, downstream: Downstream) -> None:
+    async def _send(self, delivery: Delivery, downstream: Downstream) -> End:
+        """Send a response as it becomes due; return how it ends."""
         started = self.clock.now()
         asks = self.pushed_asks.get(delivery.entry.exchange, ())
         downstream.begin(delivery.reply.status, delivery.headers)
@@ -239,12 +260,8 @@ class ReplayServer:
                 await self._arrival(delivery)
                 is_event_sent = False
             elif isinstance(step, Refusal):
-                framing = b"event: message\ndata: %b\n\n"
-                if delivery.entry.request.is_line:
-                    framing = b"%b\n"
-                await downstream.send(
-                    framing % error_body(self._report(step.miss), step.id), is_last=step.is_last
-                )
+                body = error_body(self._report(step.miss), step.id)
+                await self._send_message(body, delivery, downstream, is_last=step.is_last)
             else:
                 if self.paced:
                     elapsed = self.clock.now() - started
@@ -256,12 +273,18 @@ class ReplayServer:
                 for ask in [each for each in asks if each.request.piece in step.pieces]:
                     self.announcer.tell(asked_by_push_event, ask)
             if step is not None and step.is_last:
-                return
+                return End.COMPLETE
         await downstream.send(is_last=step is End.COMPLETE)
-        if step is End.OPEN:
-            await asyncio.Event().wait()
-        elif step is End.BROKEN:
+        if step is End.BROKEN:
             downstream.break_off()
+        return step
+
+    async def _send_message(
+        self, message: bytes, delivery: Delivery, downstream: Downstream, *, is_last: bool
+    ) -> None:
+        """Send a message of our own on a stream of events or lines."""
+        framing = b"%b\n" if delivery.entry.request.is_line else b"event: message\ndata: %b\n\n"
+        await downstream.send(framing % message, is_last=is_last)
 
     async def _arrival(self, delivery: Delivery) -> None:
         """Wait until a request has come, as a part may wait for it.

@@ -1,0 +1,165 @@
+"""Facts about calls that their recorded client gave up: whoever waits longer is told in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pytest
+from builders import (
+    Answer,
+    Conversation,
+    get,
+    loaded,
+    notification,
+    post,
+    progress,
+    rpc,
+    sse,
+    stream,
+    tool,
+    with_id,
+    with_token,
+)
+from harness import looped
+
+from mrtr_cassette.core.cassette.transports import FIRST_SESSION, over_pipes
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.report.runs import (
+    report_of_replay,
+    saved_report,
+    summary_data,
+    summary_text,
+)
+from mrtr_cassette.core.wire.http import End, Headers, Request, line_request
+from mrtr_cassette.shell.files.clock import Clock
+from mrtr_cassette.shell.files.log import Announcer
+from mrtr_cassette.shell.runs.replaying import ReplayServer
+
+SLOW = with_token(tool("slow"), 1)
+NEWS = sse(progress(1))
+NEVER = Answer((), (), status=0, end=End.OPEN)
+"""No response: not even its head has come."""
+
+
+@dataclass
+class Downstream:
+    """A client that keeps what it gets."""
+
+    got: bytes = b""
+    is_over: bool = False
+
+    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
+        """Do nothing: only the body counts here."""
+
+    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+        self.got += chunk
+        self.is_over = is_last
+
+    async def send_whole(self, _status: int, _headers: Headers, body: bytes) -> None:
+        self.got += body
+        self.is_over = True
+
+    def break_off(self) -> None:
+        self.is_over = True
+
+
+@dataclass
+class Silence:
+    """A clock on which time passes as soon as it is told to."""
+
+    slept: list[float] = field(default_factory=list)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    passes: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.asked.set()
+        await self.passes.wait()
+
+
+def given_up(request: bytes | Request, response: Answer, *, on_pipes: bool = False) -> Player:
+    """Return a replay of a request that its client left after two seconds."""
+    talk = Conversation()
+    number = talk.request(request)
+    talk.tick = lambda: 2_001.0  # type: ignore[method-assign]
+    talk.response(number, response)
+    cassette = loaded(talk.cassette())
+    return Player(over_pipes(cassette) if on_pipes else cassette)
+
+
+@pytest.mark.parametrize("response", [NEVER, stream(progress(1), end=End.OPEN)])
+@pytest.mark.parametrize("on_pipes", [False, True])
+@looped
+async def test_patient_client_is_told_that_no_response_was_recorded(
+    response: Answer, *, on_pipes: bool
+) -> None:
+    """It gets what was recorded, and ten seconds after the recorded time a miss under its id."""
+    mine = with_id(SLOW, "mine")
+    player = given_up(SLOW, response, on_pipes=on_pipes)
+    silence, client = Silence(), Downstream()
+    server = ReplayServer(player, Announcer(), paced=False, clock=Clock(lambda: 0.0, silence.sleep))
+    handling = asyncio.ensure_future(
+        server.handle(line_request(mine, FIRST_SESSION) if on_pipes else post(mine), client)
+    )
+
+    await silence.asked.wait()
+    told = client.got
+    silence.passes.set()
+    await handling
+
+    assert silence.slept == [12.0]
+    assert (b'"progress"' in told) is bool(response.chunks)
+    error = json.loads(client.got.removeprefix(told).split(b"data: ")[-1])
+    assert (error["id"], error["error"]["code"], client.is_over) == ("mine", -32010, True)
+    assert error["error"]["message"].startswith(
+        "miss: no-response: its response was not recorded\n"
+    )
+    assert [miss.reason.value for miss in player.misses] == ["no-response"]
+    report = report_of_replay(player)
+    told_at_last = '  no response was recorded: #1 tools/call "slow"'
+    assert told_at_last in summary_text(report).splitlines()
+    saved = saved_report(json.dumps(summary_data(report)).encode())
+    assert saved.without_response == (1,)
+
+
+CANCELLED = notification("notifications/cancelled", requestId="mine")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "received"),
+    [
+        (get("/mcp", ("Accept", "text/event-stream")), None),
+        (rpc("subscriptions/listen", {}), None),
+        (notification("notifications/x"), None),
+        (SLOW, CANCELLED),
+    ],
+)
+@looped
+async def test_what_expects_no_response_stays_open(
+    recorded: bytes | Request, received: bytes | None
+) -> None:
+    """A listening stream is no call, and nobody waits for the response to one that it cancels."""
+    player = given_up(recorded, stream(progress(1), end=End.OPEN))
+    silence, client = Silence(), Downstream()
+    server = ReplayServer(player, Announcer(), paced=False, clock=Clock(lambda: 0.0, silence.sleep))
+    request = recorded if isinstance(recorded, Request) else post(recorded)
+    if received is not None:
+        request = post(with_id(SLOW, "mine"))
+    handling = asyncio.ensure_future(server.handle(request, client))
+    if received is not None:
+        await silence.asked.wait()
+        await server.handle(post(received), Downstream())
+    silence.passes.set()
+    # Nothing is left to do but to wait.
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert not handling.done()
+    assert (player.misses, client.got) == ([], NEWS)
+    assert silence.slept == [12.0] * (received is not None)
+    handling.cancel()
+    with suppress(asyncio.CancelledError):
+        await handling
