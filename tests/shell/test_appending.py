@@ -112,7 +112,7 @@ async def test_unrecorded_answer_leads_the_server_and_becomes_a_branch(tmp_path:
     assert declined["id"] == 7
     assert outcome_of(declined) == ("decline", "second")
     assert led.head.values("authorization") == ["Bearer mine"]
-    assert led.json == tool_call("wipe", id="mrtr-cassette-1")
+    assert led.json == tool_call("wipe", id=2042100001)
     assert retried.json == sent | {
         "params": sent["params"] | {"requestState": state_of("second", 1)}
     }

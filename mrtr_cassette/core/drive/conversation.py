@@ -24,7 +24,7 @@ from mrtr_cassette.core.protocol.dialect import (
     with_params,
     write_retry,
 )
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, classify
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, classify, last_response
 from mrtr_cassette.core.protocol.methods import (
     CANCEL_TASK,
     DISCOVER,
@@ -71,8 +71,12 @@ from mrtr_cassette.core.wire.pointers import value_at
 from mrtr_cassette.core.wire.sse import event_id, retry_ms
 from mrtr_cassette.errors import shorten
 
-OWN_ID: Final = b"mrtr-cassette-"
-"""The ids of verify's requests begin with this; a number follows."""
+_FIRST_ID: Final = 2_042_100_000
+"""Ids of our own requests are the numbers after this one, which hardly any other text has."""
+_TEXT_ID: Final = b"mrtr-cassette-"
+"""Where a server wants texts, ids begin with this; a number follows."""
+OWN_ID: Final = re.compile(rb"%b[0-9]+|(?<![0-9])20421[0-9]{5}(?![0-9])" % _TEXT_ID)
+_INVALID_REQUEST: Final = -32600
 _OF_ALL: Final = frozenset({"authorization", "mcp-protocol-version", SESSION_HEADER})
 """Headers that all requests of a session have alike."""
 _PAUSE_MS: Final = 1000
@@ -107,6 +111,8 @@ class ServerSession:
     def __init__(self, recorder: Recorder, session_id: str = "") -> None:
         self.recorder = recorder
         self.id = session_id
+        self.wants_text = False
+        """Whether the server's replies show that ids have to be texts."""
         self._sent = 0
         self._owners: dict[int, Conversation] = {}
 
@@ -119,7 +125,10 @@ class ServerSession:
         self._sent += 1
         call = read_call(request)
         if call.message is not None and call.message.kind is Kind.REQUEST:
-            body, identity = request.body, b'"%b%d"' % (OWN_ID, self._sent)
+            body, identity = request.body, b"%d" % (_FIRST_ID + self._sent)
+            # Where another client had a text, it was answered.
+            if self.wants_text or _is_text(call.message.id):
+                identity = b'"%b%d"' % (_TEXT_ID, self._sent)
             spans = find_spans(body, [ID_PATH])[ID_PATH]
             request = with_body(request, splice(body, [(span, identity) for span in spans]))
         request = _readable(in_session(request, self.id))
@@ -163,14 +172,34 @@ class ServerSession:
             self.id = observation.session or self.id
         self._owners.pop(observation.number, None)
 
+    def refused_id(self, exchange: RecordedExchange) -> bool:
+        """Take a reply; tell whether it refuses a request whose id is a number.
+
+        From then on ids are texts, as they are where the reply spells the id as a text.
+        """
+        request, response = exchange.call.message, exchange.response
+        reply = None if response is None else last_response(response)
+        if self.wants_text or request is None or reply is None or _is_text(request.id):
+            return False
+        error = reply.tree.get("error")
+        code = error.get("code") if isinstance(error, dict) else None
+        is_refused = reply.id is None and code == _INVALID_REQUEST
+        self.wants_text = is_refused or reply.id == canonical(request.id)
+        return is_refused
+
+
+def _is_text(identity: str | None) -> bool:
+    return identity is not None and identity.startswith('"')
+
 
 def with_id_of(call: Call, live: RecordedExchange) -> RecordedExchange:
     """Return a live exchange with the id of another call, in whatever repeats it too."""
     own, identity = (caller_values(each.message).id or b"" for each in (live.call, call))
-    if not own.startswith(b'"' + OWN_ID):
+    own = own.strip(b'"')
+    if not OWN_ID.fullmatch(own):
         return live
     # In a text, quotes may be escaped; a server that quotes one writes a number without them.
-    repeated = re.compile(rb"""(\\*["'])?%b(?![0-9])(?(1)\1)""" % own[1:-1])
+    repeated = re.compile(rb"""(\\*["'])?(?<![0-9])%b(?![0-9])(?(1)\1)""" % own)
 
     def other_id(found: re.Match[bytes]) -> bytes:
         quote = found[1] or b""
@@ -486,6 +515,9 @@ class Conversation:
             return
         self._pending = None
         self._stand(None)
+        if self.session.refused_id(exchange):
+            self._due = [observation.call.request]
+            return
         if self._follows_task:
             self.task = created_task(observation.call.message, response)
         ask = LiveAsk(self._asked + 1, exchange, response=response, task=self.task)

@@ -62,8 +62,6 @@ ACCEPTABLE: Final[tuple[Verdict, ...]] = (
 """The verdicts that can be accepted wherever they are found."""
 
 _NOT_COMPARED: Final = frozenset({"skipped", "not-reached", "unstable"})
-_OWN_ID: Final = re.compile(rb"%b[0-9]+" % OWN_ID)
-"""An id of ours; a server may have a name that begins so."""
 _SETTINGS: Final = attrgetter("transport", "request_state", "redaction", "seals_answers")
 """What a recording leaves out or hides: another one can't share its interactions."""
 _NUMBER = re.compile("[0-9]{1,9}")
@@ -173,7 +171,7 @@ def _objections(
     if bool(opened_session(recorded.response)) != bool(opened_session(live.response)):
         yield "a session came or went: record it again"
     body = b"" if live.response is None else live.response.body
-    if not {*_OWN_ID.findall(body)} <= {*_OWN_ID.findall(recorded.request.body)}:
+    if not {*OWN_ID.findall(body)} <= {*OWN_ID.findall(recorded.request.body)}:
         yield "it repeats the id that another request of this comparison had"
     if [each.piece for each in _pushed_in(recorded)] != [each.piece for each in _pushed_in(live)]:
         yield "the server pushed other requests in it, or at other places, than was recorded"

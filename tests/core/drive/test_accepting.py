@@ -100,7 +100,7 @@ def test_a_result_takes_the_place_of_the_recorded_one() -> None:
     # A server may have a name that begins as our ids do.
     new = with_live((data, cassette), 2, AGAIN, text("Deployed by mrtr-cassette-demo"))
     assert lines_changed(data, new) == ['"text": "Deployed by mrtr-cassette-demo"']
-    (repeating,) = proposed(cassette, 2, AGAIN, text("Deployed by mrtr-cassette-99"))
+    (repeating,) = proposed(cassette, 2, AGAIN, text("Deployed by 2042100099"))
     assert (repeating.problem or "").startswith("it repeats the id")
     old_recording, recording = (json.loads(raw)["recording"] for raw in (data, new))
     differing = [

@@ -124,7 +124,7 @@ def test_refused_push_cancels_its_call() -> None:
     assert conversation.is_over
     cancelled = conversation.next()
     assert cancelled is not None
-    assert json.loads(cancelled.call.request.body)["params"] == {"requestId": "mrtr-cassette-1"}
+    assert json.loads(cancelled.call.request.body)["params"] == {"requestId": 2042100001}
     assert conversation.next() is None
     finish(conversation, observation)
     assert isinstance(conversation.standing, AskedOtherwise)
@@ -169,12 +169,36 @@ def test_each_call_has_an_id_of_its_own_in_the_session_that_was_opened() -> None
     own.responded(first)
     second = own.request(post(tool("a"), ("Accept-Encoding", "br")), whose)
     assert [json.loads(each.call.request.body)["id"] for each in (first, second)] == [
-        "mrtr-cassette-1", "mrtr-cassette-2",
+        2042100001, 2042100002,
     ]  # fmt: skip
     assert second.call.request.header("mcp-session-id") == SESSION[1]
     assert second.call.request.header("accept-encoding") == "identity"
     for request in (get("/mcp"), post(b"no JSON"), post(notification("a"))):
         assert own.request(request, whose).call.request.body == request.body
+
+
+def test_ids_are_integers_unless_the_server_wants_texts() -> None:
+    """Where it answers under a text, or refuses a request that it can't name, texts follow."""
+    invalid = compact({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "id"}})
+
+    def as_text(request: bytes) -> bytes:
+        return compact(result({}, id=str(json.loads(request)["id"])))
+
+    for reply, number, ids in (
+        (text("done"), 1, [int, int]),
+        (text("done"), "seven", [str, int]),
+        (as_text, 1, [int, str]),
+        (invalid, 1, [int, str, str]),
+        (refusal(CALL), 1, [int, int]),
+    ):
+        own = session()
+        first = Conversation(post(with_id(CALL, number)), None, own)
+        sent = [respond(first, reply)]
+        if len(ids) > len(sent) + 1:
+            sent.append(respond(first, text("done")))
+        assert isinstance(first.standing, Finished)
+        sent += follow(Conversation(post(CALL), None, own), text("done"))
+        assert [type(json.loads(request.body)["id"]) for request in sent] == ids
 
 
 def test_session_is_the_one_that_initialize_opened() -> None:

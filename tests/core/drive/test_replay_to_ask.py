@@ -242,7 +242,7 @@ def test_session_is_opened_as_the_client_opened_the_recorded_one(
 
 def test_server_that_opens_no_session_is_told() -> None:
     """An error status or a JSON-RPC error says why."""
-    said = b'{"jsonrpc":"2.0","id":"mrtr-cassette-1","error":{"code":1,"message":"no"}}'
+    said = b'{"jsonrpc":"2.0","id":2042100001,"error":{"code":1,"message":"no"}}'
     for body, status, outcome in (b"x", 500, "HTTP 500"), (said, 200, "HTTP 200, error"):
         opening: Any = opened_sessions().opening_for(in_session(tool("a")))
         follow(opening, Answer((body,), JSON_HEADERS, status))
