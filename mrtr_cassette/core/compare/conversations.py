@@ -419,9 +419,12 @@ def _by_name(recorded: list[Any], received: list[Any]) -> list[Pair]:
     if None in old or None in new:
         return by_place(recorded, received)
     partners = dict(matches(old, new))
-    added = sorted(set(range(len(new))).difference(partners.values()))
-    both = [(index, partners.get(index)) for index in range(len(old))]
-    return both + [(None, index) for index in added]
+    pairs: list[Pair] = [(index, partners.get(index)) for index in range(len(old))]
+    for index in sorted(set(range(len(new))).difference(partners.values())):
+        # A second one under a recorded name may be called in the place of the first.
+        namesake = old.index(new[index]) if new[index] in old else None
+        pairs.append((namesake, index))
+    return pairs
 
 
 def _name_of(item: Any) -> str | None:

@@ -461,6 +461,18 @@ def adding(item: Json) -> Any:
     return lambda items: [*items, item]
 
 
+def test_a_second_tool_under_a_recorded_name_is_a_difference() -> None:
+    """It may be called in the place of the first, so what it says is held to what that one said."""
+    twin = {"name": "book", "description": "Books any seat", "inputSchema": {"type": "object"}}
+    changes = surface_changes(TOOLS, edited(TOOLS, "tools", adding(twin)))
+    assert heaviest(changes) == "surface-changed"
+    assert ("/tools/0/description", '"Book a seat"', '"Books any seat"') in [
+        change[1:4] for change in changes
+    ]
+    same = edited(TOOLS, "tools", adding(TOOLS["tools"][0]))
+    assert surface_changes(TOOLS, same) == []
+
+
 SCHEMA, SEAT = "tools 0 inputSchema", "tools 0 inputSchema properties seat"
 DEFINED = edited(TOOLS, f"{SCHEMA} $defs", to={"Seat": {}})
 ARGUMENTS, INFO = "prompts 0 arguments", "_meta io.modelcontextprotocol/serverInfo"
