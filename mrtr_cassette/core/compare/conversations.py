@@ -62,6 +62,7 @@ from mrtr_cassette.core.secrets.sealed import reveal_in_json, without_numbers
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
     SESSION_HEADER,
+    VALIDATING_HEADERS,
     End,
     Response,
     kept_response_headers,
@@ -115,10 +116,13 @@ _VOLATILE_OF_ASKS: Final[frozenset[MemberPath]] = frozenset(
     }
 )
 _VALUE_IS_VOLATILE: Final = frozenset({SESSION_HEADER, "retry-after"})
-_NOT_COMPARED: Final = frozenset(
-    {"content-encoding", "server", "x-powered-by", "x-accel-buffering"}
-)
-"""The header that depends on what the client accepts; those of whatever runs the server."""
+_NOT_COMPARED: Final = VALIDATING_HEADERS | {
+    "content-encoding",
+    "server",
+    "x-powered-by",
+    "x-accel-buffering",
+}
+"""What a server makes up anew, what depends on the client, and what says who runs the server."""
 _TASK: Final = "#task"
 """Beside a result: how the task ended that has it."""
 _ENDINGS: Final = frozenset({"/#error", "/#error/code", "/isError", f"/{_TASK}/status"})

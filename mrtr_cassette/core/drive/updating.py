@@ -48,7 +48,7 @@ from mrtr_cassette.core.secrets.sealed import (
     sealed_hash,
     sha256_of,
 )
-from mrtr_cassette.core.wire.http import Response
+from mrtr_cassette.core.wire.http import VALIDATING_HEADERS, Request, Response
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
 from mrtr_cassette.core.wire.pointers import value_at
 
@@ -320,12 +320,22 @@ def recorded_over(earlier: Cassette, recorded: Cassette) -> tuple[Cassette, int]
 
 
 def _new_headers(old: RecordedInteraction, new: RecordedInteraction) -> set[str]:
-    """Return the headers that requests have and the earlier ones lack, as the user may want."""
-    before, after = (
-        [{name.lower() for name, _ in each.request.headers} for each in one.exchanges]
-        for one in (old, new)
-    )
-    return set().union(*(now - then for then, now in zip(before, after, strict=False)))
+    """Return the headers that are recorded now and were not, and that don't count in `diff`.
+
+    The user may want those of requests, and clients act on what responses say of copies and proofs.
+    """
+    found: set[str] = set()
+    for before, after in zip(old.exchanges, new.exchanges, strict=False):
+        names = _names_of(after.request) - _names_of(before.request)
+        if before.response is not None and after.response is not None:
+            more = _names_of(after.response) - _names_of(before.response)
+            names |= more & VALIDATING_HEADERS
+        found |= names
+    return found
+
+
+def _names_of(said: Request | Response) -> set[str]:
+    return {name.lower() for name, _ in said.headers}
 
 
 def _places(interaction: RecordedInteraction) -> list[TurnPlace]:

@@ -83,6 +83,8 @@ from mrtr_cassette.core.secrets.sealed import (
     without_numbers,
 )
 from mrtr_cassette.core.wire.http import (
+    ABOUT_COPIES,
+    CONDITION_HEADERS,
     CREDENTIAL_HEADERS,
     LARGEST_BODY,
     LAST_EVENT_ID_HEADER,
@@ -183,6 +185,8 @@ def _objections(
         yield "it answers what a server pushed in the recorded run"
     if call.request.header(LAST_EVENT_ID_HEADER):
         yield "it resumes a stream of the recorded run, with which it is compared"
+    if first.response is not None and first.response.status in ABOUT_COPIES:
+        yield "it asks about a copy that its client had of an earlier response"
     is_lost = last.response is None or last.response.end is not End.COMPLETE
     needs_one = part == "call" or (part != "listening" and not call.request.is_line)
     if is_lost and needs_one and last.rpc_response is None:
@@ -682,8 +686,8 @@ class Verifier:
         kept = tuple(
             (name, value)
             for name, value in request.headers
-            # Of a credential only the name was kept.
-            if value or name.lower() not in CREDENTIAL_HEADERS
+            # Of a credential or a condition only the name was kept.
+            if value or name.lower() not in CREDENTIAL_HEADERS | CONDITION_HEADERS
         )
         request = replace(request, headers=kept)
         body = request.body

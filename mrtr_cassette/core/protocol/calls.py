@@ -25,6 +25,7 @@ from mrtr_cassette.core.wire.header_values import (
     media_ranges,
 )
 from mrtr_cassette.core.wire.http import (
+    CONDITION_HEADERS,
     LAST_EVENT_ID_HEADER,
     SESSION_HEADER,
     Headers,
@@ -135,6 +136,7 @@ class Traits(NamedTuple):
 
     empty_members: str = ""
     session: str = ""
+    is_conditional: bool = False
     named_headers: Headers = ()
     is_authorized: bool = False
     has_progress_token: bool = False
@@ -334,6 +336,7 @@ def traits_of_headers(headers: Headers) -> Traits:
     accept = header_value(headers, "accept")
     weights = media_ranges(accept)
     return Traits(
+        is_conditional=any(name in CONDITION_HEADERS for name, _ in lower),
         session=header_value(headers, SESSION_HEADER),
         is_authorized=any(name == "authorization" for name, _ in lower),
         protocol_version=header_value(headers, "mcp-protocol-version"),

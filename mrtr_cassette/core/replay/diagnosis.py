@@ -28,6 +28,7 @@ class Reason(Enum):
     UNKNOWN_METHOD = "unknown-method"
     UNKNOWN_NAME = "unknown-name"
     SESSION_UNKNOWN = "session-unknown"
+    CONDITION_MISSING = "condition-missing"
     ARGUMENTS_DIFFER = "arguments-differ"
     STATE_UNKNOWN = "state-unknown"
     STATE_MISSING = "state-missing"
@@ -63,7 +64,9 @@ def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason) -> Miss:
     if reason is Reason.OUT_OF_ORDER:
         detail = "this retry answers an ask that has not been played yet"
         return Miss(call, reason, detail, nearest[0])
-    if reason is Reason.ALREADY_PLAYED:
+    if reason is Reason.CONDITION_MISSING:
+        detail = "only what the server says to a client that has a copy was recorded"
+    elif reason is Reason.ALREADY_PLAYED:
         times = "once" if len(nearest) == 1 else f"{len(nearest)} times"
         detail = f"this was recorded {times}, and has been played {times} already"
     else:

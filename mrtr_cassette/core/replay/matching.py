@@ -44,7 +44,13 @@ from mrtr_cassette.core.secrets.sealed import (
     without_numbers,
     without_rules,
 )
-from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, REFUSED, Request, named_by_user
+from mrtr_cassette.core.wire.http import (
+    ABOUT_COPIES,
+    ANSWERED_BY_HEADER,
+    REFUSED,
+    Request,
+    named_by_user,
+)
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 
 _RECEIVED: Final = "received."
@@ -275,6 +281,9 @@ class ReplayEntry:
             token = {name: it for name, it in message.meta.items() if name == "progressToken"}
             self.asker = message._replace(raw=b"", tree={}, params={}, meta=token)
         self.traits = call.traits(matched.header_names)
+        if self.is_about_a_copy:
+            # An older cassette doesn't have the condition.
+            self.traits = self.traits._replace(is_conditional=True)
         self.caller = call.caller
         self.is_listening = listens(call, exchange.response)
         keeps_body = matched.keeps_body(self.request)
@@ -319,6 +328,12 @@ class ReplayEntry:
     def was_played(self) -> bool:
         """Whether it, or the equal one that is played in its place, has been played."""
         return bool((self.same or self).played)
+
+    @property
+    def is_about_a_copy(self) -> bool:
+        """Whether its response says nothing to a client without a copy of an earlier one."""
+        response = self.exchange.response
+        return response is not None and response.status in ABOUT_COPIES
 
     @property
     def is_refused(self) -> bool:

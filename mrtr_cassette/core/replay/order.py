@@ -291,6 +291,10 @@ class PlayOrder:
             allowed = self.opened.keep(equal, key.traits.session)
             if not allowed:
                 return Chosen(None, equal, Reason.SESSION_UNKNOWN)
+            if not key.traits.is_conditional:
+                allowed = [entry for entry in allowed if not entry.is_about_a_copy]
+            if not allowed:
+                return Chosen(None, equal, Reason.CONDITION_MISSING)
             left = _most_alike(allowed, key.traits)
         for reason, rule in self._rules:
             kept = rule(left, key, session)

@@ -52,6 +52,7 @@ _FIXES = {
         "send the session id that this replay gave in its response to initialize",
         _RECORD.format("request"),
     ),
+    Reason.CONDITION_MISSING: (_RECORD.format("request"),),
     Reason.ARGUMENTS_DIFFER: ("send the recorded arguments", _RECORD.format("call"), _IGNORE),
     Reason.STATE_UNKNOWN: (
         "echo the requestState of the ask as this replay sent it, not one of another call or run",

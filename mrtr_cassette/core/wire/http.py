@@ -44,10 +44,22 @@ CREDENTIAL_HEADERS: Final = _names("authorization cookie proxy-authorization set
 
 ANSWERED_BY_HEADER: Final = "mrtr-cassette-answered-by"
 """Says in a recorded retry of the proxy itself who gave the answers; it is never sent."""
-_KEPT_OF_REQUESTS = frozenset(
+CONDITION_HEADERS: Final = _names(
+    "if-match if-modified-since if-none-match if-range if-unmodified-since"
+)
+"""Headers with what an earlier response said of a client's copy (RFC 9110, section 13.1)."""
+VALIDATING_HEADERS: Final = _names("dpop-nonce etag last-modified")
+"""Headers of responses that clients send back, with new values whenever a server likes.
+
+The nonce of DPoP is no secret: anybody gets one, and it proves nothing without the client's key
+(RFC 9449, section 8).
+"""
+ABOUT_COPIES: Final = frozenset({304, 412})
+"""The HTTP statuses that answer a condition, and say nothing to a client without a copy."""
+_KEPT_OF_REQUESTS = CONDITION_HEADERS | frozenset(
     ["accept", "authorization", "content-type", "last-event-id", ANSWERED_BY_HEADER]
 )
-_KEPT_OF_RESPONSES = _names(
+_KEPT_OF_RESPONSES = VALIDATING_HEADERS | _names(
     "allow cache-control content-encoding content-type location retry-after server vary"
     " www-authenticate x-accel-buffering x-powered-by"
 )
@@ -159,9 +171,13 @@ def is_event_stream(headers: Headers) -> bool:
 
 
 def kept_request_headers(headers: Headers, named: frozenset[str] = frozenset()) -> Headers:
-    """Return the headers of a request that a cassette keeps; credentials without their values."""
+    """Return the headers of a request that a cassette keeps.
+
+    Of credentials only the names are kept, and of conditions that the user didn't name.
+    """
+    only_named = CREDENTIAL_HEADERS | (CONDITION_HEADERS - named)
     return tuple(
-        (name, "" if name.lower() in CREDENTIAL_HEADERS else value)
+        (name, "" if name.lower() in only_named else value)
         for name, value in _kept(headers, _KEPT_OF_REQUESTS | named)
     )
 
@@ -169,9 +185,13 @@ def kept_request_headers(headers: Headers, named: frozenset[str] = frozenset()) 
 @lru_cache(maxsize=1024)
 def named_by_user(headers: Headers) -> frozenset[str]:
     """Return the lower-case names of the kept headers that a user named."""
-    names = {name.lower() for name, _ in headers}
-    kept = {name.lower() for name, _ in _kept(headers, _KEPT_OF_REQUESTS)}
-    return frozenset(names - kept)
+    named = set()
+    for name, value in headers:
+        is_condition = name.lower() in CONDITION_HEADERS
+        is_kept_anyway = bool(_kept(((name, value),), _KEPT_OF_REQUESTS))
+        if not is_kept_anyway or (is_condition and value):
+            named.add(name.lower())
+    return frozenset(named)
 
 
 def kept_response_headers(headers: Headers) -> Headers:

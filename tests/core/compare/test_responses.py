@@ -131,6 +131,12 @@ def test_results_and_errors_are_compared_by_value(
         ((), whole(status=201), [("shape-changed", "/#status", "200", "201")]),
         ([("Allow", "a")], whole(), [("shape-changed", "/#headers/allow", '"a"', None)]),
         ([("Retry-After", "5")], whole(("Retry-After", "7")), []),
+        ([("ETag", "a"), ("DPoP-Nonce", "n")], whole(("ETag", "b"), ("Last-Modified", "now")), []),
+        (
+            [("Cache-Control", "no-store")],
+            whole(("Cache-Control", "public")),
+            [("text-changed", "/#headers/cache-control", '"no-store"', '"public"')],
+        ),
         ([("Date", "today"), ("X-Request-Id", "1")], whole(("Server", "s")), []),
         ([("Content-Encoding", "identity")], whole(), []),
         ([("Vary", "Origin"), ("Vary", "Accept")], whole(("vary", "Origin, Accept")), []),

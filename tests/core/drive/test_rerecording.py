@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from builders import (
     INITIALIZE,
+    Answer,
     Conversation,
     Step,
     answer,
@@ -292,3 +293,17 @@ def test_stream_that_tells_of_a_task_is_as_it_was() -> None:
         old,
         2,
     )
+
+
+def test_validators_and_nonces_of_a_run_change_nothing_once_they_are_recorded() -> None:
+    """A cassette from before they were kept gets them; from then on, new values leave it alone."""
+
+    def run(*headers: tuple[str, str]) -> Cassette:
+        return recorded((rpc("tools/list"), Answer((answer(rpc("tools/list"), {}),), headers)))
+
+    first = run(("ETag", "1"), ("Last-Modified", "then"), ("DPoP-Nonce", "one"))
+    second = run(("ETag", "2"), ("Last-Modified", "now"), ("DPoP-Nonce", "two"))
+
+    assert lines_of(over(run(), first)[0]) == lines_of(first)
+    assert recorded_over(first, second) == (first, 1)
+    assert recorded_over(first, run()) == (first, 1)

@@ -139,6 +139,7 @@ def test_each_kind_of_traffic_has_its_part() -> None:
         ([(CANCELLED, Answer((), (), 202))], {}, "cancels"),
         ([(post(POSTED), Answer((), (), 202))], {}, "answers what a server pushed"),
         ([(get("/mcp", ("Last-Event-ID", "7")), Answer((b": x\n\n",), EVENTS))], {}, "resumes"),
+        ([(get("/a", ("If-None-Match", "t")), Answer((), (), 304))], {}, "asks about a copy"),
         ([(rpc("subscriptions/listen"), stream())], {}, "listens to what"),
         ([(get("/x"), Answer((b"a",), (), end=End.BROKEN))], {}, "no whole response"),
         ([(tool("a", at="sha256:" + "0" * 64), text("x"))], {}, "that no recorded response issued"),

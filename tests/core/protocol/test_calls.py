@@ -212,6 +212,7 @@ FULL = with_meta(
         ("session", post(FULL, ("Mcp-Session-Id", "s"))),
         ("session", post(FULL, target="/mcp?session_id=mrtr-session:1")),
         ("is_authorized", post(FULL, ("authorization", ""))),
+        ("is_conditional", post(FULL, ("if-none-match", ""))),
         ("empty_members", post(changed(FULL, "params", "name", to=""))),
         ("empty_members", post(changed(FULL, "params", "arguments", to={}))),
         ("empty_members", post(changed(FULL, "params", "arguments", to=None))),

@@ -89,6 +89,8 @@ def test_kept_headers_are_on_the_list() -> None:
     """Only headers that matter to MCP and to replay are kept; of a credential only its name."""
     asked = (("Accept", "a"), ("Mcp-Method", "m"), ("CONTENT-TYPE", "c"), ("Last-Event-ID", "7"))
     answered = (("Content-Type", "c"), ("mcp-session-id", "s"), ("WWW-Authenticate", "w"))
+    answered += (("ETag", "e"), ("Last-Modified", "m"), ("DPoP-Nonce", "n"), ("Allow", "GET"))
+    answered += (("Cache-Control", "no-store"), ("Retry-After", "5"))
     asked += (("Access-Control-Request-Headers", "x"), ("access-control-request-method", "PUT"))
     answered += (("Vary", "Origin"), ("Access-Control-Allow-Origin", "*"))
 
