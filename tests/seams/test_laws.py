@@ -64,7 +64,7 @@ from mrtr_cassette.core.report.runs import (
     summary_text,
 )
 from mrtr_cassette.core.report.text import inspection_text
-from mrtr_cassette.core.secrets.sealed import SHORTEST_SEARCHED
+from mrtr_cassette.core.secrets.sealed import is_searched
 from mrtr_cassette.core.wire.http import End, Request, readable
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
@@ -765,7 +765,7 @@ def answer_last(turn: Turn, turns: list[Turn], asked: int, answers: Json) -> Non
     turn.echoes = asked if turns[asked].state is not None else None
     # Which surrogate stands for a state that two asks issued can't be told from the text.
     is_one_asks_own = turns[asked].asks != "same"
-    turn.is_quoted = is_one_asks_own and len(turns[asked].state or "") >= SHORTEST_SEARCHED
+    turn.is_quoted = is_one_asks_own and is_searched(turns[asked].state or "")
     turn.request = retry(turn.request, turn.answers, state=turns[asked].state)
 
 

@@ -68,6 +68,38 @@ def test_bytes_pass_untouched(tmp_path: Path, raw: bytes) -> None:
     assert with_us.returncode == without.returncode == 0
 
 
+FRAMED_SERVER = """
+import sys
+heard, said = sys.stdin.buffer, sys.stdout.buffer
+while header := heard.readline():
+    frame = header + heard.readline() + heard.read(int(header.split(b":")[1]))
+    said.write(frame)
+    said.flush()
+"""
+"""A server whose messages have their length before them, and no end of a line behind."""
+
+
+def test_bytes_that_end_no_line_pass_when_nothing_more_comes(tmp_path: Path) -> None:
+    """Client and server wait for nothing; what they said is recorded as it is, and told once."""
+    output, errors = tmp_path / "c.json", tmp_path / "err"
+    frames = [b"Content-Length: 4\r\n\r\n{12}", b"Content-Length: 3\r\n\r\n345"]
+
+    with piped(recorder(output, sys.executable, "-c", FRAMED_SERVER), stderr=errors) as pipe:
+        for frame in frames:
+            pipe.say(frame)
+            heard = b""
+            while len(heard) < len(frame):
+                heard += pipe.stdout.read(len(frame) - len(heard))
+            assert heard == frame
+        assert pipe.end() == (b"", 0)
+
+    lines = [b"Content-Length: 4\r\n", b"\r\n", b"{12}Content-Length: 3\r\n", b"\r\n", b"345"]
+    (by_server, said), *by_client = lines_of(load_cassette(output))
+    assert (by_server, said) == (b"", lines)
+    assert by_client == [(line.strip() or line, None) for line in lines]
+    assert errors.read_text().count("framed by Content-Length") == 2
+
+
 def test_what_passes_is_recorded(tmp_path: Path) -> None:
     """Each line is an exchange's request, or a line of the response to one."""
     output = tmp_path / "c.json"

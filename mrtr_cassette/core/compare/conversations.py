@@ -58,7 +58,7 @@ from mrtr_cassette.core.protocol.tasks import (
     notified_state,
     polled_state,
 )
-from mrtr_cassette.core.secrets.sealed import reveal_in_json, without_numbers
+from mrtr_cassette.core.secrets.sealed import reads_as_words, reveal_in_json, without_numbers
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
     SESSION_HEADER,
@@ -127,8 +127,13 @@ _TASK: Final = "#task"
 """Beside a result: how the task ended that has it."""
 _ENDINGS: Final = frozenset({"/#error", "/#error/code", "/isError", f"/{_TASK}/status"})
 """Where it stands that a call failed."""
-QUESTION_IDS: Final = re.compile(rb'"elicitationId"\s*:\s*"([^"\\]{16,})"')
-"""Ids that a server makes up for questions; one that is shorter may be a word, and counts."""
+_QUESTION_IDS: Final = re.compile(rb'"elicitationId"\s*:\s*"([^"\\]{16,})"')
+
+
+def question_ids(raw: bytes) -> list[bytes]:
+    """Return the ids that a server has made up for questions; one that reads as words counts."""
+    found = _QUESTION_IDS.findall(raw)
+    return [identity for identity in found if not reads_as_words(identity.decode("latin-1"))]
 
 
 # Two responses
@@ -294,7 +299,7 @@ def comparable_text(text: str, states: Mapping[str, str] = NO_STATES) -> str:
 
 
 def _comparable(raw: bytes, states: Mapping[str, str]) -> bytes:
-    for identity in QUESTION_IDS.findall(raw):
+    for identity in question_ids(raw):
         raw = raw.replace(identity, b"mrtr-elicitation")
     return without_numbers(_SURROGATE.sub(rb"\1\2\3\4\5", reveal_in_json(raw, states)))
 

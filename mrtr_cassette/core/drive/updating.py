@@ -21,7 +21,7 @@ from mrtr_cassette.core.cassette.recorded import (
     task_turns,
 )
 from mrtr_cassette.core.cassette.sessions import opened_session
-from mrtr_cassette.core.compare.conversations import QUESTION_IDS, changed_keys, compared
+from mrtr_cassette.core.compare.conversations import changed_keys, compared, question_ids
 from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.conversation import (
     ISSUED,
@@ -479,7 +479,7 @@ class KeptNames:
     def issued(self, old: RecordedExchange, new: RecordedExchange) -> None:
         """Take two responses, of which one stands where the other issued cursors and ids."""
         self._values |= issued_values(new.rpc_response, old.rpc_response)
-        mine, others = (QUESTION_IDS.findall(_texts_of(each)[""]) for each in (old, new))
+        mine, others = (question_ids(_texts_of(each)[""]) for each in (old, new))
         self._question_ids |= zip(others, mine, strict=False)
 
     def in_kept(

@@ -84,6 +84,7 @@ from mrtr_cassette.core.wire.http import (
     line_request,
     lines_in,
     readable,
+    why_no_line,
     why_unread,
 )
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, splice
@@ -254,7 +255,9 @@ class Recorder:
             ),
             ask,
             # Text is read, whatever it says.
-            _unread_bodies(call.request, sent) if is_coded or b"\0" in raw else (),
+            _unread_bodies(call.request, sent)
+            if is_coded or b"\0" in raw
+            else _no_lines(call, sent),
         )
 
     def _with_sealed_endpoint(self, response: Response, listening: str) -> Response:
@@ -681,7 +684,9 @@ def _seal_states(
         partly = state if state in known else known.seal_text(state)
         return sealed_hash(state) if partly == state else partly
 
-    echoed, issued = find_states(request.body), _places_in(response, may_have_states, find_states)
+    states_in = partial(find_states, known=known)
+    echoed = states_in(request.body)
+    issued = _places_in(response, may_have_states, states_in)
     ids_in = partial(find_task_ids, known=known)
     received = _places_in(response, may_name_tasks, ids_in)
     if echoed:
@@ -780,6 +785,15 @@ def _changed(response: Response, headers: Headers, change: Callable[[bytes], byt
     else:
         pieces = (pieces[-1]._replace(raw=changed),)
     return Response(response.status, headers, pieces, response.end)
+
+
+def _no_lines(call: Call, response: Response) -> list[Unread]:
+    """Return what was said over a pipe in another form than lines."""
+    if call.message is not None or not call.request.is_line:
+        return []
+    unread = [Unread("request", why_no_line(call.request.body))]
+    unread += [Unread("response", why_no_line(piece.raw)) for piece in response.pieces]
+    return [body for body in unread if body.reason]
 
 
 def _unread_bodies(request: Request, response: Response) -> list[Unread]:

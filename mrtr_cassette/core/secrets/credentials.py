@@ -23,7 +23,7 @@ from mrtr_cassette.core.secrets.decode import (
 )
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules, builtin_name
-from mrtr_cassette.core.secrets.sealed import is_searched, sealed_hash
+from mrtr_cassette.core.secrets.sealed import is_searched, reads_as_words, sealed_hash
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
 
@@ -278,7 +278,9 @@ class Credentials:
         found = []
         for name, value in headers:
             if name.lower() == SESSION_HEADER:
-                found += [(value, sealed_hash(value))] if self._seals_sessions else []
+                # One that reads as words is sealed in its header, and stays in other text.
+                if self._seals_sessions and not reads_as_words(value):
+                    found.append((value, sealed_hash(value)))
                 continue
             rule = self._redactor.rule_of(name)
             if ours and not (_is_secret(name) or _OPEN.fullmatch(name.lower())):

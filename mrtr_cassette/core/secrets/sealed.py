@@ -7,10 +7,17 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate, chain, pairwise
 from json.encoder import encode_basestring_ascii
 from typing import Any, AnyStr, Final, NamedTuple
 
-from mrtr_cassette.core.protocol.dialect import ANSWERS_PATH, INPUT_RESPONSES, REQUEST_STATE
+from mrtr_cassette.core.protocol.dialect import (
+    ANSWERS_PATH,
+    ECHOED_STATE_PATH,
+    INPUT_RESPONSES,
+    ISSUED_STATE_PATH,
+    REQUEST_STATE,
+)
 from mrtr_cassette.core.protocol.jsonrpc import classify
 from mrtr_cassette.core.protocol.methods import TASK_ID
 from mrtr_cassette.core.protocol.tasks import named_task
@@ -256,19 +263,27 @@ class _AnswerSealer:
 
 
 SHORTEST_SEARCHED = 24
-"""Characters from which on a state is also replaced where it stands outside `requestState`.
+"""Characters from which on a state is also replaced where it stands outside `requestState`."""
+_WORD: Final = r"(?:[A-Za-z][a-z]{0,15}(?:[A-Z][a-z]{2,15}){0,9}|[A-Z]{1,16})?[0-9]{0,6}"
+_WORDS: Final = re.compile(rf"{_WORD}(?:[ .,:;!?'()_/@-]{_WORD})*|[0-9.]{{1,15}}")
 
-A shorter one may be an ordinary word (`confirmed`), which other text has in its own right.
-"""
+
+def reads_as_words(identity: str) -> bool:
+    """Tell whether an id may stand in other text in its own right: words and small numbers.
+
+    It is replaced only where the protocol has ids.
+    """
+    return _WORDS.fullmatch(identity) is not None
 
 
 def is_searched(state: str) -> bool:
     """Tell whether a state, or the id of a task, is replaced wherever it stands."""
-    return len(state) >= SHORTEST_SEARCHED
+    return len(state) >= SHORTEST_SEARCHED and not reads_as_words(state)
 
 
 _STATE = re.compile(rf'{REQUEST_STATE}(\\{{0,63}})"\s*:\s*\1"', re.ASCII)
 """The end of the member's name, and the beginning of its value."""
+_STATE_PATHS: Final = (ECHOED_STATE_PATH, ISSUED_STATE_PATH)
 _RELATED: Final = ("_meta", "io.modelcontextprotocol/related-task", TASK_ID)
 _TASK_IDS: Final[tuple[MemberPath, ...]] = (
     ("params", TASK_ID),
@@ -300,17 +315,73 @@ def may_name_tasks(raw: bytes) -> bool:
     return TASK_ID.encode() in raw
 
 
-def find_states(raw: bytes) -> list[StatePlace]:
+def find_states(raw: bytes, known: Container[str] = ()) -> list[StatePlace]:
+    """Return the states that messages issue or echo, and where other members repeat one.
+
+    A member of another object may have the same name, such as an argument of a tool: it has a state
+    only if it is a known one and does not read as words. In what is no JSON, such as a message that
+    broke off, every such member has one.
+    """
+    if not may_have_states(raw):
+        return []
+    own: list[StatePlace] = []
+    others: list[StatePlace] = []
+    for text in _json_texts(raw):
+        spans = _state_spans(raw, text)
+        for place in _states_in(raw, text):
+            (own if spans is None or place.span in spans else others).append(place)
+    issued = {place.state for place in own}
+    for place in others:
+        is_known = place.state in issued or place.state in known
+        if is_known and not reads_as_words(place.state):
+            own.append(place)
+    return own
+
+
+def _json_texts(raw: bytes) -> list[Span]:
+    """Return where the texts of a body stand that are JSON each: all of it, or its lines."""
+    whole = Span(0, len(raw))
+    if b"\n" not in raw.strip():
+        return [whole]
+    try:
+        parse(raw)
+    except NotJsonError:
+        ends = [*accumulate(len(line) for line in raw.splitlines(keepends=True))]
+        return [Span(start, end) for start, end in pairwise([0, *ends])]
+    return [whole]
+
+
+def _state_spans(raw: bytes, text: Span) -> set[Span] | None:
+    """Return where the messages of a JSON text have states, without quotes; None for no JSON."""
+    try:
+        messages = [text]
+        if isinstance(parse(raw[text.start : text.end]), list):
+            (array,) = find_spans(raw[text.start : text.end], [()])[()]
+            items = item_spans(raw[text.start : text.end], array)
+            messages = [Span(text.start + item.start, text.start + item.end) for item in items]
+    except NotJsonError:
+        return None
+    found = set()
+    for message in messages:
+        spans = find_spans(raw[message.start : message.end], _STATE_PATHS).values()
+        for span in chain.from_iterable(spans):
+            found.add(Span(message.start + span.start + 1, message.start + span.end - 1))
+    return found
+
+
+def _states_in(raw: bytes, part: Span) -> list[StatePlace]:
     """Return the strings under `requestState`, at any depth, and in JSON in a string too."""
-    text = raw.decode("latin-1")
-    flat = flattened(text) if may_have_states(raw) else ""
+    text = raw[part.start : part.end].decode("latin-1")
+    flat = flattened(text)
     places = []
     for match in _STATE.finditer(flat):
         if flat.endswith(f'{match[1]}"', 0, match.start()):
-            start, backslashes = match.end(), len(match[1])
-            end, depth = string_end(text, start, backslashes), (backslashes + 1).bit_length()
+            start = match.end()
+            backslashes = len(match[1])
+            end = string_end(text, start, backslashes)
+            depth = (backslashes + 1).bit_length()
             state = as_text(undo_json(text[start:end], depth))
-            places.append(StatePlace(Span(start, end), state, depth))
+            places.append(StatePlace(Span(part.start + start, part.start + end), state, depth))
     return places
 
 
@@ -362,5 +433,5 @@ def replaced_states(
 
 
 def seal_states(raw: bytes, new: Callable[[str], str]) -> bytes:
-    """Replace each state under `requestState` by what `new` returns for it."""
+    """Replace each state that a message issues or echoes by what `new` returns for it."""
     return splice(raw, replaced_states(find_states(raw), new))

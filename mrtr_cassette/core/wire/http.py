@@ -286,6 +286,24 @@ class Line(NamedTuple):
 
     raw: bytes
     is_whole: bool = True
+    passed: int = 0
+    """How many of its bytes came with earlier reads, and have been passed on since."""
+
+    @property
+    def new(self) -> bytes:
+        """The bytes that came with the last read."""
+        return self.raw[self.passed :]
+
+
+class Read(NamedTuple):
+    """What one read of a pipe has brought: the lines that it ended, and the beginning of one.
+
+    A line is recorded when it has ended, and its bytes are passed on as they come: a program that
+    ends no lines, such as one that frames its messages by Content-Length, waits for nothing.
+    """
+
+    lines: list[Line]
+    rest: bytes = b""
 
 
 class LineFramer:
@@ -297,29 +315,45 @@ class LineFramer:
     def __init__(self, longest: int) -> None:
         self._longest = longest
         self._held = bytearray()
+        self._passed = 0
         self._is_cut = False
 
-    def feed(self, chunk: bytes) -> list[Line]:
-        """Take the next bytes, and return the lines that they complete."""
+    def feed(self, chunk: bytes) -> Read:
+        """Take the bytes of the next read."""
+        self._passed = len(self._held)
         *ended, rest = chunk.split(_LINE_END)
         lines = [self._ended(line + _LINE_END) for line in ended]
         self._held += rest
         if self._held and (self._is_cut or len(self._held) > self._longest):
             self._is_cut = True
-            lines.append(Line(bytes(self._held), is_whole=False))
+            lines.append(Line(bytes(self._held), is_whole=False, passed=self._passed))
             self._held.clear()
-        return lines
+            return Read(lines)
+        return Read(lines, bytes(self._held[self._passed :]))
 
-    def finish(self) -> list[Line]:
-        """Take the end of the bytes, and return the line that has no end, if there is one."""
-        return [self._ended(b"")] if self._held else []
+    def finish(self) -> Read:
+        """Take the end of the bytes; a line may be left that has no end."""
+        self._passed = len(self._held)
+        return Read([self._ended(b"")] if self._held else [])
 
     def _ended(self, last: bytes) -> Line:
         raw = bytes(self._held) + last
         is_cut = self._is_cut or len(raw) > self._longest
+        line = Line(raw, is_whole=not is_cut, passed=self._passed)
         self._held.clear()
+        self._passed = 0
         self._is_cut = False
-        return Line(raw, is_whole=not is_cut)
+        return line
+
+
+_LENGTH_LINE: Final = re.compile(rb"content-length:[ \t]*[0-9]+[\r\n]*", re.IGNORECASE)
+
+
+def why_no_line(raw: bytes) -> str:
+    """Return why a line is no message as MCP has them, as the rest of a sentence, or nothing."""
+    if _LENGTH_LINE.fullmatch(raw):
+        return "messages are framed by Content-Length there, and not by lines as in MCP"
+    return ""
 
 
 def lines_in(raw: bytes) -> Sequence[bytes]:

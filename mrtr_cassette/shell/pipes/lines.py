@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import select
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Semaphore, Thread
 from typing import Final
 
-from mrtr_cassette.core.wire.http import Line, LineFramer
+from mrtr_cassette.core.wire.http import LineFramer, Read
 
 _READ_AT_ONCE: Final = 64 * 1024
 _MOST_UNTAKEN: Final = 16
@@ -25,10 +25,10 @@ STDOUT: Final = 1
 # others use too, so it must not become non-blocking.
 
 
-async def lines_from(source: int, longest: int) -> AsyncIterator[Sequence[Line]]:
-    """Yield the lines of a pipe as they come, grouped by read, until the pipe ends."""
+async def reads_from(source: int, longest: int) -> AsyncIterator[Read]:
+    """Yield what each read of a pipe brings, in lines, until the pipe ends."""
     loop = asyncio.get_running_loop()
-    came: asyncio.Queue[Sequence[Line] | None] = asyncio.Queue()
+    came: asyncio.Queue[Read | None] = asyncio.Queue()
     room = Semaphore(_MOST_UNTAKEN)
     is_left = False
 
@@ -46,8 +46,8 @@ async def lines_from(source: int, longest: int) -> AsyncIterator[Sequence[Line]]
 
     Thread(target=read, daemon=True).start()
     try:
-        while (lines := await came.get()) is not None:
-            yield lines
+        while (brought := await came.get()) is not None:
+            yield brought
             room.release()
     finally:
         is_left = True

@@ -20,11 +20,11 @@ from typing import IO, Any, Final, cast
 from mrtr_cassette.core.secrets.credentials import Given, WasGiven, shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
 from mrtr_cassette.core.secrets.sealed import sha256_of
-from mrtr_cassette.core.wire.http import Line
+from mrtr_cassette.core.wire.http import Read
 from mrtr_cassette.errors import UpstreamError, printable
 from mrtr_cassette.shell.files.clock import monotonic
 from mrtr_cassette.shell.files.disk import reason_of
-from mrtr_cassette.shell.pipes.lines import LineWriter, lines_from
+from mrtr_cassette.shell.pipes.lines import LineWriter, reads_from
 
 _POLL_S: Final = 0.01
 """Seconds between two looks at a process group, which gives no notice."""
@@ -124,9 +124,9 @@ class ServerProcess:
         self.client_left = asyncio.Event()
         self.writer = LineWriter(self._pipes[0].fileno())
 
-    def lines(self, longest: int) -> AsyncIterator[Sequence[Line]]:
-        """Yield the server's lines."""
-        return lines_from(self._pipes[1].fileno(), longest)
+    def reads(self, longest: int) -> AsyncIterator[Read]:
+        """Yield what the server says, in lines, as it is read."""
+        return reads_from(self._pipes[1].fileno(), longest)
 
     async def close_stdin(self) -> None:
         """Close the server's stdin once everything is written to it."""

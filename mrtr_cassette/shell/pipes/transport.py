@@ -27,7 +27,7 @@ from mrtr_cassette.core.wire.http import (
 )
 from mrtr_cassette.core.wire.jsonbytes import find_spans, splice
 from mrtr_cassette.shell.http.transport import Handler, RawHeaders
-from mrtr_cassette.shell.pipes.lines import STDIN, STDOUT, LineWriter, lines_from
+from mrtr_cassette.shell.pipes.lines import STDIN, STDOUT, LineWriter, reads_from
 from mrtr_cassette.shell.pipes.processes import CommandError, Grace, ServerProcess, server_process
 
 _BEFORE_RESPONSE_S: Final = 0.005
@@ -120,8 +120,8 @@ class PipedClient:
         await self._writer.finish(LAST_S)
 
     async def _read(self) -> None:
-        async for lines in lines_from(STDIN, self._longest):
-            for line in lines:
+        async for brought in reads_from(STDIN, self._longest):
+            for line in brought.lines:
                 self._answer(line_request(line.raw, FIRST_SESSION))
         self._closed.set()
 
@@ -239,8 +239,8 @@ class PipeUpstream:
         self._channel: Channel[PipeResponse] | None = None
 
     async def _read(self, server: ServerProcess, channel: Channel[PipeResponse]) -> None:
-        async for lines in server.lines(self._longest):
-            for line in lines:
+        async for brought in server.reads(self._longest):
+            for line in brought.lines:
                 response, is_over = channel.server_line(line.raw)
                 response.line(line.raw, is_over=is_over)
                 if response is self._listening and self.on_own_line is not None:

@@ -33,7 +33,7 @@ from mrtr_cassette.shell.files.clock import monotonic
 from mrtr_cassette.shell.files.disk import is_locked
 from mrtr_cassette.shell.files.log import Announcer, OnEvent, heard_by
 from mrtr_cassette.shell.files.stores import Location
-from mrtr_cassette.shell.pipes.lines import STDIN, STDOUT, LineWriter, lines_from
+from mrtr_cassette.shell.pipes.lines import STDIN, STDOUT, LineWriter, reads_from
 from mrtr_cassette.shell.pipes.processes import (
     ServerProcess,
     given_to,
@@ -196,20 +196,24 @@ class _PipedRecorder:
 
     async def _from_client(self) -> None:
         writer = self._server.writer
-        async for lines in lines_from(STDIN, self._longest):
-            for line in lines:
+        async for brought in reads_from(STDIN, self._longest):
+            for line in brought.lines:
                 # Nothing that the server says in response is read before the line is shown.
-                writer.write(line.raw)
+                writer.write(line.new)
                 self._show(line, is_by_client=True)
+            if brought.rest:
+                writer.write(brought.rest)
             await writer.room()
         await self._server.close_stdin()
 
     async def _from_server(self) -> None:
         client = self._client
-        async for lines in self._server.lines(self._longest):
-            for line in lines:
+        async for brought in self._server.reads(self._longest):
+            for line in brought.lines:
                 self._show(line, is_by_client=False)
-                client.write(line.raw)
+                client.write(line.new)
+            if brought.rest:
+                client.write(brought.rest)
             await client.room()
         await client.finish()
         client.close()

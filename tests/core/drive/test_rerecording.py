@@ -262,13 +262,14 @@ def test_pace_of_polls_changes_nothing() -> None:
         other = tool("note"), text(note)
         return recorded(other, (call, created(task)), *polls, asked, answered, *polls, end)
 
-    slow = run("an-id-of-the-first-task-1", state("an-id-of-the-first-task-1", words="soon"))
-    fast = run("an-id-of-another-task-22")
+    slow = run("id-of-the-first-task-a1b2c", state("id-of-the-first-task-a1b2c", words="soon"))
+    fast = run("id-of-another-task-d3e4f5")
     assert recorded_over(slow, fast) == (slow, 2)
     assert recorded_over(fast, slow) == (fast, 2)
     for old in (slow, fast):
         whole, marks = over(
-            old, run("and-an-id-of-a-third-one", state("and-an-id-of-a-third-one"), note="new")
+            old,
+            run("and-an-id-of-a-third-1a2b3c", state("and-an-id-of-a-third-1a2b3c"), note="new"),
         )
         assert marks == "~="
         assert [each.polls for each in whole.interactions[1].steps][-1] == 1
@@ -288,8 +289,8 @@ def test_stream_that_tells_of_a_task_is_as_it_was() -> None:
         talk.end(listening)
         return loaded(talk.cassette())
 
-    old = run("an-id-of-the-first-task-1", "an-id-of-the-first-task-1:9e")
-    assert recorded_over(old, run("an-id-of-another-task-22", "an-id-of-another-task-22:1a")) == (
+    old = run("id-of-the-first-task-a1b2c", "id-of-the-first-task-a1b2c:9e")
+    assert recorded_over(old, run("id-of-another-task-d3e4f5", "id-of-another-task-d3e4f5:1a")) == (
         old,
         2,
     )

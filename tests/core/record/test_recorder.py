@@ -246,7 +246,6 @@ def test_state_is_sealed_once_however_the_response_ends(
 
 ODD_BODIES = [
     b'[{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"requestState":"%s"}}]',
-    b'{"jsonrpc":"2.0","id":2,"method":"m","params":{"text":"{\\"requestState\\": \\"%s\\"}"}}',
     b'{"jsonrpc":"2.0","id":2,"method":"m"}\n{"params":{"requestState":"%s"}}\n',
     b'what follows is cut: {"requestState" : "%s',
 ]

@@ -139,9 +139,9 @@ def test_known_state_is_found_in_every_layer(
 def test_state_of_a_live_server_is_replaced_as_the_recorded_one() -> None:
     """A state that a live server issued again gets the sealed hash of the recorded one."""
     texts = KnownTexts()
-    texts.remember("issued-by-the-live-server", "recorded-before")
+    texts.remember("issued-by-the-live-server-x7y", "recorded-before")
 
-    assert texts.seal(b"is issued-by-the-live-server") == (
+    assert texts.seal(b"is issued-by-the-live-server-x7y") == (
         b"is " + sealed_hash("recorded-before").encode()
     )
 

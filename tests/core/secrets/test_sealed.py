@@ -128,17 +128,23 @@ def test_recorded_states_stand_in_json_as_json() -> None:
 @pytest.mark.parametrize(
     ("raw", "sealed", "states"),
     [
-        (b'{"requestState":"abc"}', b'{"requestState":"<abc>"}', ["abc"]),
-        (b'[{"requestState":"a"},[{"requestState":"b"}]]', None, ["a", "b"]),
-        (b'{"requestState":"a\\"\\u00e9","x":"\xc3\xa9"}', None, ['a"\u00e9']),
-        (b'"{\\"requestState\\":\\"a\\"}"', b'"{\\"requestState\\":\\"<a>\\"}"', ["a"]),
-        (b'["[\\"{\\\\\\"requestState\\\\\\":\\\\\\"a\\\\\\"}\\"]"]', None, ["a"]),
+        (b'{"result":{"requestState":"abc"}}', b'{"result":{"requestState":"<abc>"}}', ["abc"]),
+        (b'[{"params":{"requestState":"a"}},{"result":{"requestState":"b"}}]', None, ["a", "b"]),
+        (b'{"result":{"requestState":"a"}}\n{"params":{"requestState":"b"}}\n', None, ["a", "b"]),
+        (b'{"result":{"requestState":"a\\"\\u00e9","x":"\xc3\xa9"}}', None, ['a"\u00e9']),
+        # A member of another object is a state only where it repeats one that is no word.
+        (b'{"params":{"arguments":{"requestState":"abc"}}}', None, []),
+        (b'{"requestState":"abc"}', None, []),
+        (b'{"result":{"requestState":"x1y2z","n":"{\\"requestState\\":\\"x1y2z\\"}"}}', None, ["x1y2z"] * 2),
+        (b'{"result":{"requestState":"word","n":{"requestState":"word"}}}', None, ["word"]),
+        # What is no JSON is searched.
         (b'{"requestState":"abc', b'{"requestState":"<abc>', ["abc"]),
         (b'{"requestState" : "abc","x":1', b'{"requestState" : "<abc>","x":1', ["abc"]),
         (b'{"requestState":"a\\"b\\\\","x', b'{"requestState":"<a\\"b\\\\>","x', ['a"b\\']),
         (b'<p>{"requestState": "abc"}', b'<p>{"requestState": "<abc>"}', ["abc"]),
         (b'\xff"requestState":"a" "requestState":"b"', None, ["a", "b"]),
-        (b'{"requestState":""}', b'{"requestState":"<>"}', [""]),
+        (b'"[{\\"requestState\\":\\"a\\"}', b'"[{\\"requestState\\":\\"<a>\\"}', ["a"]),
+        (b'{"result":{"requestState":""}}', b'{"result":{"requestState":"<>"}}', [""]),
         (b'{"requestState":5', None, []),
         (b'{"requestState":["a"]}', None, []),
         (b'{"requestState":{"type":"string"}}', None, []),
@@ -150,7 +156,7 @@ def test_recorded_states_stand_in_json_as_json() -> None:
 def test_state_is_what_stands_under_its_name(
     raw: bytes, sealed: bytes | None, states: list[str]
 ) -> None:
-    """A state is found at any depth, in what broke off and what is no JSON, and nothing else is."""
+    """A state is found where MCP has it, and at any depth in what broke off and is no JSON."""
     assert [place.state for place in find_states(raw)] == states
     if sealed is not None:
         assert seal_states(raw, lambda state: f"<{state}>") == sealed

@@ -19,6 +19,7 @@ from mrtr_cassette.core.wire.http import (
     Line,
     LineFramer,
     Piece,
+    Read,
     Request,
     Response,
     channel_request,
@@ -252,9 +253,11 @@ a_text = st.lists(st.sampled_from([b"\n", b"\r\n", b"{}", b"a", b"", b"\xff", b"
 def lines_of(*chunks: bytes, longest: int = LONGEST) -> list[Line]:
     """Return the lines of bytes that come in these chunks; parts of a long line are joined."""
     framer = LineFramer(longest)
-    lines = [line for chunk in chunks for line in framer.feed(chunk)] + framer.finish()
+    reads = [*map(framer.feed, chunks), framer.finish()]
+    passed = b"".join(b"".join(line.new for line in read.lines) + read.rest for read in reads)
+    assert passed == b"".join(chunks)
     joined: list[Line] = []
-    for line in lines:
+    for line in (line._replace(passed=0) for read in reads for line in read.lines):
         before = joined[-1] if joined else None
         if before is not None and not before.is_whole and not before.raw.endswith(b"\n"):
             joined[-1] = Line(before.raw + line.raw, is_whole=False)
@@ -280,25 +283,25 @@ def test_any_split_into_reads_gives_the_same_lines(data: bytes, cuts: list[int])
     assert all(line.raw.count(b"\n") <= 1 for line in lines)
 
 
-def test_line_comes_when_it_ends() -> None:
-    """Nothing is told of a line before its end; only the last one may lack it."""
+def test_line_comes_when_it_ends_and_its_bytes_as_they_are_read() -> None:
+    """A line is whole with its end, which only the last one may lack; what it had is passed on."""
     framer = LineFramer(100)
 
-    assert framer.feed(b"one\ntw") == [Line(b"one\n")]
-    assert framer.feed(b"o") == []
-    assert framer.feed(b"\n\nrest") == [Line(b"two\n"), Line(b"\n")]
-    assert framer.finish() == [Line(b"rest")]
-    assert framer.finish() == []
+    assert framer.feed(b"one\ntw") == Read([Line(b"one\n")], b"tw")
+    assert framer.feed(b"o") == Read([], b"o")
+    assert framer.feed(b"\n\nrest") == Read([Line(b"two\n", passed=3), Line(b"\n")], b"rest")
+    assert framer.finish() == Read([Line(b"rest", passed=4)])
+    assert framer.finish() == Read([])
 
 
 def test_line_that_is_too_long_passes_in_parts() -> None:
     """A line longer than the limit is not held; the next one is whole again."""
     framer = LineFramer(4)
 
-    assert framer.feed(b"1234") == []
-    assert framer.feed(b"5") == [Line(b"12345", is_whole=False)]
-    assert framer.feed(b"6") == [Line(b"6", is_whole=False)]
-    assert framer.feed(b"7\n123\n") == [Line(b"7\n", is_whole=False), Line(b"123\n")]
+    assert framer.feed(b"1234") == Read([], b"1234")
+    assert framer.feed(b"5") == Read([Line(b"12345", is_whole=False, passed=4)])
+    assert framer.feed(b"6") == Read([Line(b"6", is_whole=False)])
+    assert framer.feed(b"7\n123\n").lines == [Line(b"7\n", is_whole=False), Line(b"123\n")]
 
 
 @pytest.mark.parametrize(
