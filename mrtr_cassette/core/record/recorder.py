@@ -239,7 +239,6 @@ class Recorder:
         if self.credentials is not None and self.credentials.known.texts:
             request, response = _without_known(request, response, self.credentials.known)
         ask = None if message is None else recognise(message.tree.get("result"))
-        is_coded = content_coding(call.request.headers) or content_coding(sent.headers)
         digests: tuple[tuple[str, str], ...] = ()
         # Most responses announce nothing, and have no secret.
         if ask is None and (response.pieces != sent.pieces or may_announce(body)):
@@ -254,10 +253,7 @@ class Recorder:
                 digests=digests,
             ),
             ask,
-            # Text is read, whatever it says.
-            _unread_bodies(call.request, sent)
-            if is_coded or b"\0" in raw
-            else _no_lines(call, sent),
+            _unread(call, sent),
         )
 
     def _with_sealed_endpoint(self, response: Response, listening: str) -> Response:
@@ -787,15 +783,15 @@ def _changed(response: Response, headers: Headers, change: Callable[[bytes], byt
     return Response(response.status, headers, pieces, response.end)
 
 
-def _no_lines(call: Call, response: Response) -> list[Unread]:
-    """Return what was said over a pipe in another form than lines."""
-    if call.message is not None or not call.request.is_line:
-        return []
-    unread = [Unread("request", why_no_line(call.request.body))]
-    unread += [Unread("response", why_no_line(piece.raw)) for piece in response.pieces]
-    return [body for body in unread if body.reason]
-
-
-def _unread_bodies(request: Request, response: Response) -> list[Unread]:
-    unread = [Unread("request", why_unread(request)), Unread("response", why_unread(response))]
-    return [each for each in unread if each.reason]
+def _unread(call: Call, response: Response) -> list[Unread]:
+    """Return which bodies can't be read, and what was said over a pipe in another form than lines."""
+    request = call.request
+    found: list[Unread] = []
+    if content_coding(request.headers) or b"\0" in request.body:
+        found.append(Unread("request", why_unread(request)))
+    if content_coding(response.headers) or b"\0" in response.body:
+        found.append(Unread("response", why_unread(response)))
+    if call.message is None and request.is_line:
+        found.append(Unread("request", why_no_line(request.body)))
+        found += [Unread("response", why_no_line(piece.raw)) for piece in response.pieces]
+    return [unread for unread in found if unread.reason]
