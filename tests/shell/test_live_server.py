@@ -188,6 +188,22 @@ async def test_refused_answer_ends_its_call_at_once() -> None:
 
 
 @looped
+async def test_ping_is_answered_and_asks_nothing() -> None:
+    """On whatever stream it comes; its id goes back as it came, and the script hears nothing."""
+    ping = message("ping", id="ping-of-" + SESSION[1])
+    for on_session in (False, True):
+        server = PushingServer(ping, lambda _: {"done": 1}, on_session=on_session)
+        own, script = session(), FixedScript(refusing)
+        async with live(server) as (live_server, _):
+            if on_session:
+                await live_server.listen(Conversation(get("/mcp"), FixedScript(refusing), own))
+            conversation = Conversation(post(CALL), script, own)
+            await live_server.follow(conversation)
+        assert isinstance(conversation.standing, Finished)
+        assert (server.posted, script.asks) == ([result({}, id=ping["id"])], [])
+
+
+@looped
 async def test_silent_server_gives_no_response() -> None:
     """What does not come in time is an error that says how long it was waited for."""
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
+from mrtr_cassette.core.cassette.pings import without_pongs
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     PushedTurn,
@@ -50,7 +51,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     drop_null_outcome,
     messages_in,
 )
-from mrtr_cassette.core.protocol.methods import CALL_TOOL, GET_TASK, TASK_VALUES, method_of
+from mrtr_cassette.core.protocol.methods import CALL_TOOL, GET_TASK, PING, TASK_VALUES, method_of
 from mrtr_cassette.core.protocol.tasks import (
     TASK,
     created_task,
@@ -613,7 +614,7 @@ class _Side(NamedTuple):
 
 def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
     pages: dict[tuple[str, str, str | None], int] = {}
-    for interaction in cassette.interactions:
+    for interaction in without_pongs(cassette.interactions):
         call, issued = interaction.exchanges[0].call, interaction.exchanges[-1].next_cursor
         page = pages.get((call.endpoint, call.method, call.cursor), 0)
         if issued is not None:
@@ -635,9 +636,13 @@ def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
 def _turns_of(interaction: RecordedInteraction, ignored: Collection[MemberPath]) -> Iterator[_Turn]:
     for turn in interaction.turns:
         if isinstance(turn, PushedTurn):
-            posted = {each.key: _posted(each.exchange, ignored) for each in turn.answers}
-            asked = {each.key: pushed_value(each.message.raw) for each in turn.asked}
-            yield _Turn(asked, posted or ABSENT, None)
+            messages = {each.key: each.message for each in turn.asked}
+            pings = {key for key, message in messages.items() if message.method == PING}
+            asked = {key: pushed_value(messages[key].raw) for key in messages.keys() - pings}
+            counting = [each for each in turn.answers if each.key not in pings]
+            posted = {each.key: _posted(each.exchange, ignored) for each in counting}
+            if asked:
+                yield _Turn(asked, posted or ABSENT, None)
         elif isinstance(turn, ResultTurn):
             answers = ABSENT if turn.retry is None else _given(turn.retry, ignored)
             yield _Turn(asked_question(turn.exchange), answers, turn.exchange)

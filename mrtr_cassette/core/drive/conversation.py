@@ -88,6 +88,7 @@ _POLL_S: Final = 1.0
 _CANCELLED: Final = (
     b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%b}}'
 )
+_PONG: Final = b'{"jsonrpc":"2.0","id":%b,"result":{}}'
 _OF_CALL: Final = ("mcp-name", "mcp-param-")
 ISSUED: Final[tuple[MemberPath, ...]] = (
     ("result", "nextCursor"),
@@ -142,6 +143,11 @@ class ServerSession:
             return self.request(line_request(body), owner)
         kept = tuple(pair for pair in first.headers if pair[0].lower() in _OF_ALL)
         return self.request(Request("POST", first.target, (*POST_HEADERS, *kept), body), owner)
+
+    def pong(self, ping: Message, owner: Conversation) -> Observation:
+        """Return the request that answers a ping of the server."""
+        identity = ping.spelled(ID_PATH) or b"null"
+        return self.post(owner.request, _PONG % identity, owner)
 
     def pushed(self, push: OpenPush) -> Observation | None:
         """Take a request that the server pushed, on whatever stream."""

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from json.encoder import encode_basestring
 from typing import Any, Final, Literal, NamedTuple
 
+from mrtr_cassette.core.cassette.pings import without_pongs
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     PushedTurn,
@@ -66,6 +67,7 @@ from mrtr_cassette.core.protocol.methods import (
     INITIALIZE,
     INITIALIZED,
     LIST_TOOLS,
+    PING,
     UPDATE_TASK,
     method_of,
 )
@@ -128,7 +130,7 @@ def planned(
     over_sse = any(_begins_old_stream(each.exchanges[0].response) for each in cassette.interactions)
     endpoint = endpoint_of(cassette.upstream)
     plan = []
-    for interaction in cassette.interactions:
+    for interaction in without_pongs(cassette.interactions):
         first = interaction.exchanges[0]
         call, session = first.call, session_of(first.request)
         part = _part_of(first, call)
@@ -269,6 +271,7 @@ def _open_turns(interaction: RecordedInteraction) -> Iterator[_OpenTurn]:
         questions = [
             _Question(each.key, pushed_value(each.message.raw), _posted(pushed, each.key))
             for each in pushed.asked
+            if each.message.method != PING
         ]
         yield _OpenTurn(number, pushed.position, questions)
     after, steps = len(interaction.exchanges), [each.exchange for each in interaction.steps]

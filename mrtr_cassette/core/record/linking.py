@@ -23,7 +23,7 @@ from mrtr_cassette.core.cassette.sessions import ends_session, is_answered, list
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, ask_in, completed_by
-from mrtr_cassette.core.protocol.methods import GET_TASK, TASK_STEPS, method_of
+from mrtr_cassette.core.protocol.methods import GET_TASK, PING, TASK_STEPS, method_of
 from mrtr_cassette.core.protocol.tasks import named_task, polled_state
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import Piece, Response
@@ -185,7 +185,7 @@ def _said(
                 continue
             if message.kind is Kind.RESPONSE and has_others:
                 responses.append((message.id, _moment_of(piece)))
-            elif message.kind is Kind.REQUEST:
+            elif message.kind is Kind.REQUEST and message.method != PING:
                 name = intern(message.method)
                 pushes.append(Push(intern(message.id), name, index, _moment_of(piece)))
     return tuple(pushes), tuple(responses)
@@ -412,6 +412,7 @@ class PushTurns(Generic[P]):
         self._pending: dict[str, dict[int, tuple[str | None, Call | None]]] = {}
         self._turns: dict[int, PushTurn[P]] = {}
         self._open: dict[tuple[str, str | None], deque[tuple[PushTurn[P], int]]] = {}
+        self._pinged: set[tuple[str, str | None]] = set()
 
     def begun(
         self, session: str, number: int, identity: str | None, call: Call | None = None
@@ -440,14 +441,20 @@ class PushTurns(Generic[P]):
         self._open.setdefault((session, identity), deque()).append((turn, len(turn.asked)))
         return turn, call
 
+    def pinged(self, session: str, identity: str | None) -> None:
+        """Take a ping, which asks nothing."""
+        self._pinged.add((session, identity))
+
     def is_open(self, session: str, identity: str | None) -> bool:
-        """Tell whether a pushed request waits for its answer."""
-        return (session, identity) in self._open
+        """Tell whether a pushed request, or a ping, waits for its answer."""
+        place = session, identity
+        return place in self._open or place in self._pinged
 
     def answered(self, session: str, identity: str | None, number: int) -> P | None:
         """Take a response that the client posted; return the oldest request with its id."""
         waiting = self._open.get((session, identity))
         if waiting is None:
+            self._pinged.discard((session, identity))
             return None
         turn, place = waiting.popleft()
         if not waiting:

@@ -42,7 +42,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     response_to,
     splice_pieces,
 )
-from mrtr_cassette.core.protocol.methods import CANCELLED, LISTEN
+from mrtr_cassette.core.protocol.methods import CANCELLED, LISTEN, PING
 from mrtr_cassette.core.protocol.origins import origin_in
 from mrtr_cassette.core.protocol.tasks import created_id, named_task, notified_states
 from mrtr_cassette.core.record.linking import OpenPush, PushTurns
@@ -302,6 +302,8 @@ class Observation:
         """What the request answers."""
         self.pushed: list[OpenPush] = []
         """What the server has pushed in this response and nobody has taken."""
+        self.pings: list[Message] = []
+        """The pings in this response that nobody has taken."""
         self._is_line = request.method == NO_METHOD
         self._has_begun = False
         self._headers: Headers = ()
@@ -438,6 +440,11 @@ class Observation:
         pushed, self.pushed = self.pushed, []
         return pushed
 
+    def take_pings(self) -> list[Message]:
+        """Return the pings of the server since this was asked last."""
+        pings, self.pings = self.pings, []
+        return pings
+
     def seal(self, end: End, at_ms: float) -> RecordedExchange:
         """Seal the exchange as it is now, and return it ready for the disk."""
         due = self._due(end, at_ms)
@@ -513,7 +520,10 @@ class Observation:
         message = None if data is None else classify(data)
         if message is None:
             return
-        if message.kind is Kind.REQUEST:
+        if message.kind is Kind.REQUEST and message.method == PING:
+            pushes.pinged(self._channel, message.id)
+            self.pings.append(message)
+        elif message.kind is Kind.REQUEST:
             turn, call = pushes.pushed(
                 self._channel, self.number, message.id, shared=not self._is_call
             )

@@ -102,7 +102,8 @@ class Timelines:
         self._during: dict[ReplayEntry, Arrivals] = {}
         self._asking: dict[tuple[RecordedExchange, int], ReplayEntry] = {}
         for each in by_arrival:
-            if each.exchange.number is None:
+            # Nothing waits for the answer to a ping.
+            if each.exchange.number is None or each.is_pong:
                 continue
             if each.answers is not None and each.answered_call is not None:
                 pending, pushed = each.answers

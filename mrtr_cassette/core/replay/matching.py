@@ -20,6 +20,7 @@ from mrtr_cassette.core.cassette.sessions import Streams, listens, opened_sessio
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey, read_call, session_of
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
+from mrtr_cassette.core.protocol.methods import PING
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.assembly import request_with
 from mrtr_cassette.core.secrets.credentials import Credentials
@@ -254,6 +255,7 @@ class ReplayEntry:
         state: the state of the task that it polled.
         same: the equal one that is played in its place; only where nothing is remembered.
         lookup_number: the same for all exchanges of one lookup key.
+        is_pong: it answers a ping.
         path: the same for all equal calls that were answered alike, whichever known states they
             carried.
         occurrence: how many exchanges of its lookup key its session had, up to and with it.
@@ -304,7 +306,13 @@ class ReplayEntry:
         self.created_by: ReplayEntry | None = None
         self.state: TaskState | None = None
         self.same: ReplayEntry | None = None
+        self.is_pong = False
         self.lookup_number = self.path = self.occurrence = self.played = 0
+
+    @property
+    def asks_nothing(self) -> bool:
+        """Whether it answers no question, unless that was a ping."""
+        return self.answers is None or self.answers.request.message.method == PING
 
     @property
     def answered_call(self) -> ReplayEntry | None:

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Final
 
 from mrtr_cassette.core.cassette.lookup import CallerValues, caller_values, cut_body, lookup_key
+from mrtr_cassette.core.cassette.pings import ping_ids
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import (
     endpoint_elsewhere,
@@ -48,7 +49,7 @@ from mrtr_cassette.core.replay.order import Chosen, LiveSession, MatchKey, PlayO
 from mrtr_cassette.core.replay.reply import Delivery, Reply, build_reply
 from mrtr_cassette.core.replay.tasks import LiveTask, RecordedTask, Step, recorded_tasks
 from mrtr_cassette.core.replay.worlds import History, Worlds
-from mrtr_cassette.core.wire.http import End, Request, readable
+from mrtr_cassette.core.wire.http import ACCEPTED, End, Request, readable
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 from mrtr_cassette.core.wire.pointers import escape_pointer
 
@@ -134,6 +135,9 @@ class Player:
         self.entries = [each for own in self.interactions for each in own]
         by_arrival = self._by_arrival = sorted(self.entries, key=lambda each: each.arrival)
         number_lookups(by_arrival)
+        self._pings = ping_ids(each.exchange for each in by_arrival)
+        for entry in by_arrival:
+            entry.is_pong = entry.asks_nothing and self._is_pong(entry.session, entry.asker)
         self._timelines = Timelines(by_arrival)
         tasks = recorded_tasks(self.interactions)
         self._tasks = {each.created.id: each for each in tasks}
@@ -185,7 +189,16 @@ class Player:
             if choice.entry in self._elsewhere:
                 play = replace(play, miss=self._sent_elsewhere(recorded, choice.entry))
             return play
+        if self._pings:
+            call = read_call(recorded)
+            if self._is_pong(session.recorded, call.message):
+                return Harmless(call, ACCEPTED, (), b"", "202")
         return self._rest(request, session) or self._unmatched(recorded, session, choice)
+
+    def _is_pong(self, session: str, message: Message | None) -> bool:
+        """Tell whether a message answers a ping, however it does so."""
+        is_answer = message is not None and message.kind is Kind.RESPONSE
+        return is_answer and (session, message and message.id) in self._pings
 
     def _play(
         self, request: Request, chosen: ReplayEntry, session: LiveSession, key: MatchKey
@@ -461,6 +474,8 @@ class Player:
         played = {each.lookup_number for each in self.entries if each.was_played}
 
         def counts(entry: ReplayEntry) -> bool:
+            if entry.is_pong:
+                return False
             if entry.created_by is not None and self._worlds.only_reads(entry.key):
                 # How often a task is polled before it ends depends on the pace.
                 is_end = entry.state is not None and entry.state.is_over

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mrtr_cassette.core.drive.conversation import Answered, Conversation, LiveAsk, resumption
+from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
@@ -203,6 +204,8 @@ class LiveServer:
     ) -> None:
         while not observation.is_answered and (chunk := await response.read()):
             observation.response_bytes(chunk, 0.0)
+            for ping in observation.take_pings():
+                self._go_on(self._answer_ping(ping, steps))
             for push in observation.take_pushed():
                 await self._pushed(push, steps)
 
@@ -217,6 +220,13 @@ class LiveServer:
         for each, reading, _ in self._under_way:
             if each.is_over:
                 reading.cancel()
+
+    async def _answer_ping(self, ping: Message, steps: Conversation) -> None:
+        """Answer a ping, whatever comes of it."""
+        with suppress(OSError, MrtrCassetteError):
+            pong = steps.session.pong(ping, steps)
+            await self._read(pong, steps)
+            steps.session.responded(pong)
 
     async def _post_answer(self, posted: Observation, steps: Conversation) -> None:
         """Post an answer; where the server refuses it, the call that waits for it fails."""
