@@ -162,7 +162,8 @@ def sessions_server(run: str) -> Script:
         elif given != [f"raw-{run}"]:
             await visit.send(response(b"", status="404 Not Found"))
         elif "id" in body:
-            await visit.send(json_response(result({"by": run}, id=body["id"])))
+            by = "any" if body["params"]["name"] == "one" else run
+            await visit.send(json_response(result({"by": by}, id=body["id"])))
         else:
             await visit.send(response(b"", status="202 Accepted"))
 
@@ -180,15 +181,15 @@ async def in_session(url: str, *names: str) -> list[JsonObject]:
 
 @looped
 async def test_recorded_session_is_opened_with_the_live_server(tmp_path: Path) -> None:
-    """A call in a session that was played goes up in a live one, which is opened once."""
+    """A call in a session that was played goes up in a live one, which is opened once, after the played write."""
     path = tmp_path / "c.json"
     async with taping(path, sessions_server("first")) as tape:
         await in_session(tape.url, "one")
     async with taping(path, sessions_server("second"), existing="append") as tape:
         one, two, three = await in_session(tape.url, "one", "two", "three")
         sent = [one.json["method"] for one in tape.server.received]
-    assert sent == ["initialize", "notifications/initialized", "tools/call", "tools/call"]
-    assert [one["result"]["by"] for one in (one, two, three)] == ["first", "second", "second"]
+    assert sent == ["initialize", "notifications/initialized", *["tools/call"] * 3]
+    assert [one["result"]["by"] for one in (one, two, three)] == ["any", "second", "second"]
     headers = [one["request"]["http"]["headers"] for one in read(path)["interactions"][1:]]
     assert {one["Mcp-Session-Id"] for one in headers} == {"mrtr-session:1"}
     async with playing(path) as replay:
@@ -349,3 +350,92 @@ async def test_page_after_a_recorded_one_is_not_asked_for(tmp_path: Path) -> Non
         assert tape.server.received == []
     assert "record the whole list again" in tape.session.unrecorded[0]
     assert path.read_bytes() == before
+
+
+# Histories of writes
+
+
+class Ledger:
+    """A server that counts, and keeps bookings."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.count = start
+        self.booked: list[str] = []
+
+    async def __call__(self, visit: Visit) -> None:
+        body = visit.request.json
+        name, arguments = body["params"]["name"], body["params"]["arguments"]
+        self.count += name == "inc"
+        self.booked += [arguments["item"]] if name == "book" else []
+        values = {"inc": self.count, "count": self.count, "book": "booked"}
+        answer = values.get(name, self.booked)
+        await visit.send(json_response(result({"value": answer}, id=body["id"])))
+
+
+INC, COUNT, BOOKINGS = (tool_call(name, arguments={}) for name in ("inc", "count", "bookings"))
+SEAT, ROOM = (tool_call("book", arguments={"item": item}) for item in ("seat", "room"))
+READS = ("count", "bookings")
+
+
+async def values(url: str, *calls: JsonObject) -> list[Any]:
+    """Make calls; return what each gives, or that it was refused."""
+    bodies = [(await post(url, each)).json for each in calls]
+    return [body["result"]["value"] if "result" in body else "refused" for body in bodies]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "calls", "expected"),
+    [
+        ([INC], [INC, INC], [1, 2]),
+        ([SEAT], [SEAT, BOOKINGS], ["booked", ["seat"]]),
+        ([SEAT, BOOKINGS], [ROOM, BOOKINGS], ["booked", ["room"]]),
+        ([INC, SEAT, BOOKINGS], [INC, SEAT, COUNT, BOOKINGS], [1, "booked", 1, ["seat"]]),
+    ],
+    ids=["a second write", "a read of a played write", "a read after a live write", "two writes"],
+)
+@looped
+async def test_appended_calls_say_what_the_server_alone_would_have_said(
+    tmp_path: Path, recorded: list[JsonObject], calls: list[JsonObject], expected: list[Any]
+) -> None:
+    """Played writes are made by the server before it gets a call; what is read after a live write is live. The cassette plays both runs."""
+    path = tmp_path / "c.json"
+    async with taping(path, Ledger()) as tape:
+        before = await values(tape.url, *recorded)
+    async with taping(path, Ledger(), existing="append", reads=READS) as tape:
+        assert await values(tape.url, *calls) == expected
+    assert tape.session.unrecorded == []
+    for run, said in ((recorded, before), (calls, expected)):
+        async with playing(path, reads=READS) as replay:
+            assert await values(replay.url, *run) == said
+
+
+@looped
+async def test_server_that_makes_a_played_write_otherwise_gets_nothing_more(
+    tmp_path: Path,
+) -> None:
+    """What would be recorded after it never happened: each call is refused with the difference and the way out, and the cassette stays as it is."""
+    path = tmp_path / "c.json"
+    async with taping(path, Ledger()) as tape:
+        await values(tape.url, INC)
+    before = path.read_bytes()
+    async with taping(path, Ledger(start=5), existing="append", reads=READS) as tape:
+        assert await values(tape.url, INC, COUNT, SEAT) == [1, "refused", "refused"]
+        assert [visit.json["params"]["name"] for visit in tape.server.received] == ["inc"]
+    for refusal in tape.session.unrecorded:
+        assert "/value: recorded 1, received 6" in refusal
+        assert 'tools/call "inc" was played before it' in refusal
+        assert "reads=" in refusal
+    assert path.read_bytes() == before
+
+
+@looped
+async def test_secrets_of_the_client_are_repeated_as_it_sent_them(tmp_path: Path) -> None:
+    """The cassette has a placeholder; the server gets what the client had sent."""
+    path = tmp_path / "c.json"
+    secret = f"ghp_{'a1B2' * 9}"
+    call = tool_call("book", arguments={"item": secret})
+    async with taping(path, Ledger()) as tape:
+        await values(tape.url, call)
+    assert secret not in path.read_text()
+    async with taping(path, Ledger(), existing="append", reads=READS) as tape:
+        assert await values(tape.url, call, BOOKINGS) == ["booked", [secret]]

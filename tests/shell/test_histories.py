@@ -79,7 +79,7 @@ async def test_appended_call_belongs_behind_the_writes_that_its_run_had_played(
     async with taping(path, answering(*replies("0", "set", "1"))) as tape:
         for each in (GET, SET, GET):
             await post(tape.url, each)
-    live = answering(*replies("live", "live"))
+    live = answering(*replies("set", "live", "live"))
     async with taping(path, live, existing="append", reads=["get"]) as tape:
         got = [said((await post(tape.url, each)).body) for each in (SET, SET_2, GET)]
     assert [facts.get("follows") for facts in read(path)["recording"]["exchanges"]][3:] == [

@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.cassette.transports import FIRST_SESSION
 from mrtr_cassette.core.drive.conversation import (
     AskedOtherwise,
     Conversation,
@@ -22,13 +26,19 @@ from mrtr_cassette.core.drive.verification import RecordedScript, why_not_repeat
 from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, InputRequired
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
-from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
+from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED, method_of
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.matching import ReplayEntry
-from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.secrets.sealed import SESSION_SURROGATE, SHORTEST_SEARCHED, STATE_SURROGATE
-from mrtr_cassette.core.wire.http import SESSION_HEADER, Request, Response, header_value
+from mrtr_cassette.core.wire.http import (
+    SESSION_HEADER,
+    Request,
+    Response,
+    header_value,
+    line_request,
+)
 from mrtr_cassette.core.wire.pointers import Difference
 
 
@@ -232,3 +242,190 @@ class ReplayToAsk(Conversation):
             self.request.body, [ECHOED_STATE_PATH], lambda value: value.replace(recorded, live)
         )
         return with_body(self.request, body)
+
+
+# Writes
+
+
+class RepeatedWrite(Conversation):
+    """A call that was played and may have changed something, made with the live server too."""
+
+    def __init__(
+        self,
+        request: Request,
+        entry: ReplayEntry,
+        interaction: RecordedInteraction,
+        recorder: Recorder,
+    ) -> None:
+        """Take the client's last request of the call, in the live session."""
+        self.entry = entry
+        self._recorded = RecordedScript(interaction)
+        session = ServerSession(recorder, request.header(SESSION_HEADER))
+        super().__init__(request, self._recorded, session, follows_task=True)
+
+    def divergence(self) -> Diverged | None:
+        """Return how the live server made it in another way than was recorded, or None."""
+        script, detail = self._recorded, "does not end it as recorded"
+        match self.standing:
+            case Finished(_, exchange):
+                script.finished(exchange)
+                if not script.changes:
+                    return None
+                detail = "gives it another result"
+            case AskedOtherwise(LiveAsk(turn)):
+                detail = f"asks something else in turn {turn}"
+        differences = tuple(Difference(*change[1:4]) for _, change in script.changes)
+        return Diverged(self.entry, f"the live server {detail}", differences)
+
+
+@dataclass(frozen=True, slots=True)
+class Diverged:
+    """A played write that the live server has not made as it was recorded."""
+
+    entry: ReplayEntry
+    detail: str
+    differences: tuple[Difference, ...] = ()
+
+    def refusal(self, shown: Call) -> Miss:
+        """Return why a request that may depend on the write is not sent on."""
+        detail = f"{self.entry.key} was played before it, and repeated first: {self.detail}"
+        return unrecorded(shown, detail, self.entry, self.differences)
+
+
+_REFUSED: Final = (
+    "it answers what was asked during a call that is played as recorded, and any answer but the "
+    "recorded one is refused"
+)
+_FIXED: Final = "it is about the task of a call that is played as recorded"
+
+
+class Appending:
+    """Decides what is played, and brings the live server to where the client is for all else.
+
+    The writes of a run are all made by the live server, in their order, before it gets a request
+    that may depend on them. Once the client has made one there, nothing that may depend on it is
+    played any more. Where the live server makes a write in another way than was recorded, nothing
+    that may depend on it is sent there any more.
+    """
+
+    def __init__(
+        self,
+        player: Player,
+        recorder: Recorder,
+        asked: LiveAsks,
+        new_recorder: Callable[..., Recorder] = Recorder,
+    ) -> None:
+        self._player, self._recorder, self._asked = player, recorder, asked
+        self._new_recorder = new_recorder
+        self._sessions = Sessions(new_recorder)
+        self._recorded_asks = RecordedAsks(player, new_recorder)
+        self._unmade = deque[tuple[Request, ReplayEntry]]()
+        """The writes that were played, and that the live server has not made so far."""
+        self._diverged: Diverged | None = None
+
+    def received(self, request: Request, now: float | None = None) -> Play | Call | Miss:
+        """Return what is played for a request, or why it gets nothing.
+
+        A call is the request as messages may show it, for which the live server is brought to where
+        its client is.
+        """
+        player, call = self._player, self._recorder.read(self.recorded(request))
+        if self._asked.answered_by(call) or self._recorder.has_asked(call):
+            return player.shown(request)
+        decision = player.request_received(request, now)
+        if isinstance(decision, Play):
+            self._played(decision)
+            return decision
+        # What the cassette lacks is no miss of a run that records it.
+        player.misses.pop()
+        nearest = decision.nearest if isinstance(decision, Miss) else None
+        if isinstance(decision, Miss) and decision.is_refused:
+            return replace(unrecorded(decision.call, _REFUSED), is_refused=True)
+        if nearest is not None and nearest.created_by is not None:
+            return unrecorded(decision.call, _FIXED, nearest)
+        return decision.call
+
+    def _played(self, play: Play) -> None:
+        entry, request = play.entry, play.request
+        self._sessions.played(request, entry.key.method, entry.exchange.response)
+        if not self._player.is_write(entry):
+            return
+        self._unmade.append((request, entry))
+        if entry.exchange.number is not None:
+            self._recorder.has_played(self.recorded(request), entry.exchange.number)
+
+    def recorded(self, request: Request) -> Request:
+        """Return a client's request as it is recorded: on pipes, in the session that is played."""
+        if not request.is_line:
+            return request
+        session = self._player.recorded_session(request)
+        return line_request(request.body, "" if session == FIRST_SESSION else session)
+
+    def bring(self, request: Request, shown: Call) -> Generator[Conversation, None, Request | Miss]:
+        """Yield the conversations that bring the live server to where the client is.
+
+        Returns the request in the live server's terms, or why it is not sent.
+        """
+        depends = _depends_on_writes(shown)
+        failure = (yield from self._write(shown)) if depends else None
+        if failure is None:
+            failure = yield from self._open(shown)
+        if failure is not None:
+            return failure
+        sent = self._sessions.in_live(request)
+        catch_up = self._recorded_asks.replay_for(self._recorder.read(sent), shown)
+        if isinstance(catch_up, Miss):
+            return catch_up
+        if catch_up is not None:
+            yield catch_up
+            if catch_up.failure is not None:
+                return catch_up.failure
+            for live, recorded in catch_up.states:
+                self._recorder.known.remember(recorded)
+                self._recorder.known.remember(live, shown_as=recorded)
+            sent = catch_up.retry()
+            # Something may have been played meanwhile.
+            failure = yield from self._write(shown)
+            if failure is not None:
+                return failure
+        self._player.goes_live(request)
+        return sent
+
+    def _open(self, shown: Call) -> Generator[Conversation, None, Miss | None]:
+        """Open the session of a request with the live server, unless that is done."""
+        opening = self._sessions.opening_for(shown)
+        if not isinstance(opening, SessionOpening):
+            return opening
+        yield opening
+        if opening.failure is None:
+            self._sessions.opened(opening)
+        return opening.failure
+
+    def _write(self, shown: Call) -> Generator[Conversation, None, Miss | None]:
+        """Have the live server make the writes that were played."""
+        while self._unmade and self._diverged is None:
+            request, entry = self._unmade.popleft()
+            interaction = self._player.recording.interactions[entry.interaction - 1]
+            reason = why_not_repeatable(interaction)
+            if entry.exchange.rpc_response is None:
+                reason = reason or "no response to it was recorded"
+            if reason is not None:
+                self._diverged = Diverged(entry, f"it can't be repeated: {reason}")
+                break
+            # Unless it is followed to its end, nobody knows whether it has been made.
+            self._diverged = Diverged(entry, "the live server gave no whole response")
+            failure = yield from self._open(self._player.shown(request))
+            if failure is not None:
+                return failure
+            recorder = self._new_recorder(seals=True)
+            live = self._sessions.in_live(request)
+            write = RepeatedWrite(live, entry, interaction, recorder)
+            yield write
+            self._diverged = write.divergence()
+        return None if self._diverged is None else self._diverged.refusal(shown)
+
+
+def _depends_on_writes(call: Call) -> bool:
+    message = call.message
+    is_request = message is not None and message.kind is Kind.REQUEST
+    return is_request and not method_of(call.method).steady

@@ -35,6 +35,7 @@ class Method:
         named_by: the member of its params that names what is called, as the header `Mcp-Name` does.
         repeats: whether clients send it again and again as time goes by.
         reads: whether it changes nothing, so that its response may be played again.
+        steady: whether its result is the same whatever was written before.
         asks: whether its result may ask for input, which the same request answers, sent again.
         volatile: the places in its result that differ in each recording.
         describes_server: whether its result says what the server offers.
@@ -46,6 +47,7 @@ class Method:
     named_by: str = ""
     repeats: bool = False
     reads: bool = False
+    steady: bool = False
     asks: bool = False
     volatile: frozenset[MemberPath] = frozenset()
     describes_server: bool = False
@@ -75,11 +77,11 @@ _CLIENT: Final = ("capabilities", "clientInfo", "protocolVersion")
 
 _TABLE: Final = (
     # Opening, ending and watching
-    Method(INITIALIZE, reads=True, describes_server=True, not_in_key=_CLIENT),
-    Method(DISCOVER, reads=True, describes_server=True),
+    Method(INITIALIZE, reads=True, steady=True, describes_server=True, not_in_key=_CLIENT),
+    Method(DISCOVER, reads=True, steady=True, describes_server=True),
     Method(LISTEN, reads=True),
-    Method(PING, repeats=True, reads=True),
-    Method("logging/setLevel", reads=True),
+    Method(PING, repeats=True, reads=True, steady=True),
+    Method("logging/setLevel", reads=True, steady=True),
     Method(CANCELLED, not_in_key=("requestId",)),
     # Tools and prompts
     Method(CALL_TOOL, "name", repeats=True, asks=True, volatile=_CALLED),

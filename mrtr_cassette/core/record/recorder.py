@@ -146,8 +146,9 @@ class Recorder:
     """The states that were issued or echoed."""
     announced: Announced = field(default_factory=Announced)
     arrived: int = 0
-    played: list[int] = field(default_factory=list)
-    """Numbers of the writes that were played from the cassette since the last request."""
+    played: dict[str, list[int]] = field(default_factory=dict)
+    """Numbers of the writes that were played from the cassette since the last request, by session.
+    """
     pushes: PushTurns[OpenPush] = field(default_factory=PushTurns)
     opening: set[int | None] = field(default_factory=set)
     """Numbers of the exchanges whose stream says where to post, and so opens a session."""
@@ -189,6 +190,10 @@ class Recorder:
             return False
         channel = header_value(request.headers, SESSION_HEADER) or request.target
         return self.pushes.is_open(channel, message.id)
+
+    def has_played(self, request: Request, number: int) -> None:
+        """Take note that a recorded write is played for a request."""
+        self.played.setdefault(request.header(SESSION_HEADER), []).append(number)
 
     def was_given(self, given: Given) -> None:
         """Look for the credentials in what the user gives for the server."""
@@ -286,7 +291,7 @@ class Observation:
         self.recorder = recorder
         self.number = number
         self.call = call
-        self.follows, recorder.played = tuple(recorder.played), []
+        self.follows = tuple(recorder.played.pop(request.header(SESSION_HEADER), ()))
         self.started_ms = at_ms
         self.status = NO_STATUS
         """The response's HTTP status, or 0 before it began, and over a pipe."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from mrtr_cassette.core.cassette.lookup import CallerValues, LookupKey
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
+from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED, method_of
 from mrtr_cassette.core.record.assembly import TextChange, request_with
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.equivalence import EqualRequests
@@ -224,6 +224,8 @@ class PlayOrder:
         self._worlds = worlds
         self._repeat = repeat
         self._equal = equal
+        self.has_written_elsewhere = False
+        """A write of this run was made where nothing is recorded of what it changed."""
         self._secrets = SecretMapping()
         self._by_lookup: dict[LookupKey, list[ReplayEntry]] = {}
         self._exact: dict[tuple[LookupKey, Traits], list[ReplayEntry]] = {}
@@ -240,6 +242,7 @@ class PlayOrder:
         self._rules: tuple[tuple[Reason, _Rule], ...] = (
             (Reason.ARGUMENTS_DIFFER, self._of_session),
             (Reason.ARGUMENTS_DIFFER, self._with_secrets),
+            (Reason.OTHER_HISTORY, self._whatever_was_written),
             (Reason.OUT_OF_ORDER, lambda entries, _, it: [*filter(it.was_asked, entries)]),
             (Reason.OTHER_HISTORY, self._after_the_same_writes),
             (Reason.ALREADY_PLAYED, self._not_used_up),
@@ -336,6 +339,14 @@ class PlayOrder:
         taking = [each for each in entries if all(map(takes, each.secrets, key.secrets))]
         return (self._equal or self._secrets).fitting(taking, key.secrets)
 
+    def _whatever_was_written(
+        self, entries: list[ReplayEntry], _key: MatchKey, _session: LiveSession
+    ) -> list[ReplayEntry]:
+        """Keep what depends on no write, once one was made elsewhere."""
+        if not self.has_written_elsewhere:
+            return entries
+        return [entry for entry in entries if not _depends_on_writes(entry)]
+
     def _after_the_same_writes(
         self, entries: list[ReplayEntry], _key: MatchKey, session: LiveSession
     ) -> list[ReplayEntry]:
@@ -400,6 +411,11 @@ class PlayOrder:
 
 
 _Rule = Callable[[list[ReplayEntry], MatchKey, LiveSession], list[ReplayEntry]]
+
+
+def _depends_on_writes(entry: ReplayEntry) -> bool:
+    is_call = entry.kind is Kind.REQUEST and not entry.is_listening
+    return is_call and not entry.opens_session and not method_of(entry.key.method).steady
 
 
 def _most_alike(entries: Sequence[ReplayEntry], traits: Traits) -> list[ReplayEntry]:

@@ -89,6 +89,7 @@ class Player:
 
     Attributes:
         path: the cassette's path, as shown in messages.
+        recording: the cassette.
         interactions: for each interaction, the exchanges that no earlier one has.
         plays: how many requests got a recorded reply.
         poll_interval: the milliseconds between polls of a task, for clients; None as recorded.
@@ -122,6 +123,7 @@ class Player:
             CassetteError: the cassette can't be played without memory.
         """
         self.path = cassette.path
+        self.recording = cassette
         self.misses: list[Miss] = []
         self.harmless: list[Harmless] = []
         self.plays = 0
@@ -443,12 +445,26 @@ class Player:
             events.append(b"event: message\ndata: %b\n\n" % message)
         return events is not None
 
-    def goes_live(self, request: Request) -> None:
-        """Take note that a request gets an unrecorded response, which no world has if it writes."""
+    def recorded_session(self, request: Request) -> str:
+        """Return the id of the recorded session that is played to the client of a request."""
+        return self._order.session_of(request).recorded
+
+    def shown(self, request: Request) -> Call:
+        """Return a client's request as messages may show it."""
         session = self._order.session_of(request)
-        call = read_call(self._matched.told(readable(session.in_recorded(request))))
-        if call.message is not None and call.message.kind is Kind.REQUEST:
-            self._worlds.went_live(self.key_of(call), session.writes)
+        return read_call(self._matched.told(readable(session.in_recorded(request))))
+
+    def goes_live(self, request: Request) -> None:
+        """Take note that a request gets an unrecorded response, which no world has if it writes.
+
+        After a write nothing is played that may depend on it.
+        """
+        call = self.shown(request)
+        is_request = call.message is not None and call.message.kind is Kind.REQUEST
+        key = self.key_of(call)
+        if is_request and not self._worlds.only_reads(key):
+            self._worlds.went_live(key, self._order.session_of(request).writes)
+            self._order.has_written_elsewhere = True
 
     @property
     def connected(self) -> Iterator[tuple[int, int]]:

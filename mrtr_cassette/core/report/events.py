@@ -197,6 +197,13 @@ def caught_up_said(asker: ReplayEntry) -> Said:
     return {"event": "caught-up", **place}, line
 
 
+def repeated_said(entry: ReplayEntry) -> Said:
+    """Return that the server was made to repeat a write that had been played."""
+    line = f"      repeated #{entry.interaction} ({entry.key}), which was played and may have "
+    line += "changed something, for a call that is not recorded"
+    return {"event": "repeated", "call": str(entry.key), "interaction": entry.interaction}, line
+
+
 # Replaying
 
 

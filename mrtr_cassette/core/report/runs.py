@@ -103,6 +103,11 @@ _FIXES_UNDER_WAY = {
     ),
 }
 """The same for what pushed requests and tasks get: a call that is played has no other course."""
+_FIXES_AFTER_WRITE: Final = (
+    "say that a tool only reads with <<reads_tool>>",
+    "record all of this cassette again with <<replace>>",
+)
+"""The same for what can't be recorded after a write that was played."""
 
 
 class Nearest(NamedTuple):
@@ -212,6 +217,8 @@ def _fixes(miss: Miss) -> Sequence[str]:
         return _FIXES_UNDER_WAY[Reason.ANSWERS_DIFFER]
     if nearest.created_by is not None:
         return _FIXES_UNDER_WAY.get(miss.reason, fixes)
+    if miss.reason is Reason.UNRECORDED and nearest.ask is None:
+        return _FIXES_AFTER_WRITE
     if miss.reason is Reason.ALREADY_PLAYED and nearest.session:
         return (*fixes, "open a new session, in which everything is played anew")
     return fixes

@@ -117,7 +117,7 @@ async def record_pipe(
                     relay = Relay(live, shown, (), session)
                     appender = Appender(relay, earlier, player)
                     answered = PipedClient(appender.handle, options.max_body)
-                    live.on_own_line = partial(answered.listen, relay.handle)
+                    live.on_own_line = partial(answered.listen, appender.listen)
                     await _answer(answered, earlier, told, _LAST_S)
                 return session, live.exit_code or 0
             with server_process(command, session.recorder.was_given, cwd) as server:

@@ -14,7 +14,7 @@ from mrtr_cassette.core.answers.fulfilment import LeavesToSources, Rounds, Sourc
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import EndpointPassing, redirected_elsewhere
 from mrtr_cassette.core.cassette.transports import STARTED_HERE
-from mrtr_cassette.core.drive.appending import RecordedAsks, SessionOpening, Sessions, unrecorded
+from mrtr_cassette.core.drive.appending import Appending, RepeatedWrite, ReplayToAsk
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     AnsweredPoll,
@@ -34,7 +34,12 @@ from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.report.events import caught_up_said, missed_event, unreachable_said
+from mrtr_cassette.core.report.events import (
+    caught_up_said,
+    missed_event,
+    repeated_said,
+    unreachable_said,
+)
 from mrtr_cassette.core.report.runs import error_body, report_of_miss, upstream_error_body
 from mrtr_cassette.core.secrets.credentials import shown_by
 from mrtr_cassette.core.wire.http import (
@@ -314,12 +319,6 @@ class Relay:
 
 # Adding to a cassette
 
-_REFUSED: Final = (
-    "it answers what was asked during a call that is played as recorded, and any answer but the "
-    "recorded one is refused"
-)
-_FIXED: Final = "it is about the task of a call that is played as recorded"
-
 
 class Appender:
     """Answers requests from a cassette, or from the upstream if the cassette lacks them.
@@ -328,90 +327,75 @@ class Appender:
     """
 
     def __init__(self, relay: Relay, earlier: Cassette, player: Player) -> None:
-        recorder = relay.session.recorder
+        self._relay, self._session, self._player = relay, relay.session, player
+        recorder = self._session.recorder
         redactor, credentials = redactor_of(earlier), recorder.credentials
         for interaction in earlier.interactions:
             for exchange in interaction.own:
                 if exchange.response is not None:
                     recorder.announced.add(exchange.response, exchange.response)
-        self._relay, self._session, self._player = relay, relay.session, player
-        self._server = ReplayServer(player, relay.session.announcer, paced=False)
+        self._server = ReplayServer(player, self._session.announcer, paced=False)
         self._live_server = LiveServer(relay.upstream, relay.shown_as, relay.headers)
         new_recorder = partial(Recorder, redactor=redactor, credentials=credentials)
-        self._recorded_asks = RecordedAsks(player, new_recorder)
-        self._sessions = Sessions(new_recorder)
-        self._opening = asyncio.Lock()
-        """Held while a session is opened, which others may need too."""
+        self._appending = Appending(player, recorder, self._session.live_asks, new_recorder)
+        self._bringing = asyncio.Lock()
+        """Held while the live server is brought to where a client is."""
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
-        player, recorder = self._player, self._session.recorder
-        call = recorder.read(request)
-        if self._session.live_asks.answered_by(call) or recorder.has_asked(call):
-            player.goes_live(request)
-            await self._relay.handle(request, downstream, self._sessions.in_live(request))
-            return
-        decision = player.request_received(request, self._server.clock.wall())
+        decision = self._appending.received(request, self._server.clock.wall())
         if isinstance(decision, Play):
-            entry = decision.entry
-            self._sessions.played(request, entry.key.method, entry.exchange.response)
-            if entry.exchange.number is not None and player.is_write(entry):
-                recorder.played.append(entry.exchange.number)
             await self._server.play(decision, downstream)
-            return
-        # What the cassette lacks is no miss of a run that records it.
-        player.misses.pop()
-        nearest = decision.nearest if isinstance(decision, Miss) else None
-        sent: Request | Miss
-        if isinstance(decision, Miss) and decision.is_refused:
-            self._unrecorded(unrecorded(decision.call, _REFUSED))
-            await self._server.accept(downstream)
-            return
-        if nearest is not None and nearest.created_by is not None:
-            sent = unrecorded(decision.call, _FIXED, nearest)
+        elif isinstance(decision, Miss):
+            await self._refuse(decision, downstream)
         else:
-            try:
-                sent = await self._as_live(request, decision.call)
-            except (UpstreamError, BodyTooLargeError) as error:
-                await self._relay.answer_unreachable(request, downstream, str(error))
-                return
+            await self._as_live(request, decision, downstream)
+
+    async def _as_live(self, request: Request, shown: Call, downstream: Downstream) -> None:
+        try:
+            sent = await self._brought(request, shown)
+        except (UpstreamError, BodyTooLargeError) as error:
+            await self._relay.answer_unreachable(request, downstream, str(error))
+            return
         if isinstance(sent, Miss):
-            await downstream.send_whole(200, JSON_HEADERS, self._unrecorded(sent))
+            await self._refuse(sent, downstream)
         else:
-            player.goes_live(request)
-            await self._relay.handle(request, downstream, sent)
+            await self._relay.handle(self._appending.recorded(request), downstream, sent)
 
-    async def _as_live(self, request: Request, shown: Call) -> Request | Miss:
+    async def listen(self, request: Request, downstream: Downstream) -> None:
+        """Pass on what the upstream says of its own accord, on a pipe."""
+        await self._relay.handle(self._appending.recorded(request), downstream)
+
+    async def _brought(self, request: Request, shown: Call) -> Request | Miss:
         """Bring the live server to the client's turn, and return the request in its terms."""
-        async with self._opening:
-            opening = self._sessions.opening_for(shown)
-            if isinstance(opening, SessionOpening):
-                await self._live_server.follow(opening)
-                if opening.failure is None:
-                    self._sessions.opened(opening)
-                opening = opening.failure
-        if opening is not None:
-            return opening
-        sent = self._sessions.in_live(request)
-        catch_up = self._recorded_asks.replay_for(read_call(sent), shown)
-        if catch_up is None or isinstance(catch_up, Miss):
-            return catch_up or sent
-        await self._live_server.follow(catch_up)
-        if catch_up.failure is not None:
-            return catch_up.failure
-        known = self._session.recorder.known
-        for live, recorded in catch_up.states:
-            known.remember(recorded)
-            known.remember(live, shown_as=recorded)
-        self._session.announcer.say(caught_up_said, catch_up.asker)
-        return catch_up.retry()
+        async with self._bringing:
+            steps = self._appending.bring(request, shown)
+            while True:
+                try:
+                    conversation = next(steps)
+                except StopIteration as brought:
+                    sent: Request | Miss = brought.value
+                    return sent
+                await self._live_server.follow(conversation)
+                self._followed(conversation)
 
-    def _unrecorded(self, failure: Miss) -> bytes:
+    def _followed(self, conversation: Conversation) -> None:
+        announcer = self._session.announcer
+        if isinstance(conversation, RepeatedWrite):
+            announcer.say(repeated_said, conversation.entry)
+        elif isinstance(conversation, ReplayToAsk) and conversation.failure is None:
+            announcer.say(caught_up_said, conversation.asker)
+
+    async def _refuse(self, failure: Miss, downstream: Downstream) -> None:
         session, player = self._session, self._player
         report = report_of_miss(failure, player.path, player.redacted, session.terms)
         session.unrecorded.append(report.text)
         session.announcer.say(lambda: (missed_event(failure), report.text))
-        return error_body(report, failure.call)
+        if failure.is_refused:
+            await self._server.accept(downstream)
+        else:
+            body = error_body(report, failure.call)
+            await downstream.send_whole(200, JSON_HEADERS, body)
 
 
 # Answering for the client
