@@ -267,8 +267,8 @@ class RepeatedWrite(Conversation):
         """Return how the live server made it in another way than was recorded, or None."""
         script, detail = self._recorded, "does not end it as recorded"
         match self.standing:
-            case Finished(_, exchange):
-                script.finished(exchange)
+            case Finished() as last:
+                script.finished(last)
                 if not script.changes:
                     return None
                 detail = "gives it another result"
