@@ -799,7 +799,7 @@ def _changed(response: Response, headers: Headers, change: Callable[[bytes], byt
 
 
 def _unread(call: Call, response: Response) -> list[Unread]:
-    """Return which bodies can't be read, and what was said over a pipe in another form than lines."""
+    """Return which bodies can't be read, and what on a pipe was no line."""
     request = call.request
     found: list[Unread] = []
     if content_coding(request.headers) or b"\0" in request.body:

@@ -158,7 +158,7 @@ ORIGINAL = (
         (
             "2026-07-28",
             {"a": {"action": "accept"}, '\u00e9"': [Number("1.0"), None]},
-            b'{"a":{"action":"accept"},"\\u00e9\\"":[1,null]}',
+            b'{"a":{"action":"accept"},"\\u00e9\\"":[1.0,null]}',
         ),
         ("draft", {"a": b'{ "action" : "\\u0061" }'}, b'{"a":{ "action" : "\\u0061" }}'),
         (
