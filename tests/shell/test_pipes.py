@@ -200,8 +200,8 @@ async def test_server_that_is_deaf_to_the_end_of_its_client_is_ended(tmp_path: P
     grace = Grace(closed=0.01, terminated=0.01)
     with server_process(command, Recorder(seals=False).was_given, grace=grace) as server:
         server.writer.write(ask(1))
-        heard = server.lines(1000)
-        assert len(await anext(heard)) == 1
+        heard = server.reads(1000)
+        assert len((await anext(heard)).lines) == 1
         closing = asyncio.ensure_future(server.close_stdin())
         said = asyncio.ensure_future(anext(heard))
         assert not await server.ended(asyncio.Event(), said)
