@@ -23,13 +23,13 @@ TESTS = [
     if not {"node_modules", ".venv"} & {*path.parts}
 ]
 LONGEST_FUNCTION = 50
-LARGEST_MODULE = 6_300
+LARGEST_MODULE = 6_400
 DENSEST_FOLDER = 7.7
 SMALLEST_FOLDER_MEASURED = 100
 """Lines below which a folder's density says nothing."""
 
 SIZES = {
-    "tokens of the package": 205_000,
+    "tokens of the package": 218_000,
     "modules of the package": 150,
     "functions with more than 10 branches": 130,
     "words of README and docs": 22_000,
