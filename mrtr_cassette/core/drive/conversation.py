@@ -154,10 +154,6 @@ class ServerSession:
         owner = self._owners.get(push.exchange)
         return None if owner is None else owner.push_received(push)
 
-    def owner_of(self, observation: Observation) -> Conversation | None:
-        """Return the conversation that a request belongs to, until its response is taken."""
-        return self._owners.get(observation.number)
-
     def as_recorded(self, push: OpenPush) -> tuple[RecordedExchange, Message]:
         """Return a pushed request as it would be recorded: as the response to its call."""
         piece = Piece(push.message.raw, 0.0, 0)
@@ -168,15 +164,15 @@ class ServerSession:
         sealed = None if exchange.response is None else classify(exchange.response.body)
         return exchange, sealed or push.message
 
-    def responded(self, observation: Observation) -> None:
-        """Take the whole response to one of its requests.
+    def responded(self, observation: Observation) -> Conversation | None:
+        """Take the whole response to one of its requests; return whose request it was.
 
         A session has the id that comes with the result of `initialize`; servers name one in errors
         too, which they forget at once.
         """
         if observation.call.method == INITIALIZE and observation.status == 200:
             self.id = observation.session or self.id
-        self._owners.pop(observation.number, None)
+        return self._owners.pop(observation.number, None)
 
     def refused_id(self, exchange: RecordedExchange) -> bool:
         """Take a reply; tell whether it refuses a request whose id is a number.

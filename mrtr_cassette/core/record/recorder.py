@@ -445,11 +445,6 @@ class Observation:
         pushed, self.pushed = self.pushed, []
         return pushed
 
-    def take_pings(self) -> list[Message]:
-        """Return the pings of the server since this was asked last."""
-        pings, self.pings = self.pings, []
-        return pings
-
     def seal(self, end: End, at_ms: float) -> RecordedExchange:
         """Seal the exchange as it is now, and return it ready for the disk."""
         due = self._due(end, at_ms)

@@ -191,10 +191,9 @@ class Player:
             if choice.entry in self._elsewhere:
                 play = replace(play, miss=self._sent_elsewhere(recorded, choice.entry))
             return play
-        if self._pings:
-            call = read_call(recorded)
-            if self._is_pong(session.recorded, call.message):
-                return Harmless(call, ACCEPTED, (), b"", "202")
+        call = read_call(recorded)
+        if self._is_pong(session.recorded, call.message):
+            return Harmless(call, ACCEPTED, (), b"", "202")
         return self._rest(request, session) or self._unmatched(recorded, session, choice)
 
     def _is_pong(self, session: str, message: Message | None) -> bool:

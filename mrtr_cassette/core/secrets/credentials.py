@@ -173,10 +173,6 @@ class KnownTexts:
         shown = sealed_hash(state if shown_as is None else shown_as)
         self.add(state, shown, is_searched=is_searched(state))
 
-    def original(self, shown: str) -> str:
-        """Return the text in whose place another one stands; any other text is its own."""
-        return next((text for text, known in self.texts.items() if known.shown == shown), shown)
-
     def may_be_in(self, raw: bytes) -> bool:
         """Tell, quickly, whether a text may contain one of those that are replaced."""
         return any(known.spellings_in(raw) for known in self._likely(raw))

@@ -204,8 +204,8 @@ class LiveServer:
     ) -> None:
         while not observation.is_answered and (chunk := await response.read()):
             observation.response_bytes(chunk, 0.0)
-            for ping in observation.take_pings():
-                self._go_on(self._answer_ping(ping, steps))
+            while observation.pings:
+                self._go_on(self._answer_ping(observation.pings.pop(0), steps))
             for push in observation.take_pushed():
                 await self._pushed(push, steps)
 
@@ -234,12 +234,11 @@ class LiveServer:
         try:
             await self._read(posted, steps)
             if posted.status >= _REFUSED:
-                problem = f"refuses the answer to its question: HTTP {posted.status}"
-                problem = f"{self.shown_as} {problem}"
+                status = f"HTTP {posted.status}"
+                problem = f"{self.shown_as} refuses the answer to its question: {status}"
         except OSError as error:
             problem = no_response(self.shown_as, error)
-        owner = steps.session.owner_of(posted)
-        steps.session.responded(posted)
+        owner = steps.session.responded(posted)
         for conversation, reading, _ in self._under_way:
             if problem is not None and conversation is owner and reading not in self._beside:
                 self._refusals[conversation] = UpstreamError(problem)

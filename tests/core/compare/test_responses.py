@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from builders import (
     loaded,
     notification,
     post,
+    progress,
     refusal,
     retry,
     rpc,
@@ -31,7 +33,7 @@ from mrtr_cassette.core.compare.conversations import response_changes
 from mrtr_cassette.core.compare.values import Change, heaviest, without_ignored
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.secrets.sealed import sha256_of
-from mrtr_cassette.core.wire.http import End, Headers
+from mrtr_cassette.core.wire.http import NO_STATUS, End, Headers, Piece, Response, line_request
 
 CALL = with_token(tool("book", seat=1), 1)
 STATE, LIVE = "the-recorded-state-0123456789abc", "the-live-state-0123456789-abcdefg"
@@ -537,3 +539,31 @@ def test_the_order_of_a_list_means_nothing() -> None:
     assert [change.pointer for change in surface_changes({"a": [{}]}, {"a": [{"b": 1}]})] == [
         "/a/0/b"
     ]
+
+
+def test_what_names_no_call_of_a_pipe_belongs_to_none() -> None:
+    """A server may say it shortly after a call, and so during the next one; progress names its."""
+    changed_list = notification("notifications/tools/list_changed")
+    logs = [notification("notifications/message", level="info", data=data) for data in "ab"]
+    own, more = progress(1), progress(1, 2)
+
+    def on_pipe(*said: bytes) -> RecordedExchange:
+        lines = (*said, answer(CALL, text("done")))
+        pieces = tuple(Piece(line + b"\n", 0.0, 1) for line in lines)
+        response = Response(NO_STATUS, (), pieces, End.COMPLETE)
+        return replace(seen(text("done")), request=line_request(CALL), response=response)
+
+    rows: list[tuple[tuple[bytes, ...], tuple[bytes, ...], bool]] = [
+        ((), (changed_list,), True),
+        ((changed_list, own), (own,), True),
+        ((), (logs[0],), True),
+        ((logs[0], own), (own, logs[0], logs[1], changed_list), True),
+        ((logs[0],), (logs[1],), False),
+        ((own,), (), False),
+        ((own,), (logs[0], more), False),
+    ]
+    for recorded, live, is_same in rows:
+        for old, new in ((recorded, live), (live, recorded)):
+            assert (response_changes(on_pipe(*old), on_pipe(*new)) == []) is is_same
+    over_http = [seen(stream(*said, answer(CALL, text("done")))) for said in ((), (changed_list,))]
+    assert response_changes(*over_http) != []
