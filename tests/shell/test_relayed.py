@@ -261,14 +261,15 @@ async def test_statuses_pass_with_their_reason(tmp_path: Path, status: str) -> N
 @looped
 async def test_empty_answers_pass_as_they_are(tmp_path: Path, method: str, reply: bytes) -> None:
     """An answer without a body reaches the client with its headers alone, and replay has none too."""
+    condition = 'If-None-Match: "1"'
     async with taping(tmp_path / "c.json", answering(reply)) as tape, connected(tape.url) as client:
-        await client.write(request(method, "/mcp", "Connection: close"))
+        await client.write(request(method, "/mcp", "Connection: close", condition))
         seen = b""
         while part := await client.raw():
             seen += part
     assert seen.replace(b"Connection: close\r\n", b"") == reply
     async with playing(tmp_path / "c.json") as replay:
-        played = await http(method, replay.url)
+        played = await http(method, replay.url, condition)
     assert (played.status, played.body, played.is_whole) == (int(reply.split()[1]), b"", True)
     assert played.head.values("content-type") == (
         ["application/json"] if JSON.encode() in reply else []

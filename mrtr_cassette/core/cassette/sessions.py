@@ -20,6 +20,7 @@ from mrtr_cassette.core.protocol.methods import LISTEN
 from mrtr_cassette.core.protocol.origins import ServerOrigin, origin_in, shown_origin
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
+    REFUSED,
     SESSION_HEADER,
     Headers,
     Request,
@@ -48,6 +49,15 @@ def opened_session(response: Response | None) -> str:
         return session
     _, endpoint = endpoint_piece(response)
     return NO_SESSION if endpoint is None else session_in(endpoint.decode("latin-1"))
+
+
+def issued_session(exchange: RecordedExchange) -> str:
+    """Return the session id that a response issued; it issues none by repeating its request's."""
+    response = exchange.response
+    if response is None or response.status >= REFUSED:
+        return NO_SESSION
+    opened = opened_session(response)
+    return NO_SESSION if opened == session_of(exchange.request) else opened
 
 
 def endpoint_piece(response: Response) -> tuple[int, bytes | None]:

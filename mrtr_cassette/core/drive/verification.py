@@ -18,7 +18,12 @@ from mrtr_cassette.core.cassette.recorded import (
     TaskTurn,
     task_turns,
 )
-from mrtr_cassette.core.cassette.sessions import endpoint_piece, listens, opened_session
+from mrtr_cassette.core.cassette.sessions import (
+    endpoint_piece,
+    issued_session,
+    listens,
+    opened_session,
+)
 from mrtr_cassette.core.compare.conversations import (
     IgnoredFor,
     asked_question,
@@ -613,6 +618,9 @@ class Verifier:
         )
         self._redactor, self._largest_body = redactor, largest_body
         self._sessions: dict[str, ServerSession] = {}
+        self._issued: set[str] = set()
+        for interaction in cassette.interactions:
+            self._issued.update(map(issued_session, interaction.own))
         self._unopened: dict[str, str] = {}
         self._tools: dict[str, ToolList] = {}
         self._listening: dict[str, list[RecordedScript]] = {}
@@ -631,7 +639,10 @@ class Verifier:
                 credentials=self._credentials,
                 largest_body=self._largest_body,
             )
-            self._sessions[key] = ServerSession(recorder)
+            # What nobody issued then names no session now either.
+            is_named = bool(planned.session) and not planned.call.request.is_line
+            is_unknown = is_named and key not in self._issued
+            self._sessions[key] = ServerSession(recorder, key if is_unknown else NO_SESSION)
         return self._sessions[key]
 
     def tools_for(self, planned: Planned) -> ToolList | None:

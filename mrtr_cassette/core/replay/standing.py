@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
-from mrtr_cassette.core.cassette.sessions import opened_session
+from mrtr_cassette.core.cassette.sessions import issued_session
 from mrtr_cassette.core.protocol.calls import NO_SESSION
 from mrtr_cassette.core.replay.matching import ReplayEntry
-from mrtr_cassette.core.wire.http import REFUSED
 
 
 class Standing(Enum):
@@ -28,7 +27,7 @@ class OpenedSessions:
 
     def __init__(self, entries: Iterable[ReplayEntry]) -> None:
         entries = list(entries)
-        self._ids = {_opened_by(entry) for entry in entries} - {NO_SESSION}
+        self._ids = {issued_session(entry.exchange) for entry in entries} - {NO_SESSION}
         self._paths: set[str] = set()
         for entry in entries if self._ids else ():
             if entry.kind is not None and entry.traits.session != NO_SESSION:
@@ -62,12 +61,3 @@ class OpenedSessions:
 
 def _path(endpoint: str) -> str:
     return endpoint.partition(" ")[2]
-
-
-def _opened_by(entry: ReplayEntry) -> str:
-    """Return the session that a response opened; it opens none by repeating its request's id."""
-    response = entry.exchange.response
-    if response is None or response.status >= REFUSED:
-        return NO_SESSION
-    opened = opened_session(response)
-    return NO_SESSION if opened == entry.traits.session else opened

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from builders import (
+    JSON_HEADERS,
     STREAM_HEADERS,
     Answer,
     answer,
@@ -250,6 +251,25 @@ def test_what_the_live_server_issued_is_sent_back_to_it(issued: Any, sent_back: 
     repeated(verifier, one, issued('new "one"'))
     _, (sent,) = repeated(verifier, two, {})
     assert json.loads(sent.body)["params"] == {**sent_back('new "one"'), "note": "old"}
+
+
+def test_call_under_an_unknown_session_id_is_repeated_under_one() -> None:
+    """What the server refuses then is no difference; the live session's id is not sent."""
+    opening = rpc("initialize", {"capabilities": {}})
+    refused = Answer((b"unknown session",), (), 404)
+
+    def opened_by(request: bytes) -> Answer:
+        session = ("Mcp-Session-Id", "session-0123456789")
+        return Answer((answer(request, {"serverInfo": {}}),), (*JSON_HEADERS, session))
+
+    lost = post(CALL, ("Mcp-Session-Id", "lost-0123456789"))
+    verifier, (first, second) = scripted((opening, opened_by(opening)), (lost, refused))
+    repeated(verifier, first, opened_by)
+
+    verified, (sent,) = repeated(verifier, second, refused)
+
+    assert verified.verdict == "same"
+    assert sent.header("mcp-session-id") == "mrtr-session:2"
 
 
 def test_calls_of_a_session_that_is_not_opened_are_not_reached() -> None:
