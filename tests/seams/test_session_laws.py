@@ -441,11 +441,13 @@ class Client:
 
     def receive(self) -> bool:
         had_any = False
-        for number in sorted(self.open):
+        # What listens comes last, as it was opened first.
+        for number in sorted(self.open, reverse=True):
             while (due := self.deliveries[number].next()) is not None:
                 had_any = True
                 if isinstance(due, Sending):
                     self.assert_caused(number, len(self.had[number]))
+                    self.assert_last(number, len(self.had[number]))
                     self.had[number].append(due.raw)
                     if not due.is_last:
                         continue
@@ -454,6 +456,29 @@ class Client:
                     self.had[number].append(None)
                 break
         return had_any
+
+    def assert_last(self, number: int, place: int) -> None:
+        """Check that a response comes after all that came before it on open listening streams."""
+        if self.left_out:
+            return
+        said = sends = 0
+        before: dict[int, int] = {}
+        for each in self.trace:
+            if isinstance(each, Sent):
+                sends += 1
+                continue
+            if each.number == number and said == place:
+                break
+            said += each.number == number
+            # What other requests cause waits for these.
+            if each.piece is not None and sends <= self.sent:
+                before[each.number] = before.get(each.number, 0) + 1
+        message = classify(without_framing(each.piece) or b"")
+        if message is None or message.kind is not Kind.RESPONSE:
+            return
+        for stream in self.open - {number}:
+            if self.deliveries[stream].entry.is_listening:
+                assert len(self.had[stream]) >= before.get(stream, 0), "said before what came first"
 
     def assert_caused(self, number: int, place: int) -> None:
         # Any stream is caused by notifications, and by answers to what was asked in it; a listening

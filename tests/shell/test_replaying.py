@@ -15,8 +15,10 @@ from builders import (
     encode_cassette,
     loaded,
     notification,
+    progress,
     stream,
     tool,
+    with_token,
     without_digests,
 )
 from builders import post as posted
@@ -36,8 +38,8 @@ from messages import JsonObject, compact, message, result, tool_call, yes
 from standin import EVENTS, JSON, Visit, chunk, event, event_stream, json_response, stream_head
 from tasking import created, state
 
-from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.wire.http import Headers
+from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.shell.files.clock import CLOCK, Clock
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.runs.replaying import ReplayServer, replaying
@@ -258,3 +260,80 @@ async def test_a_subscription_plays_what_calls_cause(
         await stop()
         assert await body.rest() == b""
         assert not body.is_whole
+
+
+@looped
+async def test_response_waits_for_the_events_on_the_listening_stream_of_its_session() -> None:
+    """Progress that came there before the response is sent before it, unless its client has left."""
+    session = ("Mcp-Session-Id", "s" * 32)
+    listen = Request("GET", "/mcp", (("Accept", "text/event-stream"), session), b"")
+    call = posted(with_token(tool("work"), 1), session)
+    talk = Conversation()
+    listening, calling = talk.stream(listen), talk.request(call)
+    for done in (1, 2):
+        talk.event(listening, progress(1, done))
+    talk.response(calling, {"done": 1})
+    talk.end(listening, End.OPEN)
+
+    for leaves in (False, True):
+        player = Player(loaded(talk.cassette()))
+        pauses: list[float] = []
+
+        async def sleep(seconds: float, pauses: list[float] = pauses) -> None:
+            pauses.append(seconds)
+
+        server = ReplayServer(player, Announcer(), paced=False, clock=Clock(lambda: 0.0, sleep))
+        order: list[str] = []
+        stream, client = Ordered("event", order), Ordered("response", order)
+        hearing = asyncio.ensure_future(server.handle(listen, stream))
+        await stream.begun.wait()
+        if leaves:
+            hearing.cancel()
+            await asyncio.gather(hearing, return_exceptions=True)
+
+        await server.handle(call, client)
+
+        assert order == (["response"] if leaves else ["event", "event", "response"])
+        assert bool(pauses) is not leaves
+        hearing.cancel()
+
+
+class Ordered(Downstream):
+    """A client that notes in a list of several ones when it gets something."""
+
+    def __init__(self, name: str, order: list[str]) -> None:
+        super().__init__()
+        self.begun = asyncio.Event()
+        self._name, self._order = name, order
+
+    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
+        self.begun.set()
+
+    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+        if chunk:
+            self._order.append(self._name)
+
+    async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
+        self._order.append(self._name)
+
+
+@looped
+async def test_response_waits_some_time_only_for_a_stream_that_nobody_reads() -> None:
+    """A client may open a stream and never read it: its calls are not stuck."""
+    session = ("Mcp-Session-Id", "s" * 32)
+    listen = Request("GET", "/mcp", (("Accept", "text/event-stream"), session), b"")
+    call = posted(with_token(tool("work"), 1), session)
+    talk = Conversation()
+    listening, calling = talk.stream(listen), talk.request(call)
+    talk.event(listening, progress(1))
+    talk.response(calling, {"done": 1})
+    talk.end(listening, End.OPEN)
+    player = Player(loaded(talk.cassette()))
+    server = ReplayServer(player, Announcer(), paced=False, silence_s=0.0)
+    # Nothing is sent of what it has.
+    assert isinstance(player.request_received(listen), Play)
+    downstream = Downstream()
+
+    await server.handle(call, downstream)
+
+    assert b'"done":1' in downstream.got

@@ -46,7 +46,7 @@ from mrtr_cassette.core.replay.equivalence import EqualRequests
 from mrtr_cassette.core.replay.history import NO_WAITS, Timelines
 from mrtr_cassette.core.replay.matching import MatchedForm, ReplayEntry, entries_of, number_lookups
 from mrtr_cassette.core.replay.order import Chosen, LiveSession, MatchKey, PlayOrder, Repeat
-from mrtr_cassette.core.replay.reply import Delivery, Reply, build_reply
+from mrtr_cassette.core.replay.reply import Came, Delivery, Reply, build_reply
 from mrtr_cassette.core.replay.tasks import LiveTask, RecordedTask, Step, recorded_tasks
 from mrtr_cassette.core.replay.worlds import History, Worlds
 from mrtr_cassette.core.wire.http import ACCEPTED, End, Request, readable
@@ -219,7 +219,7 @@ class Player:
                 # The end of a resumed stream was not recorded, so keep it open.
                 delivery.reply = delivery.reply._replace(end=End.OPEN)
                 delivery.sent = session.sent.get(chosen, 0) if chosen.stream is chosen else 0
-            self._listening.setdefault(session, []).append(delivery)
+            self._listens(session, delivery)
         return Play(request, chosen, session, delivery, self._patience(chosen))
 
     def _sent_elsewhere(self, recorded: Request, entry: ReplayEntry) -> Miss:
@@ -228,6 +228,12 @@ class Player:
         miss = led_elsewhere(call, entry, self._elsewhere[entry])
         self.misses.append(miss)
         return miss
+
+    def _listens(self, session: LiveSession, delivery: Delivery) -> None:
+        """Take note of a stream to which the client of a session listens."""
+        streams = self._listening.setdefault(session, [])
+        streams[:] = [stream for stream in streams if not stream.is_left]
+        streams.append(delivery)
 
     def _begin(self, task: RecordedTask, session: LiveSession) -> None:
         interval, is_over = self.poll_interval, self._stateless
@@ -273,7 +279,7 @@ class Player:
                 return None
             delivery.reply = delivery.reply._replace(end=End.OPEN)
         if entry.is_listening:
-            self._listening.setdefault(session, []).append(delivery)
+            self._listens(session, delivery)
         self.plays += 1
         return Play(request, entry, session, delivery, self._patience(entry))
 
@@ -394,7 +400,9 @@ class Player:
         if reply is None:
             return None
         values = session.callers.get(entry.stream, values)
-        return Delivery(entry, reply, session, values, self._timelines.lifetime_of)
+        waits_for_streams = entry.session and not (entry.is_listening or self._stateless)
+        streams = self._listening.setdefault(session, []) if waits_for_streams else ()
+        return Delivery(entry, reply, session, values, self._timelines.lifetime_of, streams)
 
     def _follow(self, session: LiveSession) -> None:
         """Let a client listen to the session that it has turned out to have."""
@@ -431,6 +439,7 @@ class Player:
             waits,
             tasks=self._tasks,
             started_ms=entry.exchange.started_ms,
+            ended=Came(entry.exchange.ended_after or 0, entry.exchange.ended_ms),
             # A stream may be resumed at any event that has an id.
             piecewise=self._paced or entry.session != "" or any(event_ids(response)),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from operator import itemgetter
@@ -16,7 +16,7 @@ from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.history import NO_WAITS, OPEN, Gate, Lifetime, Waits
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.order import LiveSession, renamed
-from mrtr_cassette.core.wire.http import HOP_BY_HOP, End, Headers, Response
+from mrtr_cassette.core.wire.http import HOP_BY_HOP, End, Headers, Piece, Response
 from mrtr_cassette.core.wire.jsonbytes import Span
 
 _FRAMING = HOP_BY_HOP | {"content-length"}
@@ -39,6 +39,17 @@ class Gap(NamedTuple):
     source: ReplayEntry | str | None = None
 
 
+class Came(NamedTuple):
+    """When a piece came: after how many requests in all, and at which time of the recorder."""
+
+    after: int
+    at_ms: float
+
+
+NEVER_CAME: Final = Came(0, 0)
+"""Stands for when it is not known."""
+
+
 class Part(NamedTuple):
     """Pieces of a recorded body that are sent together, in rhythm `at_ms` after the request."""
 
@@ -46,6 +57,7 @@ class Part(NamedTuple):
     at_ms: float
     gate: Gate
     pieces: range
+    came: Came
 
 
 class Reply(NamedTuple):
@@ -53,6 +65,7 @@ class Reply(NamedTuple):
 
     Attributes:
         notified: the states of tasks of which its pieces notify the client.
+        responds_at: the piece that completes the JSON-RPC response to the request, or None.
     """
 
     status: int
@@ -63,6 +76,7 @@ class Reply(NamedTuple):
     is_framed: bool
     waits: Waits
     notified: Mapping[int, TaskState]
+    responds_at: int | None
 
 
 def build_reply(
@@ -72,13 +86,14 @@ def build_reply(
     *,
     tasks: Collection[str] = (),
     started_ms: float = 0,
+    ended: Came = NEVER_CAME,
     piecewise: bool = False,
 ) -> Reply:
     """Return what to send for a recorded response to a request; `piecewise` keeps pieces apart.
 
     What depends on the clock in the states of `tasks` is a gap.
     """
-    gaps, notified = _gaps_in(request, response, waits, tasks)
+    gaps, notified, responds_at = _places_in(request, response, waits, tasks)
     gates = waits.pieces or (OPEN,) * len(response.pieces)
     firsts = [at for at, gate in enumerate(gates) if piecewise or at == 0 or gate != OPEN]
     ends = [*accumulate([len(piece.raw) for piece in response.pieces])]
@@ -93,7 +108,8 @@ def build_reply(
         segments.append(body[sent:end])
         sent = max(sent, end)
         pause = response.pieces[first].at_ms - started_ms
-        parts.append(Part(tuple(segments), pause, gates[first], range(first, behind)))
+        came = _came(response.pieces[first], ended)
+        parts.append(Part(tuple(segments), pause, gates[first], range(first, behind), came))
     # Who posts a message may leave as soon as it is accepted; others read on.
     is_left = response.end is End.OPEN and response.only_accepts
     return Reply(
@@ -106,22 +122,32 @@ def build_reply(
         response.is_framed,
         waits,
         notified,
+        responds_at,
     )
 
 
-def _gaps_in(
+def _came(piece: Piece, ended: Came) -> Came:
+    # Of a whole body only its end is known.
+    return Came(piece.after, piece.at_ms) if piece.after else ended
+
+
+def _places_in(
     request: Message | None, response: Response, waits: Waits, tasks: Collection[str]
-) -> tuple[list[Gap], dict[int, TaskState]]:
+) -> tuple[list[Gap], dict[int, TaskState], int | None]:
     """Return the gaps of a body, and the states of tasks of which its pieces notify a client.
 
-    What a listening stream waits for tells to which requests it responds.
+    Return also which piece responds to the request. What a listening stream waits for tells to
+    which requests it responds.
     """
     gaps: list[Gap] = []
     notified: dict[int, TaskState] = {}
+    responds_at: int | None = None
     own = request if request is not None and request.kind is Kind.REQUEST else None
     has_tasks = tasks and b'"taskId"' in response.body
     for located in messages_in(response):
         message = located.message
+        if own is not None and message.kind is Kind.RESPONSE and message.id == own.id:
+            responds_at = located.piece
         found: list[tuple[Span, str, ReplayEntry | str | None]] = []
         other = waits.pieces[located.piece].request if waits.pieces else None
         for asker, entry in ((own, None), (None if other is None else other.asker, other)):
@@ -137,7 +163,7 @@ def _gaps_in(
             span = located.in_body(inner)
             if span is not None:
                 gaps.append(Gap(span, value, response.body[span.start : span.end], source))
-    return sorted(gaps, key=itemgetter(0)), notified
+    return sorted(gaps, key=itemgetter(0)), notified, responds_at
 
 
 class Sending(NamedTuple):
@@ -169,7 +195,10 @@ class Delivery:
 
     Attributes:
         values: the caller's values.
+        listening: the listening streams of its session, whose clients get there first what came
+            before the response to the request.
         sent: parts that its client has had.
+        is_left: whether its client has left, or reads no more.
     """
 
     entry: ReplayEntry
@@ -177,7 +206,9 @@ class Delivery:
     session: LiveSession
     values: CallerValues
     lifetime_of: Callable[[ReplayEntry], Lifetime]
+    listening: Sequence[Delivery] = ()
     sent: int = 0
+    is_left: bool = False
     _set_aside: list[Part] = field(default_factory=list)
 
     def follow(self, entry: ReplayEntry, reply: Reply) -> None:
@@ -192,6 +223,37 @@ class Delivery:
         parts, end = self.reply.parts, self.reply.waits.end
         missing = self._missing(end if self.sent == len(parts) else parts[self.sent].gate)
         return missing if missing is not None and missing.kind is Kind.NOTIFICATION else None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it only waits for what listening streams have to send first."""
+        part = self._due_part()
+        return part is not None and any(True for _ in self._owing(part))
+
+    def go_first(self) -> None:
+        """Wait no more for streams that nobody reads."""
+        part = self._due_part()
+        for stream in () if part is None else [*self._owing(part)]:
+            stream.is_left = True
+
+    def _owing(self, part: Part) -> Iterator[Delivery]:
+        """Yield the streams that have to send something before a part."""
+        # Without the recording block nobody knows what came first.
+        if self.reply.responds_at in part.pieces and part.came.after:
+            yield from (each for each in self.listening if each.owes(self.entry.stream, part.came))
+
+    def owes(self, call: ReplayEntry, came: Came) -> bool:
+        """Tell whether what it sends next came before the response to a call, which came then.
+
+        What waits for other requests is not sent next: a client may send these after the response.
+        """
+        part = None if self.is_left else self._due_part()
+        if part is None:
+            return False
+        # Clients of several requests have progress of each on one stream, always before the end.
+        if part.gate.request is call and not part.gate.responds:
+            return part.came.after <= came.after
+        return part.came <= came
 
     @property
     def is_whole(self) -> bool:
@@ -217,6 +279,9 @@ class Delivery:
         part = self._due_part()
         if part is None:
             return self._ending() if self.sent == len(self.reply.parts) else None
+        if any(True for _ in self._owing(part)):
+            return None
+        self._take(part)
         filled = [it if isinstance(it, bytes) else self._value_of(it) for it in part.segments]
         raw = b"".join(filled)
         if entry.session:
@@ -249,25 +314,30 @@ class Delivery:
         return getattr(values, gap.value) or gap.recorded
 
     def _due_part(self) -> Part | None:
+        """Return the part that is sent next; what was passed over before it is set aside."""
         has_arrived = self.session.has_arrived
         for part in self._set_aside:
             request = part.gate.request
             if request and has_arrived(request) and self._missing(part.gate) is None:
-                self._set_aside.remove(part)
                 return part
         while self.sent < len(self.reply.parts):
             part = self.reply.parts[self.sent]
-            request = part.gate.request
-            is_here = request is None or has_arrived(request)
             if self._missing(part.gate) is not None:
                 return None
-            if request is not None and not is_here and not self._is_passed_over(request):
+            request = part.gate.request
+            if request is None or has_arrived(request):
+                return part
+            if not self._is_passed_over(request):
                 return None
             self.sent += 1
-            if is_here:
-                return part
             self._set_aside.append(part)
         return None
+
+    def _take(self, part: Part) -> None:
+        if part in self._set_aside:
+            self._set_aside.remove(part)
+        else:
+            self.sent += 1
 
     def _missing(self, gate: Gate) -> ReplayEntry | None:
         """Return the latest cause that has not come, and is waited for; None where all have."""

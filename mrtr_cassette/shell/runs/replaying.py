@@ -174,8 +174,14 @@ class ReplayServer:
             await self._hold_open(play, downstream)
         elif delivery.is_whole:
             await self._send_whole(delivery, downstream)
-        elif await self._send(delivery, downstream) is End.OPEN:
-            await self._hold_open(play, downstream)
+        else:
+            try:
+                if await self._send(delivery, downstream) is End.OPEN:
+                    await self._hold_open(play, downstream)
+            finally:
+                # Nobody waits any more for what it has not sent.
+                delivery.is_left = True
+                self._wake()
 
     async def _hold_open(self, play: Play, downstream: Downstream) -> None:
         """Wait for a client to leave; a call without a recorded response gets a miss in the end."""
@@ -270,6 +276,8 @@ class ReplayServer:
                     await self.clock.sleep(_APART_S)
                 is_event_sent = True
                 await downstream.send(step.raw, is_last=step.is_last)
+                # A response may wait for it.
+                self._wake()
                 for ask in [each for each in asks if each.request.piece in step.pieces]:
                     self.announcer.tell(asked_by_push_event, ask)
             if step is not None and step.is_last:
@@ -287,17 +295,24 @@ class ReplayServer:
         await downstream.send(framing % message, is_last=is_last)
 
     async def _arrival(self, delivery: Delivery) -> None:
-        """Wait until a request has come, as a part may wait for it.
+        """Wait until a request has come, or an event was sent, as a part may wait for it.
 
-        A client that never sends a notification may say nothing else until it has this part.
+        A client that never sends a notification may say nothing else until it has this part, and
+        one that never reads a stream may wait for a response.
         """
         if self.arrival is None:
             self.arrival = asyncio.Event()
-        notification = delivery.missing_notification
+        notification, is_behind = delivery.missing_notification, delivery.is_behind
+        is_bounded = is_behind or notification is not None
         try:
-            async with asyncio.timeout(None if notification is None else self.silence_s):
+            async with asyncio.timeout(self.silence_s if is_bounded else None):
                 await self.arrival.wait()
         except TimeoutError:
             if notification is not None:
                 delivery.session.waive(notification)
-                self._wake()
+            else:
+                delivery.go_first()
+            self._wake()
+        if is_behind and not delivery.entry.request.is_line:
+            # What came first comes by another connection.
+            await self.clock.sleep(_APART_S)

@@ -16,11 +16,13 @@ from builders import (
     notification,
     play,
     post,
+    progress,
     rpc,
     sse,
     told,
     tool,
     with_id,
+    with_token,
 )
 from builders import within as in_session
 from messages import text
@@ -272,6 +274,67 @@ def test_what_was_not_recorded_comes_first_on_a_listening_stream() -> None:
 
     assert told(stream) == [b"data: {}\n\n"]
     assert stream.missing_notification is None
+
+
+# What was said before a response, on another stream
+
+PROGRESS, NEWS = progress(7), notification("notifications/message", data="n")
+TRACKED = with_token(CALL, 7)
+
+
+def spoken_before(*said: bytes, concurrent: bytes | None = None) -> Player:
+    """Return a replay of a call before whose response the server says something on another stream.
+
+    Another request may come before that, too.
+    """
+    talk = Conversation()
+    listening = talk.stream(LISTEN)
+    call = talk.request(within(TRACKED))
+    if concurrent is not None:
+        talk.response(talk.request(within(concurrent)), answer(concurrent, text("x")))
+    for each in said:
+        talk.event(listening, each)
+    talk.response(call, DONE)
+    talk.event(listening, notification("notifications/message", data="later"))
+    talk.end(listening, End.OPEN)
+    return replay_of(talk)
+
+
+@pytest.mark.parametrize("said", [[PROGRESS], [NEWS], [PROGRESS, NEWS, PROGRESS]])
+def test_response_comes_after_what_came_before_it_on_another_stream(said: list[bytes]) -> None:
+    """It waits until that was sent, not for what came later, and for no stream that is not open."""
+    player = spoken_before(*said)
+    assert told(delivery_of(player, within(TRACKED))) == [DONE, End.COMPLETE]
+
+    player = spoken_before(*said)
+    stream = delivery_of(player, LISTEN)
+    assert told(stream) == []
+    calling = delivery_of(player, within(TRACKED))
+    for each in said:
+        assert told(calling) == []
+        assert calling.is_behind
+        sent = stream.next()
+        assert isinstance(sent, Sending)
+        assert sent.raw == sse(each)
+    assert told(calling) == [DONE, End.COMPLETE]
+
+    player = spoken_before(*said)
+    stream = delivery_of(player, LISTEN)
+    calling = delivery_of(player, within(TRACKED))
+    assert told(calling) == []
+    stream.is_left = True
+    assert told(calling) == [DONE, End.COMPLETE]
+
+
+def test_response_does_not_wait_for_what_other_requests_cause() -> None:
+    """A client that sends the other request only after this response would wait for ever."""
+    player = spoken_before(PROGRESS, NEWS, concurrent=OTHER)
+    stream = delivery_of(player, LISTEN)
+
+    assert told(delivery_of(player, within(TRACKED))) == [DONE, End.COMPLETE]
+    assert told(stream) == []
+    assert told(delivery_of(player, within(OTHER))) == [answer(OTHER, text("x")), End.COMPLETE]
+    assert told(stream)[:2] == [sse(PROGRESS), sse(NEWS)]
 
 
 # What waits for what
