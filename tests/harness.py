@@ -149,6 +149,10 @@ class Connection:
         """Return the next bytes, framing and all; none where the other end has closed."""
         return await self._reader.read(2**16)
 
+    def close(self) -> None:
+        """Leave."""
+        self._writer.close()
+
     async def closed(self) -> None:
         """Wait until the other end has closed the connection, with nothing more to say."""
         with contextlib.suppress(ConnectionError):

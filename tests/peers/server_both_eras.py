@@ -6,6 +6,7 @@ A client of 2026-07-28 is asked by the results of its call, one of before by pus
 from __future__ import annotations
 
 import socket
+import sys
 from typing import Annotated
 
 import uvicorn
@@ -58,7 +59,10 @@ async def add(a: int, b: int) -> str:
 
 
 def main() -> None:
-    """Serve until SIGTERM."""
+    """Serve until SIGTERM; with `--stdio` on pipes."""
+    if "--stdio" in sys.argv:
+        server.run("stdio")
+        return
     listener = socket.create_server(("127.0.0.1", 0))
     print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
     config = uvicorn.Config(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import Any, Literal
 
 import pytest
 from harness import looped
-from mcp import Client, MCPError
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp_types import CreateMessageResult, ElicitResult, ListRootsResult, Root, TextContent
 from processes import listening
 from pydantic import FileUrl
 
 from mrtr_cassette import Interaction, Recording, Replay, record, replay
+from mrtr_cassette.shell.runs.recording import recording
 
 SERVER = Path(__file__).parent.parent / "peers" / "server_both_eras.py"
 Era = Literal["legacy", "auto"]
@@ -50,7 +52,7 @@ async def list_roots(context: Any) -> ListRootsResult:
     return ListRootsResult(roots=[Root(uri=FileUrl("file:///work"))])
 
 
-async def called(url: str, era: Era, answer: Any = elicit) -> list[str]:
+async def called(url: Any, era: Era, answer: Any = elicit) -> list[str]:
     """Call both tools, and return what they said, or the text of an error."""
     said = []
     async with Client(
@@ -132,3 +134,28 @@ async def test_wrong_answer_is_told_by_its_question_in_both_eras(
     assert [question.partition(" ")[2] for question in miss.questions] == ['(form) "Which plan?"']
     differing = {each.pointer.rpartition("/")[2]: each[1:] for each in miss.differences}
     assert differing["action"] == ('"accept"', '"decline"')
+
+
+@looped
+async def test_questions_of_a_server_on_pipes_reach_a_client_over_http(tmp_path: Path) -> None:
+    """Its client of the 2025 era has a session, and is asked during calls at the same time too."""
+    path = tmp_path / "c.json"
+    server = (sys.executable, str(SERVER), "--stdio")
+    said = ["Write the plan alpha: done in file:///work", "3"]
+    async with recording(server, path) as session:
+        assert await asyncio.gather(*(called(session.url, "legacy") for _ in "ab")) == [said, said]
+    assert session.outcome.unreachable == 0
+    async with replay(path, log=None) as played:
+        assert [await called(played.url, "legacy") for _ in "ab"] == [said, said]
+
+
+@looped
+async def test_recording_of_a_server_on_pipes_behind_a_url_plays_on_pipes(tmp_path: Path) -> None:
+    """What one client did in its session over HTTP is a server that another one starts."""
+    path = tmp_path / "c.json"
+    async with recording((sys.executable, str(SERVER), "--stdio"), path) as session:
+        said = await called(session.url, "legacy")
+    command = StdioServerParameters(
+        command=sys.executable, args=["-m", "mrtr_cassette", "replay", "--stdio", str(path)]
+    )
+    assert await called(stdio_client(command), "legacy") == said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from pipes import LINES_SERVER
 from typing import Any
@@ -12,13 +13,16 @@ from typing import Any
 import aiohttp
 import pytest
 from builders import notification, rpc
-from harness import looped
+from harness import Connection, connected, http, looped
+from messages import JsonObject, compact, result
+from standin import Body
 
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files.cassettes import load_cassette
 from mrtr_cassette.shell.pipes.processes import shown_command
 from mrtr_cassette.shell.runs.recording import recording
 
+HEADERS = ("Accept: application/json, text/event-stream", "Content-Type: application/json")
 ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 
@@ -122,3 +126,108 @@ async def test_server_that_has_ended_is_no_upstream(tmp_path: Path) -> None:
         assert status == 502
         assert "the server has ended" in json.loads(body)["error"]["message"].lower()
     assert session.unreachable == 2
+
+
+def answer_to(question: str, value: JsonObject) -> bytes:
+    """Return what a client posts."""
+    return compact(result(value, id=question))
+
+
+ASKING = """
+import json, sys
+waiting = {}
+
+def say(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+for line in sys.stdin:
+    said = json.loads(line)
+    method, number = said.get("method"), said.get("id")
+    if method == "initialize":
+        say(id=number, result={})
+    elif method == "notifications/initialized":
+        say(id="roots-1", method="roots/list")
+    elif method == "tools/call" and said["params"]["name"] == "wait":
+        say(method="notifications/message", params={"data": f"wait-{number}"})
+    elif method == "tools/call" and said["params"]["name"] == "ask":
+        waiting[f"ask-{number}"] = number
+        say(id=f"ask-{number}", method="elicitation/create", params={"message": "Which?"})
+    elif method is None and number in waiting:
+        say(id=waiting.pop(number), result=said["result"])
+"""
+SERVER = (sys.executable, "-c", ASKING)
+
+
+async def opened(connection: Connection) -> str:
+    """Open a session, and return its header."""
+    head, body = await connection.ask("POST", "/mcp", *HEADERS, body=rpc("initialize", {}, 1))
+    await body.rest()
+    (session,) = head.values("mcp-session-id")
+    return f"Mcp-Session-Id: {session}"
+
+
+@looped
+async def test_clients_get_sessions_in_which_pushed_requests_arrive(tmp_path: Path) -> None:
+    """What the server asks outside of calls comes on a session's stream, for each client anew."""
+    output = tmp_path / "c.json"
+    async with recording(SERVER, output) as session:
+        sessions = []
+        for _ in range(2):
+            async with connected(session.url) as client, connected(session.url) as listener:
+                sessions.append(await opened(client))
+                head, stream = await listener.ask("GET", "/mcp", *HEADERS, sessions[-1])
+                assert head.line.split()[1] == "200"
+                initialized = notification("notifications/initialized")
+                _, body = await client.ask("POST", "/mcp", *HEADERS, sessions[-1], body=initialized)
+                await body.rest()
+                assert b'"roots/list"' in await stream.until(b"\n\n")
+                _, body = await client.ask(
+                    "POST", "/mcp", *HEADERS, sessions[-1], body=answer_to("roots-1", {"roots": []})
+                )
+                await body.rest()
+                # The end of another session is none of this one.
+                await client.ask("DELETE", "/mcp", await opened(client))
+                assert (await client.ask("GET", "/mcp", *HEADERS))[0].line.split()[1] == "405"
+                head, body = await client.ask("DELETE", "/mcp", sessions[-1])
+                assert head.line.split()[1] == "204"
+                assert await stream.rest() == b""
+        async with connected(session.url) as client:
+            head, body = await client.ask("POST", "/mcp", *HEADERS, sessions[0], body=call(2))
+            assert head.line.split()[1] == "404"
+    assert len(set(sessions)) == 2
+    kept = output.read_text()
+    assert not [header for header in sessions if header.partition(": ")[2] in kept]
+
+
+@looped
+async def test_question_comes_in_the_stream_of_a_call_that_waits_for_it(tmp_path: Path) -> None:
+    """Also while others wait; and a call that its client has left waits no more."""
+    has_left = asyncio.Event()
+
+    def log(line: str) -> None:
+        if "tools/call" in line:
+            has_left.set()
+
+    options = RecordOptions(log=log)
+    async with (
+        recording(SERVER, tmp_path / "c.json", options) as session,
+        AsyncExitStack() as stack,
+    ):
+
+        async def begun(number: int, name: str) -> tuple[Connection, Body]:
+            """Make a call, and wait for what the server says first."""
+            connection = await stack.enter_async_context(connected(session.url))
+            body = rpc("tools/call", {"name": name}, number)
+            _, stream = await connection.ask("POST", "/mcp", *HEADERS, body=body)
+            assert b"%s-%d" % (name.encode(), number) in await stream.until(b"\n\n")
+            return connection, stream
+
+        leaving, _ = await begun(8, "wait")
+        leaving.close()
+        await has_left.wait()
+        await begun(9, "wait")
+        streams = {number: (await begun(number, "ask"))[1] for number in (1, 2)}
+        for number in (2, 1):
+            given = answer_to(f"ask-{number}", {"of": number})
+            assert (await http("POST", session.url, *HEADERS, body=given)).status == 202
+            assert b'{"of": %d}' % number in await streams[number].rest()

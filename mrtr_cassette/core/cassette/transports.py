@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.cassette.sessions import opened_session
+from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
+from mrtr_cassette.core.protocol.methods import DISCOVER
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
@@ -60,7 +64,47 @@ def over_pipes(cassette: Cassette) -> Cassette:
     if cassette.transport == "stdio":
         return _changed(cassette, _with_session)
     _check_headers_decide_nothing(cassette)
-    return _changed(cassette, _as_lines)
+    is_session = _is_one_session(cassette)
+    if is_session:
+        cassette = _without_ends(cassette)
+    return _changed(cassette, partial(_as_lines, is_session=is_session))
+
+
+def _is_one_session(cassette: Cassette) -> bool:
+    """Tell whether a recording is of one session with at most one stream, as a pipe has it."""
+    sessions: set[str] = set()
+    streams = 0
+    for interaction in cassette.interactions:
+        for exchange in interaction.own:
+            session = session_of(exchange.request) or opened_session(exchange.response)
+            if session or exchange.call.method != DISCOVER:
+                sessions.add(session)
+            streams += _is_stream(exchange)
+    return len(sessions) == 1 and NO_SESSION not in sessions and streams <= 1
+
+
+def _is_stream(exchange: RecordedExchange) -> bool:
+    response = exchange.response
+    is_get = exchange.request.method == "GET"
+    return is_get and response is not None and response.is_event_stream
+
+
+def _without_ends(cassette: Cassette) -> Cassette:
+    """Return a session without what a pipe has not: its end, and streams that were refused."""
+    kept = []
+    for interaction in cassette.interactions:
+        exchange = interaction.exchanges[0]
+        if exchange.request.method == "POST" or _is_stream(exchange):
+            kept.append(interaction)
+    numbers = {interaction.number: at for at, interaction in enumerate(kept, start=1)}
+    interactions = []
+    for interaction in kept:
+        branch = interaction.branch
+        if branch is not None:
+            branch = branch._replace(of=numbers[branch.of])
+        number = numbers[interaction.number]
+        interactions.append(replace(interaction, number=number, branch=branch))
+    return replace(cassette, interactions=tuple(interactions))
 
 
 def _check_headers_decide_nothing(cassette: Cassette) -> None:
@@ -133,11 +177,12 @@ def _with_session(exchange: RecordedExchange) -> _Changed:
     return request if has_session else line_request(request.body, FIRST_SESSION), exchange.response
 
 
-def _as_lines(exchange: RecordedExchange) -> _Changed:
+def _as_lines(exchange: RecordedExchange, *, is_session: bool) -> _Changed:
     request, response = exchange.request, exchange.response
-    if request.method != "POST":
+    is_channel = is_session and _is_stream(exchange)
+    if request.method != "POST" and not is_channel:
         raise ValueError(f"{request.method} {request.target} means nothing there")
-    if request.header(SESSION_HEADER):
+    if request.header(SESSION_HEADER) and not is_session:
         raise ValueError("it is part of an HTTP session (protocol versions before 2026-07-28)")
     line = line_request(on_one_line(request.body), FIRST_SESSION)
     if response is None:
@@ -157,7 +202,9 @@ def _as_lines(exchange: RecordedExchange) -> _Changed:
         return line, None
     lines = [raw and on_one_line(raw) + b"\n" for raw in said]
     pieces = [piece._replace(raw=raw) for piece, raw in zip(response.pieces, lines, strict=False)]
-    return line, Response(NO_STATUS, (), tuple(pieces), response.end)
+    # A stream ends with its session, and a pipe with its server.
+    end = End.OPEN if is_channel else response.end
+    return line, Response(NO_STATUS, (), tuple(pieces), end)
 
 
 def on_one_line(raw: bytes) -> bytes:

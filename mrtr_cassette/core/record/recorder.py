@@ -150,8 +150,8 @@ class Recorder:
     """Numbers of the writes that were played from the cassette since the last request, by session.
     """
     pushes: PushTurns[OpenPush] = field(default_factory=PushTurns)
-    opening: set[int | None] = field(default_factory=set)
-    """Numbers of the exchanges whose stream says where to post, and so opens a session."""
+    opening: dict[int | None, str] = field(default_factory=dict)
+    """What the disk has for the target that a stream names, by the number of its exchange."""
     endpoints: dict[str, str] = field(default_factory=dict)
     """The targets to which clients of HTTP+SSE post, and what the disk has for each."""
 
@@ -219,7 +219,7 @@ class Recorder:
         raw = request.body + body
         request = replace(request, target=self.endpoints.get(request.target, request.target))
         if seen.number in self.opening:
-            response = self._with_sealed_endpoint(response, seen.request.target)
+            response = _with_sealed_endpoint(response, self.opening[seen.number])
         request = replace(request, headers=_kept(request.headers, self.kept_headers))
         in_session = header_value(request.headers, SESSION_HEADER) or seen.number in self.opening
         in_session = in_session or header_value(sent.headers, SESSION_HEADER)
@@ -260,21 +260,6 @@ class Recorder:
             ask,
             _unread(call, sent),
         )
-
-    def _with_sealed_endpoint(self, response: Response, listening: str) -> Response:
-        """Replace the URL to which the client of a stream posts by what the disk has for it."""
-        index, url = endpoint_piece(response)
-        if url is None:
-            return response
-        text = url.decode("latin-1")
-        piece = response.pieces[index]
-        span = read_event(piece.raw, first=index == 0).raw_span(Span(0, len(url)))
-        if span is None:
-            return response
-        sealed = origin_in(text) + self.endpoints[posted_to(listening, text)]
-        pieces = list(response.pieces)
-        pieces[index] = piece._replace(raw=splice(piece.raw, [(span, sealed.encode("latin-1"))]))
-        return replace(response, pieces=tuple(pieces))
 
 
 class Observation:
@@ -502,9 +487,10 @@ class Observation:
         """Take the URL to which a client of HTTP+SSE has to post from now on."""
         recorder, listening = self.recorder, self.call.request.target
         self._channel = posted_to(listening, url)
-        recorder.opening.add(self.number)
         spans = ids_given_in(self._channel, listening)
-        recorder.endpoints[self._channel] = sealed_endpoint(self._channel, spans, self.number)
+        sealed = sealed_endpoint(self._channel, spans, self.number)
+        recorder.opening[self.number] = sealed
+        recorder.endpoints[self._channel] = sealed
         if recorder.credentials is not None:
             ids = [self._channel[span.start : span.end] for span in spans]
             recorder.credentials.seen(tuple((SESSION_HEADER, text) for text in ids))
@@ -560,7 +546,8 @@ class Channel(Generic[E]):
         self._pending: dict[str, list[E]] = {}
         """Requests without their responses, by canonical texts of their ids."""
         self._by_token: dict[str, E] = {}
-        self._calling: set[E] = set()
+        self._calling: dict[E, None] = {}
+        """The calls that wait for their responses, the latest last."""
 
     def client_line(self, line: bytes) -> tuple[E, bool]:
         """Begin the exchange of a client's line; return also whether nothing follows in it."""
@@ -572,13 +559,14 @@ class Channel(Generic[E]):
             if message is not None and message.method == CANCELLED:
                 # No response is expected any more; one that comes is still the request's own.
                 cancelled = canonical(message.params.get("requestId"))
-                self._calling -= {*self._pending.get(cancelled, ())}
+                for pending in self._pending.get(cancelled, ()):
+                    self.given_up(pending)
             return exchange, True
         self._pending.setdefault(message.id, []).append(exchange)
         if message.progress_token is not None:
             self._by_token[message.progress_token] = exchange
         if not listens(call, None):
-            self._calling.add(exchange)
+            self._calling[exchange] = None
         return exchange, False
 
     def server_line(self, line: bytes) -> tuple[E, bool]:
@@ -590,7 +578,7 @@ class Channel(Generic[E]):
             if not same:
                 del self._pending[message.id]
             self._by_token = {key: it for key, it in self._by_token.items() if it != exchange}
-            self._calling.discard(exchange)
+            self.given_up(exchange)
             return exchange, True
         named = None if message is None else self._named_by(message)
         if named is None and len(self._calling) == 1:
@@ -599,6 +587,15 @@ class Channel(Generic[E]):
             return named, False
         self._has_spoken = True
         return self._listening, False
+
+    def given_up(self, exchange: E) -> None:
+        """Take note that nobody waits for the response of a call any more."""
+        self._calling.pop(exchange, None)
+
+    @property
+    def latest_call(self) -> E | None:
+        """The latest call that waits for its response."""
+        return next(reversed(self._calling), None)
 
     def is_pending(self, identity: str) -> bool:
         """Tell whether a request with an id, as canonical text, waits for its response."""
@@ -746,6 +743,22 @@ def sealed_endpoint(target: str, ids: Sequence[Span], number: int) -> str:
     raw = target.encode("latin-1")
     sealed = [(span, sealed_hash(target[span.start : span.end]).encode()) for span in ids]
     return splice(raw, sealed).decode("latin-1")
+
+
+def _with_sealed_endpoint(response: Response, sealed: str) -> Response:
+    """Replace the target to which the client of a stream posts."""
+    index, url = endpoint_piece(response)
+    if url is None:
+        return response
+    piece = response.pieces[index]
+    span = read_event(piece.raw, first=index == 0).raw_span(Span(0, len(url)))
+    if span is None:
+        return response
+    origin = origin_in(url.decode("latin-1"))
+    raw = splice(piece.raw, [(span, (origin + sealed).encode("latin-1"))])
+    pieces = list(response.pieces)
+    pieces[index] = piece._replace(raw=raw)
+    return replace(response, pieces=tuple(pieces))
 
 
 def _with_sealed_event_id(piece: Piece) -> Piece:

@@ -8,17 +8,20 @@ from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, s
 from functools import partial
 from itertools import count
 from pathlib import Path
+from secrets import token_hex
 from typing import Final
 
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION, on_one_line
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, classify
+from mrtr_cassette.core.protocol.methods import INITIALIZE
 from mrtr_cassette.core.record.recorder import Channel
 from mrtr_cassette.core.secrets.credentials import WasGiven
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
     EVENT_STREAM,
     NO_STATUS,
+    SESSION_HEADER,
     Headers,
     Request,
     channel_request,
@@ -155,6 +158,8 @@ class PipeResponse:
         """The server has ended before its response."""
         self.lines: list[bytes] = []
         """What has come and was not taken."""
+        self.on_close: Callable[[], None] = lambda: None
+        """Called when its client has left, or has had it all."""
         self._framing = "lines"
         self._came = asyncio.Event()
 
@@ -207,7 +212,8 @@ class PipeResponse:
         return b""
 
     def close(self) -> None:
-        """Do nothing: the channel reads on."""
+        """Leave it to the channel, which reads on."""
+        self.on_close()
 
 
 def _with_id(message: bytes, identity: bytes) -> bytes:
@@ -215,11 +221,17 @@ def _with_id(message: bytes, identity: bytes) -> bytes:
     return splice(message, [(spans[-1], identity)])
 
 
+def _empty(status: int, headers: RawHeaders = ()) -> PipeResponse:
+    response = PipeResponse().as_http(status, headers, "message")
+    response.end()
+    return response
+
+
 class PipeUpstream:
     """A server on pipes as an upstream, which is started for the first request that it gets.
 
     Clients over HTTP have ids of their own, so the server gets others where two have the same;
-    nobody else sees these.
+    nobody else sees these. Those of the 2025 era get sessions, as they listen in one only.
     """
 
     def __init__(
@@ -234,7 +246,12 @@ class PipeUpstream:
         self._server: ServerProcess | None = None
         self._reading: asyncio.Future[None] | None = None
         self._ids = count(1)
-        self._is_heard = False
+        self._sessions: dict[str, None] = {}
+        self._has_http = False
+        self._heard: PipeResponse | None = None
+        """The stream of the client over HTTP that listens to the server."""
+        self._heard_in = ""
+        """Its session."""
         self._listening = PipeResponse()
         self._channel: Channel[PipeResponse] | None = None
 
@@ -242,6 +259,8 @@ class PipeUpstream:
         async for brought in server.reads(self._longest):
             for line in brought.lines:
                 response, is_over = channel.server_line(line.raw)
+                if response is self._listening and self._has_http:
+                    response = self._listener(line.raw, channel)
                 response.line(line.raw, is_over=is_over)
                 if response is self._listening and self.on_own_line is not None:
                     self.on_own_line()
@@ -249,6 +268,18 @@ class PipeUpstream:
         self._channel = None
         for response, _ in channel.ended(by_server=True):
             response.end(is_lost=True)
+        if self._heard is not None:
+            self._heard.end(is_lost=True)
+
+    def _listener(self, line: bytes, channel: Channel[PipeResponse]) -> PipeResponse:
+        """Return the stream for what the server says of its own accord.
+
+        A question is no longer its own where nobody listens: the latest call has a stream.
+        """
+        message = classify(line)
+        is_question = message is not None and message.kind is Kind.REQUEST
+        call = channel.latest_call if is_question else None
+        return self._heard or call or self._listening
 
     async def send(self, request: Request, _headers: Headers) -> PipeResponse:
         """Send a request, and return the response when it has begun.
@@ -267,20 +298,47 @@ class PipeUpstream:
             self._reading = asyncio.ensure_future(self._read(self._server, self._channel))
         if opens_channel(request):
             return self._listening
-        if not request.is_line and request.method != "POST":
-            return self._listened(request)
+        if not request.is_line:
+            self._has_http = True
+            if request.header(SESSION_HEADER) not in ("", *self._sessions):
+                return _empty(404)
+            if request.method != "POST":
+                return self._listened(request)
         response = self._said(request, self._server)
         await self._server.writer.room()
         if request.is_line:
             return response
-        await response.more()
+        try:
+            await response.more()
+        except asyncio.CancelledError:
+            response.close()
+            raise
+        return self._begun(request, response)
+
+    def _begun(self, request: Request, response: PipeResponse) -> PipeResponse:
+        """Return a response over HTTP of which something has come, or the end.
+
+        Raises:
+            OSError: the server has ended.
+        """
         if response.is_lost and not response.lines:
             raise ConnectionResetError("the server has ended")
         if response.is_over and not response.lines:
             return response.as_http(ACCEPTED, (), "message")
+        session = self._opened(request, response)
         if response.is_over and len(response.lines) == 1:
-            return response.as_http(200, _JSON, "message")
-        return response.as_http(200, _STREAM, "events")
+            return response.as_http(200, (*_JSON, *session), "message")
+        return response.as_http(200, (*_STREAM, *session), "events")
+
+    def _opened(self, request: Request, response: PipeResponse) -> RawHeaders:
+        """Open a session for a client that begins, unless the server refuses; return its header."""
+        said = [message for message in map(classify, response.lines) if message is not None]
+        is_refused = any("error" in message.tree for message in said)
+        if read_call(request).method != INITIALIZE or is_refused:
+            return ()
+        session = token_hex(16)
+        self._sessions[session] = None
+        return ((SESSION_HEADER.encode(), session.encode()),)
 
     def _said(self, request: Request, server: ServerProcess) -> PipeResponse:
         """Write a request's line, with another id if the client's own is in use."""
@@ -294,20 +352,35 @@ class PipeUpstream:
             body = _with_id(body, b'"mrtr-%d"' % next(self._ids))
         response, is_over = self._channel.client_line(body + b"\n")
         response.own_id = own_id
+        if not request.is_line:
+            response.on_close = partial(self._channel.given_up, response)
         if is_over:
             response.end()
         server.writer.write(body + b"\n")
         return response
 
     def _listened(self, request: Request) -> PipeResponse:
-        """Return the stream of the server's own messages, which only one client gets."""
+        """Return the stream of the server's own messages, which one client at a time gets."""
+        session = request.header(SESSION_HEADER)
+        if request.method == "DELETE" and session:
+            del self._sessions[session]
+            if self._heard is not None and self._heard_in == session:
+                self._heard.end()
+            return _empty(204)
         is_stream = request.method == "GET" and EVENT_STREAM in request.header("accept")
-        if is_stream and not self._is_heard:
-            self._is_heard = True
-            return self._listening.as_http(200, _STREAM, "events")
-        nothing = PipeResponse().as_http(405, ((b"Allow", b"POST"),), "message")
-        nothing.end()
-        return nothing
+        if not is_stream or self._heard is not None:
+            return _empty(405, ((b"Allow", b"POST"),))
+        self._heard = heard = PipeResponse()
+        self._heard_in = session
+        heard.lines = self._listening.lines
+        self._listening.lines = []
+        heard.on_close = self._leave
+        return heard.as_http(200, _STREAM, "events")
+
+    def _leave(self) -> None:
+        if self._heard is not None:
+            self._listening.lines = self._heard.lines
+        self._heard = None
 
     async def close(self, told_to_end: asyncio.Event) -> None:
         """End the server."""

@@ -4,9 +4,13 @@ from dataclasses import replace
 
 import pytest
 from builders import (
+    ACCEPTED,
+    INITIALIZE,
+    INITIALIZED,
     JSON_HEADERS,
     STREAM_HEADERS,
     Answer,
+    Conversation,
     answer,
     cassette_of,
     get,
@@ -15,10 +19,13 @@ from builders import (
     post,
     progress,
     refusal,
+    rpc,
+    session_steps,
     sse,
     stream,
     tool,
     with_token,
+    within,
 )
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
@@ -118,6 +125,36 @@ def test_what_only_http_has_is_named(
         over_pipes(loaded(cassette_of((ADD, DONE), (request_, response))))
 
     assert str(caught.value).endswith("record it over pipes")
+
+
+def test_one_session_of_http_is_one_of_a_pipe() -> None:
+    """Its stream is what the server says by itself; its end, and a refused stream, are left out."""
+    discovery = rpc("server/discover")
+    roots = rpc("roots/list", number="r")
+    talk = Conversation()
+    talk.response(talk.request(discovery), Answer((refusal(discovery, -32601),)))
+    for request_, response in session_steps("s"):
+        talk.response(talk.request(request_), response)
+    talk.response(talk.request(within("s", get("/mcp"))), Answer((), (), 405))
+    listening = talk.stream(within("s", get("/mcp")))
+    talk.event(listening, roots)
+    talk.response(talk.request(within("s", answer(roots, {"roots": []}))), ACCEPTED)
+    talk.response(talk.request(within("s", ADD)), DONE)
+    talk.response(talk.request(within("s", Request("DELETE", "/mcp", (), b""))), ACCEPTED)
+    talk.end(listening)
+
+    over = over_pipes(loaded(talk.cassette()))
+
+    requests = [each.exchanges[0].request for each in over.interactions]
+    said = (discovery, INITIALIZE, INITIALIZED, b"", ADD)
+    assert requests == [line_request(body, FIRST_SESSION) for body in said]
+    assert [each.number for each in over.interactions] == [1, 2, 3, 4, 5]
+    channel = over.interactions[3]
+    assert channel.exchanges[0].response is not None
+    assert raws_of(channel.exchanges[0].response) == [roots + b"\n"]
+    assert channel.exchanges[0].response.end is End.OPEN
+    (turn,) = channel.pushed_turns
+    assert [each.exchange.request.method for each in turn.answers] == [""]
 
 
 def test_header_that_decides_nothing_is_no_matter() -> None:
