@@ -65,7 +65,8 @@ from mrtr_cassette.core.report.runs import (
 )
 from mrtr_cassette.core.report.text import inspection_text
 from mrtr_cassette.core.secrets.sealed import is_searched
-from mrtr_cassette.core.wire.http import End, Request, readable
+from mrtr_cassette.core.wire.codings import readable
+from mrtr_cassette.core.wire.http import End, Request
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
     Number,

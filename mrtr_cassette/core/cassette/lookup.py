@@ -17,6 +17,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     TOKEN_PATH,
     Kind,
     Message,
+    same_name,
 )
 from mrtr_cassette.core.secrets.sealed import compared_sha256
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
@@ -68,12 +69,15 @@ class CallerValues(NamedTuple):
     id: bytes | None
     progress_token: bytes | None
 
-    @property
-    def id_as_text(self) -> bytes | None:
-        """The id as a string, whatever it is."""
-        if self.id is None or self.id.startswith(b'"'):
-            return self.id
-        return b'"%b"' % self.id
+    def spelled(self, value: str) -> bytes | None:
+        """Return a value by its name, which may tell that the server changes its type."""
+        name, _, kind = value.partition(" as ")
+        spelled = self.id if name == "id" else self.progress_token
+        if spelled is None or not kind:
+            return spelled
+        plain = same_name(spelled.decode("latin-1")) or ""
+        is_text = plain.startswith('"') or kind == "number"
+        return (plain if is_text else f'"{plain}"').encode("latin-1")
 
 
 def caller_values(message: Message | None) -> CallerValues:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.sessions import opened_session
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
-from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
+from mrtr_cassette.core.protocol.jsonrpc import Kind, server_message, server_messages
 from mrtr_cassette.core.protocol.methods import DISCOVER
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.wire.http import (
@@ -190,8 +190,8 @@ def _as_lines(exchange: RecordedExchange, *, is_session: bool) -> _Changed:
     said = [*[b""] * (len(response.pieces) - 1), response.body]
     if response.is_event_stream:
         events = [read_event(each.raw, first=at == 0) for at, each in enumerate(response.pieces)]
-        said = [each.data if each.data and classify(each.data) else b"" for each in events]
-    messages = [classify(raw) for raw in said if raw]
+        said = [each.data if each.data and server_messages(each.data) else b"" for each in events]
+    messages = [server_message(raw) for raw in said if raw]
     errors = [each.tree.get("error") for each in messages if each is not None]
     if any(isinstance(each, dict) and each.get("code") == _HEADER_MISMATCH for each in errors):
         raise ValueError("its headers decided the response, and pipes have none")
@@ -221,9 +221,11 @@ def _as_post(exchange: RecordedExchange) -> _Changed:
         request = Request("POST", ENDPOINT, POST_HEADERS, request.body)
     if response is None:
         return request, Response(ACCEPTED, (), (), End.COMPLETE)
-    messages = [classify(piece.raw) for piece in response.pieces]
+    messages = [server_message(piece.raw) for piece in response.pieces]
     # Clients pass over what servers print by mistake.
-    said = [b"" if message is None else message.raw.strip(b"\r\n") for message in messages]
+    said = []
+    for message, piece in zip(messages, response.pieces, strict=True):
+        said.append(b"" if message is None else piece.raw.strip(b"\r\n"))
     kinds = [message.kind for message in messages if message is not None]
     if is_channel and kinds:
         raise ValueError("the server speaks of its own accord")

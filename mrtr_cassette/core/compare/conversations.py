@@ -75,7 +75,7 @@ from mrtr_cassette.core.wire.http import (
     Response,
     kept_response_headers,
 )
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse, parse_tolerantly
 from mrtr_cassette.core.wire.pointers import (
     ABSENT,
     ANY,
@@ -317,7 +317,7 @@ def outcome_value(exchange: RecordedExchange) -> Any:
 
 def comparable_tree(raw: bytes, states: Mapping[str, str] = NO_STATES) -> Any:
     """Return a JSON text as a value in which nothing differs that stands for a secret."""
-    return parse(_comparable(raw, states))
+    return parse_tolerantly(_comparable(raw, states))
 
 
 def comparable_text(text: str, states: Mapping[str, str] = NO_STATES) -> str:
@@ -387,7 +387,8 @@ def _own(messages: Sequence[Located], request: Message | None) -> Located | None
     if request is None or request.kind is not Kind.REQUEST:
         return None
     responses = [each for each in messages if each.message.kind is Kind.RESPONSE]
-    found = (each for it in (request.id, None) for each in responses if each.message.id == it)
+    ids = (request.same_id, None)
+    found = (each for identity in ids for each in responses if each.message.same_id == identity)
     return next(found, None)
 
 

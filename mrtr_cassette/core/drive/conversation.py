@@ -24,7 +24,13 @@ from mrtr_cassette.core.protocol.dialect import (
     with_params,
     write_retry,
 )
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, classify, last_response
+from mrtr_cassette.core.protocol.jsonrpc import (
+    ID_PATH,
+    Kind,
+    Message,
+    last_response,
+    server_message,
+)
 from mrtr_cassette.core.protocol.methods import (
     CANCEL_TASK,
     DISCOVER,
@@ -161,7 +167,7 @@ class ServerSession:
         request = push.call.request
         seen = RecordedExchange(push.exchange, request, response, 0.0, 0.0, None, None, 0)
         exchange = self.recorder.seal(seen, push.call).exchange
-        sealed = None if exchange.response is None else classify(exchange.response.body)
+        sealed = None if exchange.response is None else server_message(exchange.response.body)
         return exchange, sealed or push.message
 
     def responded(self, observation: Observation) -> Conversation | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import accumulate
@@ -12,14 +12,18 @@ from typing import Any, Final, Literal, NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import InputRequired, may_ask, recognise
 from mrtr_cassette.core.protocol.methods import CANCELLED, LISTEN
-from mrtr_cassette.core.wire.http import Piece, Response
+from mrtr_cassette.core.wire.codings import content_coding
+from mrtr_cassette.core.wire.http import End, Piece, Response
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
     Number,
     Span,
     canonical,
     find_spans,
+    is_json,
+    item_spans,
     parse,
+    parse_tolerantly,
     spelled_at,
     splice,
 )
@@ -38,6 +42,11 @@ _PLAIN = rb'[ \t\n\r]*:[ \t\n\r]*(-?(?:0|[1-9]\d*)|"[ !#-\[\]-~]*")(?=[ \t\n\r]*
 PLAIN_ID = re.compile(ID_KEY + _PLAIN)
 PLAIN_TOKEN = re.compile(TOKEN_KEY + _PLAIN)
 """Members whose value has only one spelling; it is group 1."""
+_NUMBER_AS_TEXT = re.compile(r'"(-?(?:0|[1-9][0-9]{0,17}))"')
+_LEAST_REFUSED = 300
+"""HTTP statuses from which on a body is none that a client reads as a message."""
+_LIKE_JSON = re.compile(rb"[\xef\xbb\xbf\xfe\xff\0\s]*(?:\[[\0\s]*)?\{")
+"""How an object begins, or an array of them, in any encoding of Unicode."""
 
 
 class Kind(Enum):
@@ -60,6 +69,11 @@ class Message(NamedTuple):
     meta: dict[str, Any]
 
     @property
+    def same_id(self) -> str | None:
+        """The id as clients compare it, to which `1` and `"1"` are the same; None without one."""
+        return same_name(self.id)
+
+    @property
     def progress_token(self) -> str | None:
         """Canonical text of the request's progress token, or None."""
         return _scalar(self.meta.get("progressToken"))
@@ -72,10 +86,45 @@ class Message(NamedTuple):
 def classify(raw: bytes) -> Message | None:
     """Read one message; return None for anything opaque, which a batch is."""
     try:
-        tree = parse(raw)
-        if not isinstance(tree, dict) or tree.get("jsonrpc") != "2.0":
-            return None
+        return _message_of(raw, parse(raw))
     except NotJsonError:
+        return None
+
+
+def server_messages(raw: bytes) -> list[tuple[Message, int]]:
+    """Return the messages that clients read in a text of a server, and the offset of each.
+
+    Many clients read what is no JSON, such as Python's `NaN`, and an array of messages.
+    """
+    message = classify(raw)
+    if message is not None:
+        return [(message, 0)]
+    if b"jsonrpc" not in raw:
+        return []
+    try:
+        tree = parse_tolerantly(raw)
+        if not isinstance(tree, list):
+            message = _message_of(raw, tree)
+            return [] if message is None else [(message, 0)]
+        items = item_spans(raw, find_spans(raw, [()])[()][0])
+    except NotJsonError:
+        return []
+    found = []
+    for span, inner in zip(items, tree, strict=True):
+        message = _message_of(raw[span.start : span.end], inner)
+        if message is not None:
+            found.append((message, span.start))
+    return found
+
+
+def server_message(raw: bytes) -> Message | None:
+    """Return the message that clients read in a text of a server, the last of several, or None."""
+    messages = server_messages(raw)
+    return messages[-1][0] if messages else None
+
+
+def _message_of(raw: bytes, tree: Any) -> Message | None:
+    if not isinstance(tree, dict) or tree.get("jsonrpc") != "2.0":
         return None
     method = tree.get("method")
     identity = _scalar(tree.get("id"))
@@ -110,6 +159,24 @@ def _scalar(value: Any) -> str | None:
     return canonical(value) if isinstance(value, str | Number) else None
 
 
+def same_name(name: str | None) -> str | None:
+    """Return what ids or progress tokens share that clients take for the same: `1` and `"1"`."""
+    as_text = None if name is None else _NUMBER_AS_TEXT.fullmatch(name)
+    return name if as_text is None else as_text[1]
+
+
+def name_in(names: Container[str], name: str | None) -> str | None:
+    """Return which of some ids or tokens a server means: the same, or one that clients take for it.
+
+    Both `1` and `"1"` may be pending, and a server that tells them apart means the same one.
+    """
+    if name is None or name in names:
+        return name
+    alike = same_name(name)
+    alike = f'"{name}"' if alike == name else alike
+    return alike if alike in names else None
+
+
 def repeated_token(message: Message) -> str | None:
     """Return the canonical text of the progress token that a notification repeats, or None."""
     return _scalar(message.params.get("progressToken"))
@@ -120,82 +187,52 @@ class EchoPlace(NamedTuple):
 
     Attributes:
         kind: of which messages it is; pushed requests count as notifications.
-        value: the caller's value, a member of `Echoes`.
+        value: the caller's value, a member of `CallerValues`.
         method: the only method of messages in which the place means that; empty for any.
-        is_text_too: whether some servers repeat a number as a string there.
     """
 
     kind: Literal["response", "notification"]
     path: MemberPath
     value: Literal["id", "progress_token"]
     method: str = ""
-    is_text_too: bool = False
 
 
 ECHO_PLACES: Final = (
     # Only a response has the caller's id: a request that a server of the 2025 era pushes inside
     # the stream may have the same id as the pending call.
     EchoPlace("response", ID_PATH, "id"),
-    EchoPlace("response", ("result", "_meta", SUBSCRIPTION_ID), "id", is_text_too=True),
-    EchoPlace("notification", ("params", "_meta", SUBSCRIPTION_ID), "id", is_text_too=True),
+    EchoPlace("response", ("result", "_meta", SUBSCRIPTION_ID), "id"),
+    EchoPlace("notification", ("params", "_meta", SUBSCRIPTION_ID), "id"),
     EchoPlace("notification", ("params", "progressToken"), "progress_token"),
-    EchoPlace("notification", ("params", "requestId"), "id", CANCELLED, is_text_too=True),
+    EchoPlace("notification", ("params", "requestId"), "id", CANCELLED),
 )
 """All of them. Source: the schemas of MCP 2025-11-25 and 2026-07-28, RequestId, ProgressToken."""
 
 
-@dataclass(frozen=True, slots=True)
-class Echoes:
-    """Where a message from the server repeats the caller's own values."""
+class Echo(NamedTuple):
+    """Where a message from the server repeats a value of the caller.
 
-    id: tuple[Span, ...] = ()
-    progress_token: tuple[Span, ...] = ()
-    id_as_text: tuple[Span, ...] = ()
+    `value` names it, as `CallerValues` does: some servers make texts of numbers, and others
+    numbers of texts.
+    """
 
-
-def echoes(message: Message, request: Message) -> Echoes:
-    """Return the spans in a server's message that echo the request's id and progress token."""
-    quick = _echoes_by_search(message, request)
-    return _echoes_by_path(message, request) if quick is None else quick
+    span: Span
+    value: str
 
 
-def _echoes_by_search(message: Message, request: Message) -> Echoes | None:
-    raw = message.raw
-    if message.kind is Kind.RESPONSE:
-        key, plain, value, wanted = ID_KEY, PLAIN_ID, message.id, request.id
-    else:
-        value, wanted = repeated_token(message), request.progress_token
-        key, plain = TOKEN_KEY, PLAIN_TOKEN
-    # A key that stands once in the bytes, in its only spelling, is the message's own.
-    is_certain = raw.count(key) == (value is not None) and b"\\u" not in raw
-    if not is_certain or b"subscriptionId" in raw or message.method == CANCELLED:
-        return None
-    if value is None or value != wanted:
-        return Echoes()
-    match = plain.search(raw)
-    if match is None:
-        return None
-    spans = (Span(*match.span(1)),)
-    return Echoes(spans) if message.kind is Kind.RESPONSE else Echoes((), spans)
-
-
-def _echoes_by_path(message: Message, request: Message) -> Echoes:
+def echoes(message: Message, request: Message) -> list[Echo]:
+    """Return where a server's message echoes the request's id and progress token."""
     wanted = {"id": request.id, "progress_token": request.progress_token}
     places = {place.path: place for place in ECHO_PLACES if _is_used(place, message, request)}
-    found: dict[str, list[Span]] = {"id": [], "progress_token": [], "id_as_text": []}
+    found: list[Echo] = []
     for path, spans in find_spans(message.raw, places.keys()).items():
-        place = places[path]
-        expected = wanted[place.value]
+        name = places[path].value
         for span in spans:
-            value = parse(message.raw[span.start : span.end])
-            if expected is None:
-                continue
-            if _scalar(value) == expected:
-                found[place.value].append(span)
-            # The canonical text of an id that is a string is never the id itself.
-            elif place.is_text_too and value == expected and value[:1] != '"':
-                found["id_as_text"].append(span)
-    return Echoes(**{name: tuple(spans) for name, spans in found.items()})
+            value = _scalar(parse_tolerantly(message.raw[span.start : span.end]))
+            echoed = _echoed(name, value, wanted[name])
+            if echoed is not None:
+                found.append(Echo(span, echoed))
+    return found
 
 
 def _is_used(place: EchoPlace, message: Message, request: Message) -> bool:
@@ -209,6 +246,15 @@ def _is_used(place: EchoPlace, message: Message, request: Message) -> bool:
     return message.method == place.method and request.method == LISTEN
 
 
+def _echoed(name: str, value: str | None, wanted: str | None) -> str | None:
+    """Return the member of the caller's values that a value repeats, or None."""
+    if value is None or wanted is None or same_name(value) != same_name(wanted):
+        return None
+    if value == wanted:
+        return name
+    return f"{name} as text" if value.startswith('"') else f"{name} as number"
+
+
 # The messages of a response
 
 
@@ -220,10 +266,13 @@ class Located:
     piece: int
     offset: int
     event: Event | None = None
+    in_text: int = 0
+    """Where it begins in its line or in the data of its event, which may have several."""
 
     def in_body(self, span: Span) -> Span | None:
         """Return where in the body a span of the message stands, or None if it crosses lines."""
-        inner = span if self.event is None else self.event.raw_span(span)
+        in_text = Span(span.start + self.in_text, span.end + self.in_text)
+        inner = in_text if self.event is None else self.event.raw_span(in_text)
         return None if inner is None else Span(inner.start + self.offset, inner.end + self.offset)
 
 
@@ -239,7 +288,11 @@ def messages_in(response: Response) -> list[Located]:
     whole = classify(body) if body else None
     if whole is not None:
         return [Located(whole, len(response.pieces) - 1, 0)]
-    return list(_messages_of_lines(response.pieces, body)) if b"\n" in body.strip() else []
+    by_line = list(_messages_of_lines(response.pieces, body)) if b"\n" in body.strip() else []
+    if by_line:
+        return by_line
+    last = len(response.pieces) - 1
+    return [Located(message, last, offset) for message, offset in server_messages(body)]
 
 
 def _messages_of_pieces(response: Response) -> Iterator[Located]:
@@ -247,9 +300,8 @@ def _messages_of_pieces(response: Response) -> Iterator[Located]:
     for index, piece in enumerate(response.pieces):
         event = read_event(piece.raw, first=index == 0) if response.is_event_stream else None
         data = piece.raw if event is None else event.data
-        message = classify(data) if data else None
-        if message is not None:
-            yield Located(message, index, offset, event)
+        for message, inner in server_messages(data) if data else ():
+            yield Located(message, index, offset, event, inner)
         offset += len(piece.raw)
 
 
@@ -257,9 +309,9 @@ def _messages_of_lines(pieces: tuple[Piece, ...], body: bytes) -> Iterator[Locat
     ends = list(accumulate(len(piece.raw) for piece in pieces))
     offset = 0
     for line in body.splitlines(keepends=True):
-        message = classify(line)
-        if message is not None:
-            yield Located(message, bisect_left(ends, offset + len(line)), offset)
+        index = bisect_left(ends, offset + len(line))
+        for message, inner in server_messages(line):
+            yield Located(message, index, offset, None, inner)
         offset += len(line)
 
 
@@ -267,8 +319,58 @@ def response_to(request: Message | None, response: Response) -> Located | None:
     """Return the response to a request; other messages may have the same id."""
     if request is None or request.kind is not Kind.REQUEST:
         return None
-    responses = (it for it in messages_in(response) if it.message.kind is Kind.RESPONSE)
-    return next((it for it in responses if it.message.id == request.id), None)
+    alike: Located | None = None
+    for located in messages_in(response):
+        message = located.message
+        if message.kind is Kind.RESPONSE and message.same_id == request.same_id:
+            if message.id == request.id:
+                return located
+            alike = alike or located
+    return alike
+
+
+def unread_texts(response: Response) -> list[bytes]:
+    """Return what a client may read in a response as messages, and what can't be read here."""
+    texts = list(_texts_of(response))
+    if content_coding(response.headers):
+        return texts
+    return [text for text in texts if _is_unread(text)]
+
+
+def _texts_of(response: Response) -> Iterator[bytes]:
+    """Yield what clients may read as messages in a response: its body, its lines or its events."""
+    if response.status >= _LEAST_REFUSED or response.only_accepts or not response.body:
+        return
+    if not response.is_framed or content_coding(response.headers):
+        if response.end is End.COMPLETE:
+            yield response.body
+        return
+    for index, piece in enumerate(response.pieces):
+        # What broke off is no event, and no line.
+        if not piece.raw.endswith((b"\n", b"\r")):
+            continue
+        if response.is_event_stream:
+            yield read_event(piece.raw, first=index == 0).data or b""
+        else:
+            yield piece.raw
+
+
+def _is_unread(text: bytes) -> bool:
+    """Tell whether a text looks like a message with an id, and none is found."""
+    is_certain = b"2.0" in text and is_json(text)
+    if is_certain or _LIKE_JSON.match(text) is None or b"id" not in text.replace(b"\0", b""):
+        return False
+    return not server_messages(text) and not any(map(server_messages, text.splitlines()))
+
+
+def hides_response(request: Message | None, response: Response) -> bool:
+    """Tell whether a client may have read the response to its request, and it can't be found.
+
+    Then nobody knows where the id stands, under which a client with another one looks for it.
+    """
+    if request is None or request.kind is not Kind.REQUEST:
+        return False
+    return bool(unread_texts(response)) and response_to(request, response) is None
 
 
 def last_response(response: Response) -> Message | None:
@@ -287,9 +389,9 @@ def completed_by(response: Response, piece: int) -> Message | None:
     raw = response.pieces[piece].raw
     if response.is_event_stream:
         data = read_event(raw, first=piece == 0).data
-        return None if data is None else classify(data)
+        return None if data is None else server_message(data)
     # A message of its own line needs nothing of what came before it.
-    alone = classify(raw)
+    alone = server_message(raw)
     if alone is not None:
         return alone
     return next((each.message for each in messages_in(response) if each.piece == piece), None)

@@ -47,7 +47,7 @@ NEVER = Moment(2**53, 0.0)
 
 
 class Push(NamedTuple):
-    """A request that the server sent of itself, with the canonical text of its id."""
+    """A request that the server sent of itself, with its id as clients compare it."""
 
     id: str
     method: str
@@ -73,7 +73,7 @@ NO_TASK = TaskFacts("")
 
 @dataclass(frozen=True, slots=True)
 class ExchangeFacts:
-    """Facts about one exchange that linking and ordering need; ids are canonical texts."""
+    """Facts about one exchange that linking and ordering need; ids are as clients compare them."""
 
     session: str = NO_SESSION
     """The session's id, as the journal has it."""
@@ -123,7 +123,7 @@ def facts_of(exchange: RecordedExchange, call: Call, resumes: int | None = None)
     is_listening = ask is None and resumes is None and listens(call, response)
     has_others = is_listening or resumes is not None
     pushes, responses = _said(response, has_others=has_others)
-    kind, identity = (None, "") if message is None else (message.kind, message.id)
+    kind, identity = (None, "") if message is None else (message.kind, message.same_id)
     is_accepted = kind is Kind.REQUEST and response is not None and response.only_accepts
     ended = Moment(exchange.ended_after or exchange.number or 0, exchange.ended_ms)
     return ExchangeFacts(
@@ -181,13 +181,14 @@ def _said(
         # On the stream of a call, what has an id and no method is the response to the call.
         if b'"id"' in piece.raw and (has_others or b'"method"' in piece.raw):
             message = completed_by(response, index) if response else None
-            if message is None or message.id is None:
+            identity = None if message is None else message.same_id
+            if message is None or identity is None:
                 continue
             if message.kind is Kind.RESPONSE and has_others:
-                responses.append((message.id, _moment_of(piece)))
+                responses.append((identity, _moment_of(piece)))
             elif message.kind is Kind.REQUEST and message.method != PING:
                 name = intern(message.method)
-                pushes.append(Push(intern(message.id), name, index, _moment_of(piece)))
+                pushes.append(Push(intern(identity), name, index, _moment_of(piece)))
     return tuple(pushes), tuple(responses)
 
 

@@ -38,9 +38,12 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     SUBSCRIPTION_ID,
     Kind,
     Message,
-    classify,
+    hides_response,
+    name_in,
     response_to,
+    server_message,
     splice_pieces,
+    unread_texts,
 )
 from mrtr_cassette.core.protocol.methods import CANCELLED, LISTEN, PING
 from mrtr_cassette.core.protocol.origins import origin_in
@@ -62,6 +65,7 @@ from mrtr_cassette.core.secrets.sealed import (
     sha256_of,
     with_task,
 )
+from mrtr_cassette.core.wire.codings import ContentDecoder, content_coding, readable, why_unread
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
     LARGEST_BODY,
@@ -69,23 +73,19 @@ from mrtr_cassette.core.wire.http import (
     NO_METHOD,
     NO_STATUS,
     SESSION_HEADER,
-    ContentDecoder,
     End,
     Headers,
     Piece,
     Request,
     Response,
     channel_request,
-    content_coding,
     header_value,
     is_event_stream,
     kept_request_headers,
     kept_response_headers,
     line_request,
     lines_in,
-    readable,
     why_no_line,
-    why_unread,
 )
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, splice
 from mrtr_cassette.core.wire.sse import SseFramer, event_id_spans, read_event
@@ -116,6 +116,8 @@ class Unread(NamedTuple):
 
     side: Side
     reason: str
+    hides_id: bool = False
+    """Nobody knows where the response has the caller's id, so it is played to no other caller."""
 
 
 class Sealed(NamedTuple):
@@ -189,7 +191,7 @@ class Recorder:
         if message is None or message.kind is not Kind.RESPONSE:
             return False
         channel = header_value(request.headers, SESSION_HEADER) or request.target
-        return self.pushes.is_open(channel, message.id)
+        return self.pushes.is_open(channel, message.same_id)
 
     def has_played(self, request: Request, number: int) -> None:
         """Take note that a recorded write is played for a request."""
@@ -316,9 +318,9 @@ class Observation:
             return
         if message.kind is Kind.REQUEST and message.method != LISTEN:
             self._is_call = True
-            recorder.pushes.begun(self._channel, number, message.id, call)
+            recorder.pushes.begun(self._channel, number, message.same_id, call)
         elif message.kind is Kind.RESPONSE:
-            self.answered = recorder.pushes.answered(self._channel, message.id, number)
+            self.answered = recorder.pushes.answered(self._channel, message.same_id, number)
 
     @property
     def label(self) -> str:
@@ -503,7 +505,7 @@ class Observation:
             if data and is_endpoint(raw):
                 self._may_lead = False
                 self._opened(data.decode("latin-1"))
-        message = None if data is None else classify(data)
+        message = None if data is None else server_message(data)
         if message is None:
             return
         if message.kind is Kind.REQUEST and message.method == PING:
@@ -511,18 +513,19 @@ class Observation:
             self.pings.append(message)
         elif message.kind is Kind.REQUEST:
             turn, call = pushes.pushed(
-                self._channel, self.number, message.id, shared=not self._is_call
+                self._channel, self.number, message.same_id, shared=not self._is_call
             )
             key = turn.key_for(message.method)
             asked = input_request(message.method, message.params)
             turn.asked.append(OpenPush(turn.owner, call or self.call, key, asked, message))
             self.pushed.append(turn.asked[-1])
         elif message.kind is Kind.RESPONSE:
-            if request is not None and request.kind is Kind.REQUEST and message.id == request.id:
+            called = request if request is not None and request.kind is Kind.REQUEST else None
+            if called is not None and message.same_id == called.same_id:
                 self.is_answered = True
                 pushes.ended(self._channel, self.number)
             else:
-                pushes.responded(self._channel, message.id)
+                pushes.responded(self._channel, message.same_id)
 
 
 # Lines on pipes
@@ -571,12 +574,15 @@ class Channel(Generic[E]):
 
     def server_line(self, line: bytes) -> tuple[E, bool]:
         """Return which exchange a line of the server belongs to, and whether it is the last one."""
-        message = classify(line)
-        if message is not None and message.kind is Kind.RESPONSE and message.id in self._pending:
-            same = self._pending[message.id]
+        message = server_message(line)
+        is_response = message is not None and message.kind is Kind.RESPONSE
+        identity = message.id if message is not None and is_response else None
+        identity = name_in(self._pending, identity)
+        if identity is not None:
+            same = self._pending[identity]
             exchange = same.pop(0)
             if not same:
-                del self._pending[message.id]
+                del self._pending[identity]
             self._by_token = {key: it for key, it in self._by_token.items() if it != exchange}
             self.given_up(exchange)
             return exchange, True
@@ -599,12 +605,13 @@ class Channel(Generic[E]):
 
     def is_pending(self, identity: str) -> bool:
         """Tell whether a request with an id, as canonical text, waits for its response."""
-        return identity in self._pending
+        return name_in(self._pending, identity) is not None
 
     def _named_by(self, message: Message) -> E | None:
         token = message.params.get("progressToken")
         if token is not None:
-            return self._by_token.get(canonical(token))
+            name = name_in(self._by_token, canonical(token))
+            return None if name is None else self._by_token[name]
         if message.method == CANCELLED:
             named = self._pending_as(message.params.get("requestId"))
             # Only what listens is cancelled by a server; otherwise it cancels what it has asked.
@@ -612,11 +619,9 @@ class Channel(Generic[E]):
         return self._pending_as(message.meta.get(SUBSCRIPTION_ID))
 
     def _pending_as(self, identity: Any) -> E | None:
-        """Return the request with an id, which a server may repeat as a string."""
-        if identity is None:
-            return None
-        same = self._pending.get(canonical(identity)) or self._pending.get(str(identity))
-        return same[0] if same else None
+        """Return the oldest request with an id, which a server may repeat in another type."""
+        name = None if identity is None else name_in(self._pending, canonical(identity))
+        return None if name is None else self._pending[name][0]
 
     def ended(self, *, by_server: bool) -> list[tuple[E, End | None]]:
         """Return what the end of the channel ends; by the server, or by the client that left.
@@ -809,11 +814,12 @@ def _changed(response: Response, headers: Headers, change: Callable[[bytes], byt
 def _unread(call: Call, response: Response) -> list[Unread]:
     """Return which bodies can't be read, and what on a pipe was no line."""
     request = call.request
-    found: list[Unread] = []
-    if content_coding(request.headers) or b"\0" in request.body:
-        found.append(Unread("request", why_unread(request)))
-    if content_coding(response.headers) or b"\0" in response.body:
-        found.append(Unread("response", why_unread(response)))
+    found = [Unread("request", why_unread(request))]
+    hides = hides_response(call.message, response)
+    reason = why_unread(response)
+    if not reason and (hides or unread_texts(response)):
+        reason = "it is no JSON-RPC that can be read here"
+    found.append(Unread("response", reason, hides))
     if call.message is None and request.is_line:
         found.append(Unread("request", why_no_line(request.body)))
         found += [Unread("response", why_no_line(piece.raw)) for piece in response.pieces]

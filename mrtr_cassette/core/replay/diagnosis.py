@@ -16,6 +16,7 @@ from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
 from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE, PING, TASK_ID, method_of
 from mrtr_cassette.core.replay.matching import ReplayEntry
+from mrtr_cassette.core.wire.codings import why_unread
 from mrtr_cassette.core.wire.http import EVENT_STREAM, JSON_HEADERS, SESSION_HEADER, Headers
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 from mrtr_cassette.core.wire.pointers import Difference, differences, without_paths
@@ -41,6 +42,7 @@ class Reason(Enum):
     OTHER_HISTORY = "other-history"
     ELSEWHERE = "elsewhere"
     NO_RESPONSE = "no-response"
+    UNREADABLE = "unreadable"
     UNRECORDED = "unrecorded"
 
 
@@ -79,6 +81,15 @@ def led_elsewhere(call: Call, entry: ReplayEntry, origin: str) -> Miss:
     """Explain that a recorded response sends its client to a server that was not recorded."""
     detail = f"the recorded response sends its client to {origin}, which is not in the cassette"
     return Miss(call, Reason.ELSEWHERE, printable(detail), entry)
+
+
+def other_id(call: Call, nearest: ReplayEntry) -> Miss:
+    """Explain why a recorded response can only be played to a caller with the recorded id."""
+    response = nearest.exchange.response
+    reason = "" if response is None else why_unread(response)
+    reason = reason or "it is no JSON-RPC that can be read here"
+    detail = f"the recorded response can't be given this request's id, as {reason}"
+    return Miss(call, Reason.UNREADABLE, printable(detail), nearest)
 
 
 class NoStep(NamedTuple):
@@ -153,7 +164,7 @@ def _other_answer(
         for each in entries
         if each.answers is not None
         and session_of(each.request) == session
-        and each.answers.request.message.id == message.id
+        and each.answers.request.message.same_id == message.same_id
     ]
     if not posted:
         return None

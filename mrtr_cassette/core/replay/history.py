@@ -21,7 +21,13 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.cassette.sessions import ends_session, is_answered
 from mrtr_cassette.core.protocol.calls import NO_SESSION
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, messages_in, repeated_token
+from mrtr_cassette.core.protocol.jsonrpc import (
+    Kind,
+    Message,
+    messages_in,
+    repeated_token,
+    same_name,
+)
 from mrtr_cassette.core.protocol.methods import method_of
 from mrtr_cassette.core.record.assembly import recounted, with_texts
 from mrtr_cassette.core.replay.matching import ReplayEntry
@@ -110,7 +116,10 @@ class Timelines:
                 self._during.setdefault(pending, []).append(each)
                 self._asking[pushed.exchange, pushed.piece] = pending
             if each.kind is Kind.REQUEST and each.asker is not None:
-                for name in ((True, each.asker.id), (False, each.asker.progress_token)):
+                for name in (
+                    (True, each.asker.same_id),
+                    (False, same_name(each.asker.progress_token)),
+                ):
                     self._named.setdefault((each.session, *name), []).append(each)
                 if not method_of(each.key.method).reads:
                     self._changes.setdefault(each.session, []).append(each)
@@ -184,7 +193,7 @@ class Timelines:
     def _request_of(self, session: str, message: Message, after: int) -> ReplayEntry | None:
         """Return the latest request that a message of the server is about, or None."""
         responds = message.kind is Kind.RESPONSE
-        name = message.id if responds else repeated_token(message)
+        name = message.same_id if responds else same_name(repeated_token(message))
         named = [] if name is None else self._named.get((session, responds, name), [])
         before = named[: _arrived(named, after)]
         return before[-1] if before else None

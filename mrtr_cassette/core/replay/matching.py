@@ -19,7 +19,7 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.sessions import Streams, listens, opened_session
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey, read_call, session_of
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, InputRequest
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, hides_response
 from mrtr_cassette.core.protocol.methods import PING
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.assembly import request_with
@@ -52,7 +52,7 @@ from mrtr_cassette.core.wire.http import (
     Request,
     named_by_user,
 )
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 
 _RECEIVED: Final = "received."
 """Begins the token of a secret that a client sent; a cassette's tokens are numbers."""
@@ -349,6 +349,17 @@ class ReplayEntry:
         response = self.exchange.response
         is_error = response is not None and response.status >= REFUSED
         return is_error or "error" in self.exchange.rpc_members
+
+    def may_get(self, identity: bytes | None) -> bool:
+        """Tell whether its response can be played to a caller with an id, as it is spelled."""
+        if identity is None or self.asker is None or not self._hides_response:
+            return True
+        return canonical(parse(identity)) == self.asker.id
+
+    @cached_property
+    def _hides_response(self) -> bool:
+        response = self.exchange.response
+        return response is not None and hides_response(self.asker, response)
 
     @property
     def call(self) -> Call:

@@ -41,6 +41,7 @@ from mrtr_cassette.core.replay.diagnosis import (
     no_match,
     no_step,
     not_now,
+    other_id,
 )
 from mrtr_cassette.core.replay.equivalence import EqualRequests
 from mrtr_cassette.core.replay.history import NO_WAITS, Timelines
@@ -49,7 +50,8 @@ from mrtr_cassette.core.replay.order import Chosen, LiveSession, MatchKey, PlayO
 from mrtr_cassette.core.replay.reply import Came, Delivery, Reply, build_reply
 from mrtr_cassette.core.replay.tasks import LiveTask, RecordedTask, Step, recorded_tasks
 from mrtr_cassette.core.replay.worlds import History, Worlds
-from mrtr_cassette.core.wire.http import ACCEPTED, End, Request, readable
+from mrtr_cassette.core.wire.codings import readable
+from mrtr_cassette.core.wire.http import ACCEPTED, End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 from mrtr_cassette.core.wire.pointers import escape_pointer
 
@@ -187,6 +189,9 @@ class Player:
         if session.recorded != taken_for:
             self._follow(session)
         if choice.entry is not None:
+            if not choice.entry.may_get(key.values.id):
+                self.misses.append(other_id(read_call(self._matched.told(recorded)), choice.entry))
+                return self.misses[-1]
             play = self._play(request, choice.entry, session, key)
             if choice.entry in self._elsewhere:
                 play = replace(play, miss=self._sent_elsewhere(recorded, choice.entry))
@@ -378,7 +383,9 @@ class Player:
         """Let the call during which the server asked get a miss; return whether there is one."""
         posted = [each for each in self._by_arrival if each.answers is not None]
         here = [each for each in posted if each.session == session.recorded]
-        own = [each for each in here if each.asker is not None and each.asker.id == answer.id]
+        own = [
+            each for each in here if each.asker is not None and each.asker.same_id == answer.same_id
+        ]
         # Under an id that no question had, it is taken for the answer to the oldest one.
         for expected in own or here:
             call = expected.answered_call

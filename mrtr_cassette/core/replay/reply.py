@@ -22,14 +22,11 @@ from mrtr_cassette.core.wire.jsonbytes import Span
 _FRAMING = HOP_BY_HOP | {"content-length"}
 
 
-_VALUES: Final = ("id", "progress_token", "id_as_text")
-
-
 class Gap(NamedTuple):
     """A place in a body that has another value in every replay, or the recorded bytes.
 
     Attributes:
-        value: the name of a member of `CallerValues`, or of the state of a task.
+        value: its name, as `CallerValues` has it, or the state of a task.
         source: the id of that task, or the request whose caller it is, if not the caller itself.
     """
 
@@ -152,8 +149,7 @@ def _places_in(
         other = waits.pieces[located.piece].request if waits.pieces else None
         for asker, entry in ((own, None), (None if other is None else other.asker, other)):
             if asker is not None and not found:
-                repeated = echoes(message, asker)
-                found += [(at, name, entry) for name in _VALUES for at in getattr(repeated, name)]
+                found += [(*echo, entry) for echo in echoes(message, asker)]
         state = (notified_state(message) or polled_state(message)) if has_tasks else None
         if state is not None and state.id in tasks:
             found += [(span, name, state.id) for name, span in clock_spans(message)]
@@ -311,7 +307,7 @@ class Delivery:
             task = self.session.tasks.get(source)
             return gap.recorded if task is None else task.value(gap.value, gap.recorded)
         values = self.values if source is None else self.session.values_of(source)
-        return getattr(values, gap.value) or gap.recorded
+        return values.spelled(gap.value) or gap.recorded
 
     def _due_part(self) -> Part | None:
         """Return the part that is sent next; what was passed over before it is set aside."""

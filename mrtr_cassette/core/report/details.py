@@ -307,7 +307,7 @@ def _streamed_responses(interactions: Iterable[RecordedInteraction]) -> _Streame
                 if located.message.kind is Kind.RESPONSE:
                     after = response.pieces[located.piece].after
                     streamed = interaction.number, after, located.message
-                    found[session, located.message.id].append(streamed)
+                    found[session, located.message.same_id].append(streamed)
     return found
 
 
@@ -338,7 +338,7 @@ def _ending(recorded: RecordedInteraction, streamed: _Streamed) -> tuple[str, Fi
         facts = [] if response.is_lines else [f"HTTP {response.status}"]
     where = ""
     if message is None and request is not None and request.kind is Kind.REQUEST:
-        for stream, after, answer in streamed.get((session_of(last.request), request.id), ()):
+        for stream, after, answer in streamed.get((session_of(last.request), request.same_id), ()):
             # A client may use an id again: what came before the call is none of its responses.
             if after >= (last.number or 0):
                 message, where = answer, f" on the stream of #{stream}"

@@ -162,6 +162,8 @@ def unread_said(observation: Observation, unread: Unread, terms: Terms = LIBRARY
         f"warning: the {unread.side} of exchange {observation.number}, {observation.label}, can't "
         f"be searched for asks, states and secrets, as {unread.reason}; it is recorded as it is"
     )
+    if unread.hides_id:
+        line += ", and a caller with another id gets a miss"
     if unread.side == "response" and unread.reason.startswith("its "):
         line += ": have it readable with <<accept_gzip>>"
     about = {"body": unread.side, "reason": printable(unread.reason)}

@@ -84,6 +84,10 @@ _FIXES = {
         "give the call up sooner, as in the recording",
         "record the whole call again, and wait for its response",
     ),
+    Reason.UNREADABLE: (
+        "have the client send the recorded id",
+        "record the call again, with a response that can be read: <<accept_gzip>>",
+    ),
     Reason.UNRECORDED: (
         "record the whole call again, into another cassette",
         "record all of this cassette again with <<replace>>",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import zlib
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -208,71 +207,6 @@ def _kept(headers: Headers, names: frozenset[str]) -> Headers:
         and HEADER_NAME.fullmatch(name)
         and not FORBIDDEN_IN_HEADER.search(value)
     )
-
-
-_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
-
-
-class ContentDecoder:
-    """Decodes `gzip` and `deflate`; a body in any other coding stays as it is."""
-
-    def __init__(self, coding: str, limit_bytes: int = LARGEST_BODY) -> None:
-        self._limit = limit_bytes
-        self._decoded = 0
-        self.is_known = coding.strip().lower() in {"gzip", "x-gzip", "deflate"}
-        self.failed = False
-        self._inflate = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the bytes so far end where a compressed body may end."""
-        return self.is_known and not self.failed and self._inflate.eof
-
-    def decode(self, chunk: bytes) -> bytes:
-        """Return what the next bytes decode to, up to one byte more than the limit."""
-        if not self.is_known or self.failed:
-            return chunk
-        try:
-            decoded = self._inflate.decompress(chunk, self._limit + 1 - self._decoded)
-        except zlib.error:
-            self.failed = True
-            return chunk
-        self._decoded += len(decoded)
-        self.failed = self._decoded > self._limit or bool(self._inflate.unused_data)
-        return decoded
-
-
-def readable(request: Request, limit_bytes: int = LARGEST_BODY) -> Request:
-    """Return a request with its body decoded; the same one where that is not needed or fails."""
-    coding = content_coding(request.headers)
-    if not coding:
-        return request
-    decoder = ContentDecoder(coding, limit_bytes)
-    body = decoder.decode(request.body)
-    if not decoder.is_whole:
-        return request
-    kept = [pair for pair in request.headers if pair[0].lower() != "content-encoding"]
-    return replace(request, headers=tuple(kept), body=body)
-
-
-@lru_cache(maxsize=1024)
-def content_coding(headers: Headers) -> str:
-    """Return the content coding that headers name, in lower case; empty where there is none."""
-    coding = header_value(headers, "content-encoding").strip().lower()
-    return "" if coding == "identity" else coding
-
-
-def why_unread(message: Request | Response) -> str:
-    """Return why the body of a message can't be read, as the rest of a sentence, or nothing."""
-    coding = content_coding(message.headers)
-    # Text in another encoding than UTF-16 and UTF-32 has no NUL, and can be searched.
-    if not message.body or (not coding and b"\0" not in message.body):
-        return ""
-    if not coding:
-        return "it is no UTF-8"
-    if ContentDecoder(coding).is_known:
-        return f"its {coding} is damaged, cut short or too large"
-    return f"its content coding {coding} can't be decoded here"
 
 
 # Lines on a pipe, and a client's line as a request (MCP 2026-07-28, stdio)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from mrtr_cassette.core.wire.repair import DEEPEST, repaired
 from mrtr_cassette.errors import NotJsonError
 
 _NUMBER = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?")
@@ -67,8 +68,6 @@ MemberPath = tuple[str, ...]
 
 _LEAST_UNPLAIN = 10**18
 _SPACE = re.compile(r"[ \t\n\r]*")
-DEEPEST = 200
-"""The most levels of nesting that are read; Python's stack and orjson can take many more."""
 _CANONICAL = (
     orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
@@ -119,6 +118,29 @@ def parse(raw: bytes) -> Any:
     if levels > DEEPEST:
         raise NotJsonError(f"nested deeper than {DEEPEST} levels")
     return tree
+
+
+def parse_tolerantly(raw: bytes) -> Any:
+    """Read JSON as the most tolerant of clients do: `NaN`, a trailing comma, text of any encoding.
+
+    What `parse` reads it reads alike. Words and values that are no JSON come as strings.
+
+    Raises:
+        NotJsonError: no client can read it.
+    """
+    try:
+        return parse(raw)
+    except NotJsonError:
+        return parse(repaired(raw).decode("utf-8", "replace").encode())
+
+
+def is_json(raw: bytes) -> bool:
+    """Tell, quickly, whether every client can read a text as JSON."""
+    try:
+        orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return False
+    return True
 
 
 def is_deep(tree: Any) -> bool:
@@ -195,8 +217,15 @@ def find_spans(raw: bytes, paths: Collection[MemberPath]) -> dict[MemberPath, li
     """Return the spans of the values at some paths, every one of a duplicate key.
 
     Raises:
-        NotJsonError: `raw` is no JSON.
+        NotJsonError: `raw` is no JSON that any client reads.
     """
+    try:
+        return _find_spans(raw, paths)
+    except NotJsonError:
+        return _find_spans(repaired(raw), paths)
+
+
+def _find_spans(raw: bytes, paths: Collection[MemberPath]) -> dict[MemberPath, list[Span]]:
     # One byte is one character in Latin-1, so the decoder's offsets are byte offsets, and all
     # that delimits JSON is ASCII.
     text = raw.decode("latin-1")
@@ -285,8 +314,13 @@ def replace_members(raw: bytes, at: MemberPath, members: Mapping[str, bytes | No
 
 
 def item_spans(raw: bytes, of: Span) -> list[Span]:
-    """Return the spans of the items of the array at a span, in order."""
-    return [item.value for item in _parts_of(raw.decode("latin-1"), of.start)]
+    """Return the spans of the items of the array at a span, in order.
+
+    Raises:
+        NotJsonError: no client reads the array.
+    """
+    valid = raw if is_json(raw) else repaired(raw)
+    return [item.value for item in _parts_of(valid.decode("latin-1"), of.start)]
 
 
 class _Part(NamedTuple):

@@ -13,7 +13,13 @@ from typing import Final
 
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION, on_one_line
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, classify
+from mrtr_cassette.core.protocol.jsonrpc import (
+    ID_PATH,
+    Kind,
+    classify,
+    server_message,
+    server_messages,
+)
 from mrtr_cassette.core.protocol.methods import INITIALIZE
 from mrtr_cassette.core.record.recorder import Channel
 from mrtr_cassette.core.secrets.credentials import WasGiven
@@ -197,7 +203,7 @@ class PipeResponse:
         self._came.clear()
         if self._framing == "lines":
             return b"".join(lines)
-        said = [line.strip(b"\r\n") for line in lines if classify(line) is not None]
+        said = [line.strip(b"\r\n") for line in lines if server_messages(line)]
         return b"".join(said if self._framing == "message" else [_EVENT % raw for raw in said])
 
     async def read(self) -> bytes:
@@ -276,7 +282,7 @@ class PipeUpstream:
 
         A question is no longer its own where nobody listens: the latest call has a stream.
         """
-        message = classify(line)
+        message = server_message(line)
         is_question = message is not None and message.kind is Kind.REQUEST
         call = channel.latest_call if is_question else None
         return self._heard or call or self._listening
@@ -332,7 +338,7 @@ class PipeUpstream:
 
     def _opened(self, request: Request, response: PipeResponse) -> RawHeaders:
         """Open a session for a client that begins, unless the server refuses; return its header."""
-        said = [message for message in map(classify, response.lines) if message is not None]
+        said = [message for message in map(server_message, response.lines) if message is not None]
         is_refused = any("error" in message.tree for message in said)
         if read_call(request).method != INITIALIZE or is_refused:
             return ()

@@ -59,7 +59,7 @@ def filled(part: Part, caller: bytes | None = None) -> bytes:
     """Return the bytes of a part for a caller."""
     values = caller_values(None if caller is None else message(caller))
     segments = [
-        each if isinstance(each, bytes) else getattr(values, each.value) or each.recorded
+        each if isinstance(each, bytes) else values.spelled(each.value) or each.recorded
         for each in part.segments
     ]
     return b"".join(segments)
@@ -79,7 +79,10 @@ OTHER = with_token(with_id(tool("deploy"), "call-7"), "t")
         ),
         (b'{"jsonrpc":"2.0","error":{"code":-32020}}', None),
         (b'{"jsonrpc":"2.0","id":null,"error":{}}', None),
-        (b'{"jsonrpc":"2.0","id":"1","result":{}}', None),
+        (
+            b'{"jsonrpc":"2.0","id":"1","result":{}}',
+            b'{"jsonrpc":"2.0","id":"call-7","result":{}}',
+        ),
         (b"<html>1</html>", None),
         (b"\xff\x001", None),
         (b"", None),

@@ -5,15 +5,16 @@ from __future__ import annotations
 import gzip
 import zlib
 
+import codings
 import pytest
 from builders import JSON_HEADERS, tool
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mrtr_cassette.core.wire.codings import ContentDecoder, readable, why_unread
 from mrtr_cassette.core.wire.http import (
     NO_STATUS,
     SESSION_HEADER,
-    ContentDecoder,
     End,
     Headers,
     Line,
@@ -31,8 +32,6 @@ from mrtr_cassette.core.wire.http import (
     lines_in,
     named_by_user,
     opens_channel,
-    readable,
-    why_unread,
 )
 from mrtr_cassette.core.wire.jsonbytes import Span
 from mrtr_cassette.core.wire.sse import SseFramer, event_id_spans, read_event
@@ -161,22 +160,29 @@ GZIP = packed(TEXT)
     [
         ("x-gzip", GZIP),
         (" GZIP ", GZIP),
+        ("gzip", packed(TEXT[:7]) + packed(b"") + packed(TEXT[7:])),
         ("deflate", zlib.compress(TEXT)),
-        ("br", TEXT),
+        ("deflate", zlib.compress(TEXT)[2:-4]),
+        ("unknown", TEXT),
         ("", TEXT),
+        *codings.packed_by_libraries(TEXT),
     ],
 )
 def test_known_coding_is_taken_off(coding: str, body: bytes) -> None:
-    """`gzip` and `deflate` are taken off, whole and byte by byte."""
+    """Every coding that can be decoded here is taken off, whole and byte by byte."""
     assert decoded(coding, body) == (TEXT, False)
     assert decoded(coding, *(body[at : at + 1] for at in range(len(body)))) == (TEXT, False)
 
 
 def test_what_cannot_be_decoded_fails_without_raising() -> None:
-    """Garbage passes as it is, and is said to have failed; so is deflate without its header."""
+    """Garbage passes as it is, and is said to have failed, also behind what was whole."""
     assert decoded("gzip", b"garbage", b"more") == (b"garbagemore", True)
     assert decoded("gzip", GZIP + b"trailing garbage")[1]
-    assert decoded("deflate", zlib.compress(TEXT)[2:-4])[1]
+    assert decoded("deflate", b"\x05garbage")[1]
+    assert decoded("deflate", zlib.compress(TEXT) + zlib.compress(TEXT))[1]
+    for coding, body in codings.packed_by_libraries(TEXT):
+        assert decoded(coding, body + b"garbage")[1]
+        assert decoded(coding, b"garbage")[1]
 
 
 CALL = tool("deploy", env="prød")

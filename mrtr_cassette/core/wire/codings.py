@@ -1,0 +1,136 @@
+"""Content codings (RFC 9110, section 8.4): bodies as they can be read, and why one can't be."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Final
+
+from mrtr_cassette.core.wire.http import LARGEST_BODY, Headers, Request, Response, header_value
+
+_LIBRARIES: Final = {
+    "gzip": ("zlib",),
+    "x-gzip": ("zlib",),
+    "deflate": ("zlib",),
+    "br": ("brotli", "brotlicffi"),
+    "zstd": ("compression.zstd", "zstandard"),
+}
+"""The modules that can decode a coding; one is enough, and most are only there if installed."""
+_WITH_SEVERAL_STREAMS: Final = ("gzip", "x-gzip", "zstd")
+_HEADER_OF_ZLIB_OR_GZIP: Final = (0x8, 0xF)
+"""The low half of the first byte; many servers send deflate without a header."""
+_AT_ONCE: Final = 1024
+"""Bytes that are decoded at once, so that little becomes too much before it is noticed."""
+
+
+@lru_cache(maxsize=8)
+def _library(coding: str) -> Any:
+    for name in _LIBRARIES.get(coding, ()):
+        try:
+            return import_module(name)
+        except ImportError:
+            continue
+    return None
+
+
+def _decompressor(coding: str, first: int) -> Any:
+    """Return what decodes one stream: a member of gzip, a frame of zstd, or all of another coding.
+
+    `first` is the first byte of the stream.
+    """
+    library = _library(coding)
+    if coding == "br":
+        return library.Decompressor()
+    if coding == "zstd":
+        decompressor = library.ZstdDecompressor()
+        return getattr(decompressor, "decompressobj", lambda: decompressor)()
+    has_header = coding != "deflate" or first & 0xF in _HEADER_OF_ZLIB_OR_GZIP
+    return zlib.decompressobj(zlib.MAX_WBITS | 32 if has_header else -zlib.MAX_WBITS)
+
+
+def _has_ended(decompressor: Any) -> bool:
+    is_brotli = hasattr(decompressor, "is_finished")
+    return bool(decompressor.is_finished() if is_brotli else decompressor.eof)
+
+
+class ContentDecoder:
+    """Decodes `gzip`, `deflate` and, by a library if one is installed, `br` and `zstd`.
+
+    A body in any other coding stays as it is.
+    """
+
+    def __init__(self, coding: str, limit_bytes: int = LARGEST_BODY) -> None:
+        self._coding = coding.strip().lower()
+        self._limit = limit_bytes
+        self._decoded = 0
+        self._stream: Any = None
+        self.is_known = _library(self._coding) is not None
+        self.failed = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the bytes so far end where a compressed body may end."""
+        return not self.failed and self._stream is not None and _has_ended(self._stream)
+
+    def decode(self, chunk: bytes) -> bytes:
+        """Return what the next bytes decode to, up to a little more than the limit."""
+        if not self.is_known:
+            return chunk
+        decoded: list[bytes] = []
+        start = 0
+        while start < len(chunk) and not self.failed:
+            part = chunk[start : start + _AT_ONCE]
+            try:
+                decoded.append(self._decode(part))
+            except Exception:  # noqa: BLE001  each library has errors of its own
+                self.failed = True
+                break
+            self._decoded += len(decoded[-1])
+            self.failed = self._decoded > self._limit
+            start += len(part) - len(getattr(self._stream, "unused_data", b""))
+        return chunk if self.failed else b"".join(decoded)
+
+    def _decode(self, part: bytes) -> bytes:
+        may_begin = self._stream is None or self._coding in _WITH_SEVERAL_STREAMS
+        if may_begin and (self._stream is None or _has_ended(self._stream)):
+            self._stream = _decompressor(self._coding, part[0])
+        elif _has_ended(self._stream):
+            raise ValueError("bytes behind the end")
+        # Brotli's has another name.
+        decode = getattr(self._stream, "process", None) or self._stream.decompress
+        return bytes(decode(part))
+
+
+def readable(request: Request, limit_bytes: int = LARGEST_BODY) -> Request:
+    """Return a request with its body decoded; the same one where that is not needed or fails."""
+    coding = content_coding(request.headers)
+    if not coding:
+        return request
+    decoder = ContentDecoder(coding, limit_bytes)
+    body = decoder.decode(request.body)
+    if not decoder.is_whole:
+        return request
+    kept = [pair for pair in request.headers if pair[0].lower() != "content-encoding"]
+    return replace(request, headers=tuple(kept), body=body)
+
+
+@lru_cache(maxsize=1024)
+def content_coding(headers: Headers) -> str:
+    """Return the content coding that headers name, in lower case; empty where there is none."""
+    coding = header_value(headers, "content-encoding").strip().lower()
+    return "" if coding == "identity" else coding
+
+
+def why_unread(message: Request | Response) -> str:
+    """Return why the body of a message can't be read, as the rest of a sentence, or nothing."""
+    coding = content_coding(message.headers)
+    # Text in another encoding than UTF-16 and UTF-32 has no NUL, and can be searched.
+    if not message.body or (not coding and b"\0" not in message.body):
+        return ""
+    if not coding:
+        return "it is no UTF-8"
+    if ContentDecoder(coding).is_known:
+        return f"its {coding} is damaged, cut short or too large"
+    return f"its content coding {coding} can't be decoded here"
