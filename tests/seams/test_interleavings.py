@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import permutations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from builders import Conversation, as_request, loaded, result_of, retry, rpc, said, sent_now, tool
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import NO, YES, asks, text
+from tasking import created, get, state, update
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.replay.worlds import History
 from mrtr_cassette.core.secrets.sealed import sha256_of
+from mrtr_cassette.core.wire.http import Request
 
 BOOK, COUNT = tool("book"), tool("count")
 HINTED = {"tools": [{"name": "count", "annotations": {"readOnlyHint": True}}]}
@@ -95,7 +97,7 @@ def recorded(office: Office, order: str) -> Recording:
     return Recording(loaded(talk.cassette()), results, f"{booked} booked")
 
 
-def played(player: Player, request: bytes) -> bytes:
+def played(player: Player, request: bytes | Request) -> bytes:
     """Return what a request gets, which must have been recorded."""
     decision = player.request_received(as_request(request))
     assert isinstance(decision, Play), player.misses[-1].detail
@@ -171,3 +173,85 @@ def test_equal_calls_that_are_answered_differently_end_in_any_order(
         by_name = dict(zip(replayed, given_answers.values(), strict=True))
         answers = "".join([by_name[name] for name in "ABC"])
     check(office, recorded(office, recorded_order), order, answers, history)
+
+
+class Task(NamedTuple):
+    """A task that asks once, and how its questions are keyed."""
+
+    id: str
+    key: str
+
+    def update(self, answer: str) -> Request:
+        return update(self.id, {self.key: ANSWERS[answer]})
+
+
+@st.composite
+def recorded_tasks(draw: Any) -> tuple[Recording, str, str]:
+    """Record three equal calls that create tasks; return also their answers, and their order."""
+    order = draw(st.sampled_from(ORDERS))
+    answers = draw(st.text("YN", min_size=3, max_size=3))
+    names_ids = draw(st.booleans())
+    tells_number = draw(st.booleans())
+    talk = Conversation()
+    results: list[str] = []
+    for name, is_answer in rounds(order):
+        task_id = f"786512e2-9e0d-44bd-8f29-789f320fe84{name}"
+        task = Task(task_id, f"{task_id}:sure" if names_ids else "sure")
+        if not is_answer:
+            talk.response(talk.request(BOOK), created(task.id))
+            talk.response(talk.request(get(task.id)), state(task.id))
+            asked = state(task.id, "input_required", task.key)
+            talk.response(talk.request(get(task.id)), asked)
+            continue
+        answer = answers["ABC".index(name)]
+        result = "left"
+        if answer == "Y":
+            result = f"ticket {len(results)}" if tells_number else "booked"
+        talk.response(talk.request(task.update(answer)), {})
+        ending = state(task.id, "completed", result=text(result))
+        talk.response(talk.request(get(task.id)), ending)
+        results.append(result)
+    return Recording(loaded(talk.cassette()), results, ""), answers, order
+
+
+@given(recorded_tasks(), st.sampled_from(ORDERS), st.data())
+def test_tasks_of_equal_calls_are_branches_that_the_answers_choose(
+    recorded: tuple[Recording, str, str], order: str, data: st.DataObject
+) -> None:
+    """Each user may answer as any of the recorded ones did, and keeps the id of the first reply."""
+    recording, office_answers, recorded_order = recorded
+    answers = "".join(data.draw(st.permutations(office_answers)))
+    if not (order.startswith("ABC") or recorded_order.startswith("ABC")):
+        endings = [name for name, is_answer in rounds(recorded_order) if is_answer]
+        replayed = [name for name, is_answer in rounds(order) if is_answer]
+        by_name = {
+            name: office_answers["ABC".index(ending)]
+            for name, ending in zip(replayed, endings, strict=True)
+        }
+        answers = "".join([by_name[name] for name in "ABC"])
+    history = History.AUTO
+    if recorded_order.startswith("ABC"):
+        # Others are held to the recorded order of the tasks that they make.
+        history = data.draw(st.sampled_from([History.AUTO, History.STRICT]))
+    player = Player(recording.cassette, history=history)
+    tasks: dict[str, Task] = {}
+    results: list[str] = []
+    for name, is_answer in rounds(order):
+        if not is_answer:
+            task_id = result_of(played(player, BOOK))["taskId"]
+            assert result_of(played(player, get(task_id)))["status"] == "working"
+            asked = result_of(played(player, get(task_id)))
+            assert asked["taskId"] == task_id
+            tasks[name] = Task(task_id, *asked["inputRequests"])
+            continue
+        task = tasks[name]
+        answer = answers["ABC".index(name)]
+        played(player, task.update(answer))
+        ending = result_of(played(player, get(task.id)))
+        assert ending["taskId"] == task.id
+        result = ending["result"]["content"][0]["text"]
+        assert (result == "left") == (answer == "N")
+        results.append(result)
+    assert len({task.id for task in tasks.values()}) == 3
+    assert sorted(results) == sorted(recording.results)
+    assert player.unplayed == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -22,7 +23,7 @@ from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, hides_response
 from mrtr_cassette.core.protocol.methods import PING
 from mrtr_cassette.core.protocol.tasks import TaskState
-from mrtr_cassette.core.record.assembly import request_with
+from mrtr_cassette.core.record.assembly import TextChange, request_with
 from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -222,6 +223,23 @@ def _all_alike(request: Request) -> Request:
 def _disowned(raw: bytes, _name: str) -> bytes:
     """Spoil the tokens that were marked, which are no placeholders then."""
     return renumber(raw, lambda _, token: f"~{token}" if token == _NOT_ISSUED else None)
+
+
+def renaming(names: Mapping[str, str]) -> TextChange:
+    """Return what puts ids of sessions and tasks in the places of others, of all at once."""
+    spelled: dict[bytes, bytes] = {}
+    for old, new in names.items():
+        if old and old != new:
+            for colon in (b":", b"%3A"):
+                spelled[old.encode().replace(b":", colon)] = new.encode().replace(b":", colon)
+    # The id of session 1 begins that of session 12.
+    olds = b"|".join([re.escape(old) for old in spelled])
+    pattern = re.compile(b"(?:%b)(?![0-9])" % olds) if spelled else None
+
+    def change(raw: bytes, _name: str = "") -> bytes:
+        return raw if pattern is None else pattern.sub(lambda match: spelled[match[0]], raw)
+
+    return change
 
 
 # Recorded exchanges

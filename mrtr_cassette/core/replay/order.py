@@ -6,7 +6,6 @@ after its ask. Where nothing is remembered (`stateless`), equal recordings are o
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,10 +17,10 @@ from mrtr_cassette.core.cassette.lookup import CallerValues, LookupKey
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED, method_of
-from mrtr_cassette.core.record.assembly import TextChange, request_with
+from mrtr_cassette.core.record.assembly import request_with
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.equivalence import EqualRequests
-from mrtr_cassette.core.replay.matching import ReplayEntry, Secret
+from mrtr_cassette.core.replay.matching import ReplayEntry, Secret, renaming
 from mrtr_cassette.core.replay.standing import OpenedSessions
 from mrtr_cassette.core.replay.tasks import LiveTask
 from mrtr_cassette.core.replay.worlds import PlayedWrites, Worlds
@@ -68,7 +67,8 @@ class LiveSession:
         refused: for each call, the wrong answer to what the server asked meanwhile.
         unrecorded: events for its client that were not recorded, of a session whose responses all
             come on one stream; None for any other session.
-        tasks: the tasks of the calls that it has made, by id.
+        tasks: the tasks of the calls that it has made, by their recorded ids.
+        known_tasks: the ids by which its client knows recorded tasks, where these are others.
         arrived: how many requests like recorded ones have come, by lookup number.
         cancelled: the ids, as canonical texts, of the requests that it has cancelled.
         reached: number of the latest recorded request that has come, but notifications and answers.
@@ -85,6 +85,7 @@ class LiveSession:
     writes: PlayedWrites = field(default_factory=PlayedWrites)
     tasks: dict[str, LiveTask] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
+    known_tasks: dict[str, str] = field(default_factory=dict)
     reached: int = 0
     arrived: dict[int, int] = field(default_factory=dict)
     _values: dict[tuple[int, int], CallerValues] = field(default_factory=dict)
@@ -140,24 +141,16 @@ class LiveSession:
 
     def in_recorded(self, request: Request) -> Request:
         """Return a request of the session as it would have been recorded."""
-        if self.id in (NO_SESSION, self.recorded):
-            return request
-        return request_with(request, renamed(self.id, self.recorded))
+        names = {live: recorded for recorded, live in self.known_tasks.items()}
+        if self.id not in (NO_SESSION, self.recorded):
+            names[self.id] = self.recorded
+        return request_with(request, renaming(names)) if names else request
 
-
-def renamed(old: str, new: str) -> TextChange:
-    """Return what puts one id of a session in the place of another."""
-
-    def change(raw: bytes, _name: str = "") -> bytes:
-        if old in (NO_SESSION, new):
-            return raw
-        for colon in (b":", b"%3A"):
-            before, after = (each.encode().replace(b":", colon) for each in (old, new))
-            # The id of session 1 begins that of session 12.
-            raw = re.sub(re.escape(before) + rb"(?![0-9])", after, raw)
-        return raw
-
-    return change
+    def exchange(self, first: str, second: str) -> None:
+        """Let the client know two recorded tasks by each other's ids."""
+        known = self.known_tasks.get(first, first)
+        self.known_tasks[first] = self.known_tasks.get(second, second)
+        self.known_tasks[second] = known
 
 
 class SecretMapping:
@@ -394,8 +387,23 @@ class PlayOrder:
         elif chosen in session.played and chosen.key.method == INITIALIZE:
             session = self._shared = LiveSession()
         session.count(chosen)
-        self._worlds.played(chosen, session.writes)
+        # A task that is over may be polled for ever.
+        if chosen.created_by is None or session.played[chosen] == 1:
+            self._worlds.played(chosen, session.writes)
         return session
+
+    def exchange(self, first: ReplayEntry, second: ReplayEntry, session: LiveSession) -> None:
+        """Take a call that was played as one equal call for another."""
+        counts = session.played
+        times = counts.get(first, 0)
+        times_of_second = counts.get(second, 0)
+        first.played += times_of_second - times
+        second.played += times - times_of_second
+        for entry, count in ((first, times_of_second), (second, times)):
+            counts.pop(entry, None)
+            if count:
+                counts[entry] = count
+        self._worlds.exchange(first, second, session.writes)
 
     def _opened_by(self, opening: ReplayEntry) -> LiveSession:
         recorded = session_id = opening.session

@@ -10,7 +10,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from mrtr_cassette.core.cassette.lookup import CallerValues, caller_values, cut_body, lookup_key
+from mrtr_cassette.core.cassette.lookup import (
+    CallerValues,
+    LookupKey,
+    caller_values,
+    cut_body,
+    lookup_key,
+)
 from mrtr_cassette.core.cassette.pings import ping_ids
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import (
@@ -255,6 +261,8 @@ class Player:
         found: Step | NoStep = NoStep(Reason.OUT_OF_ORDER, detail, task.steps[0])
         if live is not None:
             found = live.request_received(key.lookup)
+            if isinstance(found, NoStep) and not self._stateless:
+                found = self._as_branch(task, session, key.lookup) or found
         if isinstance(found, NoStep):
             call = read_call(self._matched.told(readable(session.in_recorded(request))))
             self.misses.append(no_step(call, found, self._ignored))
@@ -265,6 +273,34 @@ class Player:
         self.plays += 1
         delivery = self._delivery(found.entry, session, key.values)
         return Play(request, found.entry, session, delivery, self._patience(found.entry))
+
+    def _as_branch(
+        self, task: RecordedTask, session: LiveSession, lookup: LookupKey
+    ) -> Step | None:
+        """Let a task go on as the one of an equal call that was answered so, if there is one.
+
+        Its client goes on with the id that it knows, and the task of that call gets this recording.
+        """
+        for branch in self._tasks.values():
+            if not branch.is_branch_of(task):
+                continue
+            taken = session.tasks[task.created.id].taken_for(branch)
+            begun = session.tasks.get(branch.created.id)
+            given_back = None if begun is None else begun.taken_for(task)
+            is_in_use = begun is not None and (begun.accepted or given_back is None)
+            if taken is None or is_in_use:
+                continue
+            found = taken.request_received(branch.in_terms_of(task, lookup))
+            if isinstance(found, NoStep):
+                continue
+            session.tasks[branch.created.id] = taken
+            del session.tasks[task.created.id]
+            if given_back is not None:
+                session.tasks[task.created.id] = given_back
+            session.exchange(task.created.id, branch.created.id)
+            self._order.exchange(task.creating, branch.creating, session)
+            return found
+        return None
 
     def _rest(self, request: Request, session: LiveSession) -> Play | None:
         """Find what a stream has after an event after which no recorded client resumed it."""

@@ -14,8 +14,8 @@ from mrtr_cassette.core.protocol.tasks import TaskState, clock_spans, notified_s
 from mrtr_cassette.core.record.assembly import headers_with
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.history import NO_WAITS, OPEN, Gate, Lifetime, Waits
-from mrtr_cassette.core.replay.matching import ReplayEntry
-from mrtr_cassette.core.replay.order import LiveSession, renamed
+from mrtr_cassette.core.replay.matching import ReplayEntry, renaming
+from mrtr_cassette.core.replay.order import LiveSession
 from mrtr_cassette.core.wire.http import HOP_BY_HOP, End, Headers, Piece, Response
 from mrtr_cassette.core.wire.jsonbytes import Span
 
@@ -261,7 +261,7 @@ class Delivery:
     def headers(self) -> Headers:
         """The headers of the response, as its client gets them."""
         headers, recorded = self.reply.headers, self.entry.session
-        return headers_with(headers, renamed(recorded, self.session.id)) if recorded else headers
+        return headers_with(headers, renaming({recorded: self.session.id}))
 
     def next(self) -> Sending | Refusal | End | None:
         """Return what is sent next, or the end; None while it waits for what clients send."""
@@ -280,9 +280,12 @@ class Delivery:
         self._take(part)
         filled = [it if isinstance(it, bytes) else self._value_of(it) for it in part.segments]
         raw = b"".join(filled)
+        names = session.known_tasks
         if entry.session:
             session.sent[entry] = self.sent
-            raw = renamed(entry.session, session.id)(raw, "")
+            names = {**names, entry.session: session.id}
+        if names:
+            raw = renaming(names)(raw, "")
         is_last = self.sent == len(self.reply.parts) and self._ending() is End.COMPLETE
         request = part.gate.request
         if part.gate.responds and request is not None and request in session.refused:

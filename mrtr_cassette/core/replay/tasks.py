@@ -24,7 +24,7 @@ from mrtr_cassette.core.protocol.tasks import (
     read_time,
 )
 from mrtr_cassette.core.replay.diagnosis import NoStep, Reason
-from mrtr_cassette.core.replay.matching import ReplayEntry
+from mrtr_cassette.core.replay.matching import ReplayEntry, renaming
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER
 from mrtr_cassette.core.wire.jsonbytes import parse
 
@@ -50,12 +50,16 @@ class RecordedTask:
         updates: the answers of each cause; a cancellation is one to a key of its own.
         answers: the answers to each key, which may have been answered again in another way.
         notified_keys: what notifications ask for.
+        is_notified: whether a stream told of it.
+        questions: what its states ask for, by key.
     """
 
     def __init__(self, creating: ReplayEntry, created: TaskState) -> None:
         self.creating, self.created, self.steps = creating, created, creating.steps
         steps = self.steps
         self.notified_keys: set[str] = set()
+        self.is_notified = False
+        self.questions = {key: asked for step in steps for key, asked in step.asked.items()}
         self.polls = [at for at, each in enumerate(steps) if each.key.method == GET_TASK]
         self.causes = [at for at, each in enumerate(steps) if each.key.method != GET_TASK]
         self.updates: dict[int, Mapping[str, str]] = {}
@@ -74,6 +78,26 @@ class RecordedTask:
     def asks(self) -> bool:
         """Whether a state asks for input."""
         return bool(self.notified_keys) or any(each.asked for each in self.steps)
+
+    def is_branch_of(self, task: RecordedTask) -> bool:
+        """Tell whether an equal call created another task, of which only polls tell."""
+        first, second = self.creating, task.creating
+        is_equal = (first.path, first.traits, first.session) == (
+            second.path,
+            second.traits,
+            second.session,
+        )
+        return is_equal and self is not task and not (self.is_notified or task.is_notified)
+
+    def in_terms_of(self, task: RecordedTask, lookup: LookupKey) -> LookupKey:
+        """Return a lookup key that names another task as one that names this one."""
+        change = renaming({task.created.id: self.created.id})
+
+        def renamed(text: str) -> str:
+            return change(text.encode(), "").decode()
+
+        answers = None if lookup.answers is None else renamed(lookup.answers)
+        return LookupKey(lookup.call._replace(name=self.created.id), lookup.state, answers)
 
     def has_come(self, cause: int, given: Mapping[str, int]) -> bool:
         """Tell whether the answers of a cause have come; `given` counts those to each key."""
@@ -97,12 +121,16 @@ def recorded_tasks(interactions: Iterable[Sequence[ReplayEntry]]) -> list[Record
     for each in (each for own in interactions for each in own if tasks and each.is_listening):
         for state in notified_states(each.exchange.response):
             if state.id in by_id:
+                by_id[state.id].is_notified = True
                 by_id[state.id].notified_keys.update(state.input_requests)
     return tasks
 
 
 class LiveTask:
     """A play of a recorded task, from the play of the call that created it.
+
+    Attributes:
+        accepted: the updates and cancellations that came and were recorded.
 
     Args:
         now: when the call was played, in seconds since 1970; None leaves times as recorded.
@@ -119,6 +147,8 @@ class LiveTask:
         is_over: bool = False,
     ) -> None:
         self.recorded = recorded
+        self.accepted: list[LookupKey] = []
+        self._now = now
         self._poll_interval = poll_interval
         self._at = recorded.polls[-1] - 1 if is_over and recorded.polls else -1
         self._asked: set[str] = set()
@@ -132,7 +162,34 @@ class LiveTask:
         """Return what a request about the task gets now."""
         if lookup.call.method == GET_TASK:
             return self._poll()
-        return self._cancel() if lookup.call.method == CANCEL_TASK else self._update(lookup)
+        is_cancellation = lookup.call.method == CANCEL_TASK
+        found = self._cancel() if is_cancellation else self._update(lookup)
+        if isinstance(found, Step):
+            self.accepted.append(lookup)
+        return found
+
+    def taken_for(self, recorded: RecordedTask) -> LiveTask | None:
+        """Return this play as one of another recorded task; None if that went on otherwise."""
+        taken = LiveTask(recorded, self._now, poll_interval=self._poll_interval)
+        for lookup in self.accepted:
+            renamed = recorded.in_terms_of(self.recorded, lookup)
+            taken.poll_until(answers_by_key(renamed))
+            if isinstance(taken.request_received(renamed), NoStep):
+                return None
+        change = renaming({self.recorded.created.id: recorded.created.id})
+        asked = {key: change(key.encode(), "").decode() for key in self._asked}
+        for key, renamed_key in asked.items():
+            if recorded.questions.get(renamed_key) != self.recorded.questions.get(key):
+                return None
+        return taken if taken.poll_until(asked.values()) else None
+
+    def poll_until(self, keys: Iterable[str]) -> bool:
+        """Poll until something has been asked under some keys; tell whether it was."""
+        wanted = set(keys)
+        for _ in self.recorded.polls:
+            if wanted <= self._asked or isinstance(self._poll(), NoStep):
+                break
+        return wanted <= self._asked
 
     @property
     def _stretch(self) -> tuple[list[int], int]:

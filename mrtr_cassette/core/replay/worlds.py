@@ -177,10 +177,15 @@ class _World:
 
 
 class MadeWrite(NamedTuple):
-    """A write in words, and its recording; without one if a live server got it."""
+    """A write in words, and its recording; without one if a live server got it.
+
+    Attributes:
+        beside: how many equal calls were in flight besides it.
+    """
 
     told: str
     entry: ReplayEntry | None = None
+    beside: int = 0
 
     def words(self, numbered: bool) -> str:  # noqa: FBT001
         """Return how it is told, with the number of its interaction if so wished."""
@@ -275,7 +280,7 @@ class Worlds:
     def write_key(self, entry: ReplayEntry) -> WriteKey:
         """Return what an entry shares with equal writes, in whichever world."""
         posted = self._timelines.answers_during(entry)
-        return entry.path, tuple([answer.key.arguments for answer in posted])
+        return entry.path, (*[answer.key.arguments for answer in posted], *_task_answers(entry))
 
     # Worlds
 
@@ -303,6 +308,8 @@ class Worlds:
         for entry in self._by_arrival:
             call = entry.interaction, self._world_of(entry)
             start, end = self._timelines.lifetime_of(entry)
+            for step in entry.steps:
+                end = max(end, self._timelines.lifetime_of(step).end)
             begun = calls.setdefault(call, Lifetime(start, end))
             calls[call] = Lifetime(begun.start, max(begun.end, end))
         points: dict[ReplayEntry, Point] = {}
@@ -352,19 +359,46 @@ class Worlds:
 
     def played(self, entry: ReplayEntry, played: PlayedWrites) -> None:
         """Take note that a call begins or ends; worlds end that don't have what it writes next."""
-        if not self.holds_any or entry.created_by is not None:
+        if not self.holds_any:
+            return
+        if entry.created_by is not None:
+            self._went_on(entry, entry.created_by, played)
             return
         family = self._points[entry].family
         if entry.ask is not None:
             played.in_flight[family] += entry.parent is None
         elif self.is_write(entry):
-            self._make(entry, played)
-            played.in_flight[family] = played.beside(entry, family)
+            beside = played.beside(entry, family)
+            self._make(entry, played, beside)
+            played.in_flight[family] = beside + bool(entry.steps)
 
-    def _make(self, entry: ReplayEntry, played: PlayedWrites) -> None:
-        played.made.append(MadeWrite(_told(entry), entry))
+    def _went_on(self, step: ReplayEntry, call: ReplayEntry, played: PlayedWrites) -> None:
+        """Take note of a step of the task that a call created, which may be its last."""
+        family = self._points[call].family
+        if step.state is not None and step.state.is_over and played.in_flight[family]:
+            played.in_flight[family] -= 1
+
+    def exchange(self, first: ReplayEntry, second: ReplayEntry, played: PlayedWrites) -> None:
+        """Take a write that was made as one equal call for another."""
+        if not self.holds_any:
+            return
+        exchanged = {first: second, second: first}
+        beside = max(played.in_flight[self._points[first].family] - 1, 0)
+        made = played.made
+        played.made = []
+        played.living = None
+        for write in made:
+            if write.entry is None:
+                played.made.append(write)
+                played.living = {}
+            elif write.entry in exchanged:
+                self._make(exchanged[write.entry], played, beside)
+            else:
+                self._make(write.entry, played, write.beside)
+
+    def _make(self, entry: ReplayEntry, played: PlayedWrites, beside: int) -> None:
+        played.made.append(MadeWrite(_told(entry), entry, beside))
         point = self._points[entry]
-        beside = played.beside(entry, point.family)
         for name, world in [*self.living(played).items()]:
             # Clients without a session have nothing in common with those that have one.
             is_apart = bool(name[0]) != bool(entry.session)
@@ -411,10 +445,12 @@ class Worlds:
     @cached_property
     def _answered_otherwise(self) -> set[tuple[int, Traits]]:
         """Equal calls that got several answers, themselves or after equal retries."""
-        latest: dict[tuple[int, Traits], bytes] = {}
+        latest: dict[tuple[WriteKey, Traits], bytes] = {}
         several: set[tuple[int, Traits]] = set()
         for each, digest in self._digests.items():
-            if latest.setdefault((each.path, each.traits), digest) != digest:
+            # Tasks that were answered differently are branches.
+            key = each.path, _task_answers(each)
+            if latest.setdefault((key, each.traits), digest) != digest:
                 several.add((each.path, each.traits))
         # A retry came after the call that it answers.
         for each in reversed(self._by_arrival):
@@ -440,6 +476,12 @@ class Worlds:
         recorded = [MadeWrite(_told(entry), entry) for entry in before]
         after, made = _told_apart(recorded, played.made)
         return nearest, f"this was recorded after {after}; this run has made {made}"
+
+
+def _task_answers(entry: ReplayEntry) -> tuple[str, ...]:
+    """Return how the questions of the task that a call created were answered, without its names."""
+    answers = [str(step.lookup.answers) for step in entry.steps if step.state is None]
+    return tuple([GENERATED_NAME.sub(lambda match: match["kind"] or "", text) for text in answers])
 
 
 def _is_free(entry: ReplayEntry) -> bool:

@@ -16,12 +16,13 @@ from builders import (
     missed,
     play,
     post,
+    result_of,
     rpc,
     sent_now,
     told,
     tool,
 )
-from messages import Json, compact, message
+from messages import Json, compact, message, text
 from tasking import cancel, created, get, state, update
 
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
@@ -339,3 +340,64 @@ def test_task_of_a_contradicting_header_is_no_task() -> None:
     play(player, CALL)
     other = replace(POLL, headers=(("Mcp-Name", "t2"),))
     assert missed(player, other).reason is Reason.HEADERS_CONTRADICT
+
+
+def answered(task: str, action: str, result: str, *after: Step) -> list[Step]:
+    """Make the script of a call whose task asks once, and ends with a result."""
+    answers = update(task, {"a": {"action": action}})
+    ending = state(task, "completed", result=text(result))
+    asking = state(task, "input_required", "a")
+    return [
+        (CALL, created(task)),
+        (get(task), asking),
+        (answers, {"ack": action}),
+        (get(task), ending),
+        *after,
+    ]
+
+
+def ends(player: Player, task: str, action: str) -> str:
+    """Answer the question of a task; return its result, or the reason of a miss."""
+    assert "input_required" in play(player, get(task)).decode()
+    decision = player.request_received(update(task, {"a": {"action": action}}))
+    if isinstance(decision, Miss):
+        return decision.reason.value
+    ending = result_of(play(player, get(task)))
+    assert ending["taskId"] == task
+    return str(ending["result"]["content"][0]["text"])
+
+
+COUNT = tool("count")
+BRANCHES: list[Step] = [
+    (rpc("tools/list"), {"tools": [{"name": "count", "annotations": {"readOnlyHint": True}}]}),
+    *answered("task-one", "accept", "booked", (COUNT, text("1"))),
+    *answered("task-two", "decline", "left", (COUNT, text("1 still"))),
+]
+
+
+def test_answer_chooses_among_the_tasks_of_equal_calls() -> None:
+    """A client that declines first gets what the later call got, under the id that it knows."""
+    player = Player(loaded(cassette_of(*BRANCHES, seals=False)))
+    first, second = (result_of(play(player, CALL))["taskId"] for _ in range(2))
+    assert (first, second) == ("task-one", "task-two")
+    assert ends(player, first, "decline") == "left"
+    assert ends(player, second, "accept") == "booked"
+    assert player.unplayed == [1, 3, 5]
+    assert does(player, update(first, {"a": {"action": "accept"}})) == "answers-differ"
+
+
+def test_task_that_ended_otherwise_is_another_history() -> None:
+    """What was read after an accept is not what is there after a decline."""
+    player = Player(loaded(cassette_of(*BRANCHES, seals=False)))
+    assert ends(player, result_of(play(player, CALL))["taskId"], "decline") == "left"
+    assert missed(player, COUNT).reason is Reason.OTHER_HISTORY
+
+
+def test_answer_that_no_equal_call_got_is_a_miss() -> None:
+    """So is one that another call in flight has used up."""
+    player = Player(loaded(cassette_of(*BRANCHES, seals=False)))
+    first, second = (result_of(play(player, CALL))["taskId"] for _ in range(2))
+    assert ends(player, first, "cancel") == "answers-differ"
+    assert ends(player, first, "decline") == "left"
+    assert ends(player, second, "decline") == "answers-differ"
+    assert ends(player, second, "accept") == "booked"
