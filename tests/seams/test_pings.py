@@ -70,7 +70,8 @@ def test_replay_waits_for_no_pong_and_takes_any(
     assert delivery is not None
     told(delivery)
     session = "mrtr-session:1"
-    hit(player, within(session, Request("GET", "/mcp", (), b"")))
+    listening = hit(player, within(session, Request("GET", "/mcp", (), b""))).delivery
+    assert listening is not None
     calling = hit(player, within(session, CALL)).delivery
     assert calling is not None
     own = sum(not on_session for on_session, _ in pings)
@@ -80,5 +81,6 @@ def test_replay_waits_for_no_pong_and_takes_any(
             pong = posted(rpc("ping", number=f"ping-{at}"), pongs[at]).body
             player.request_received(within(session, pong))
     hit(player, within(session, posted(elicit(), ACCEPT).body))
+    told(listening)
     assert told(calling)[-1] is End.COMPLETE
     assert (player.misses, player.harmless, player.unplayed) == ([], [], [])
