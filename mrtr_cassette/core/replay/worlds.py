@@ -379,10 +379,9 @@ class Worlds:
             played.in_flight[family] -= 1
 
     def exchange(self, first: ReplayEntry, second: ReplayEntry, played: PlayedWrites) -> None:
-        """Take a write that was made as one equal call for another."""
+        """Take a write that was made as one equal call for another, to which it turns out now."""
         if not self.holds_any:
             return
-        exchanged = {first: second, second: first}
         beside = max(played.in_flight[self._points[first].family] - 1, 0)
         made = played.made
         played.made = []
@@ -391,10 +390,12 @@ class Worlds:
             if write.entry is None:
                 played.made.append(write)
                 played.living = {}
-            elif write.entry in exchanged:
-                self._make(exchanged[write.entry], played, beside)
-            else:
+            elif write.entry not in (first, second):
                 self._make(write.entry, played, write.beside)
+        was_made = {write.entry for write in made}
+        for entry, taken_for in ((first, second), (second, first)):
+            if entry in was_made:
+                self._make(taken_for, played, beside)
 
     def _make(self, entry: ReplayEntry, played: PlayedWrites, beside: int) -> None:
         played.made.append(MadeWrite(_told(entry), entry, beside))
