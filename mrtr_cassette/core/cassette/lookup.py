@@ -68,9 +68,17 @@ class CallerValues(NamedTuple):
 
     id: bytes | None
     progress_token: bytes | None
+    batch: tuple[CallerValues, ...] = ()
+    """Those of the requests of a batch, each."""
 
     def spelled(self, value: str) -> bytes | None:
-        """Return a value by its name, which may tell that the server changes its type."""
+        """Return a value by its name, which may tell that the server changes its type.
+
+        That of a request of a batch begins with its place there.
+        """
+        at, is_batched, of_request = value.partition(":")
+        if is_batched:
+            return self.batch[int(at)].spelled(of_request) if self.batch else None
         name, _, kind = value.partition(" as ")
         spelled = self.id if name == "id" else self.progress_token
         if spelled is None or not kind:
@@ -87,6 +95,12 @@ def caller_values(message: Message | None) -> CallerValues:
     # What is no string or number, or stands in params that don't count, is no token.
     token = None if message.progress_token is None else message.spelled(TOKEN_PATH)
     return CallerValues(message.spelled(ID_PATH), token)
+
+
+def values_in(call: Call) -> CallerValues:
+    """Return the caller's values in a request, which may be a batch."""
+    values = caller_values(call.message)
+    return values._replace(batch=tuple([caller_values(message) for message in call.batch]))
 
 
 def cut_body(body: bytes) -> tuple[bytes, CallerValues] | None:

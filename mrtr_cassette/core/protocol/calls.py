@@ -16,7 +16,7 @@ from mrtr_cassette.core.protocol.dialect import (
     Answers,
     answers_in,
 )
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify, server_messages
 from mrtr_cassette.core.protocol.methods import INITIALIZE, METHODS, method_of
 from mrtr_cassette.core.wire.header_values import (
     PARAMETER_PREFIX,
@@ -179,9 +179,10 @@ class Call(NamedTuple):
         """The value whose canonical text the key has; bytes if the body is no JSON."""
         if not self.is_rpc:
             try:
-                return parse(self.request.body)
+                tree = parse(self.request.body)
             except NotJsonError:
                 return self.request.body
+            return [_without_callers_values(item) for item in tree] if self.batch else tree
         params = self._said.tree.get("params")
         if params in NO_PARAMS:
             params = {}
@@ -290,6 +291,16 @@ class Call(NamedTuple):
         )
 
     @property
+    def batch(self) -> list[Message]:
+        """The requests of a batch (MCP 2025-03-26) over HTTP; none for anything else."""
+        body = self.request.body
+        is_array = self.message is None and body.lstrip().startswith(b"[")
+        if not is_array or self.request.is_line:
+            return []
+        messages = [message for message, _ in server_messages(body)]
+        return [message for message in messages if message.kind is Kind.REQUEST]
+
+    @property
     def _null_members(self) -> list[str]:
         """The members of its params that say the same as absent ones, as MCP has no null there."""
         params = self._said.params
@@ -323,6 +334,16 @@ class Call(NamedTuple):
         if said.method == INITIALIZE:
             identity["clientInfo"] = said.params.get("clientInfo")
         return f"{session_of(self.request)} {canonical(identity) if identity else '{}'}"
+
+
+def _without_callers_values(item: Any) -> Any:
+    """Return an item of a batch without the id and the metadata of a request, which never count."""
+    if not (isinstance(item, dict) and "id" in item and "method" in item):
+        return item
+    params = item.get("params")
+    if isinstance(params, dict):
+        params = {name: value for name, value in params.items() if name != "_meta"}
+    return {**item, "id": None, "params": params}
 
 
 @lru_cache(maxsize=1024)

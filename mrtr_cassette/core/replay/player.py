@@ -13,9 +13,9 @@ from typing import Final
 from mrtr_cassette.core.cassette.lookup import (
     CallerValues,
     LookupKey,
-    caller_values,
     cut_body,
     lookup_key,
+    values_in,
 )
 from mrtr_cassette.core.cassette.pings import ping_ids
 from mrtr_cassette.core.cassette.recorded import Cassette
@@ -374,7 +374,7 @@ class Player:
         if self._unseen:
             self._see(call)
         traits = call.traits(self._matched.header_names)
-        values = caller_values(received.message)
+        values = values_in(received)
         return MatchKey(self._matched.lookup(call), traits, call.caller, values, secrets)
 
     def _see(self, call: Call) -> None:
@@ -485,6 +485,7 @@ class Player:
             ended=Came(entry.exchange.ended_after or 0, entry.exchange.ended_ms),
             # A stream may be resumed at any event that has an id.
             piecewise=self._paced or entry.session != "" or any(event_ids(response)),
+            batch=entry.call.batch,
         )
         self._replies[entry] = reply = reply._replace(end=End.OPEN) if stays_open else reply
         return reply

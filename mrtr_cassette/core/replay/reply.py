@@ -85,12 +85,14 @@ def build_reply(
     started_ms: float = 0,
     ended: Came = NEVER_CAME,
     piecewise: bool = False,
+    batch: Sequence[Message] = (),
 ) -> Reply:
     """Return what to send for a recorded response to a request; `piecewise` keeps pieces apart.
 
-    What depends on the clock in the states of `tasks` is a gap.
+    What depends on the clock in the states of `tasks` is a gap. `batch` has the requests of one.
     """
     gaps, notified, responds_at = _places_in(request, response, waits, tasks)
+    gaps = gaps or _places_of_batch(batch, response)
     gates = waits.pieces or (OPEN,) * len(response.pieces)
     firsts = [at for at, gate in enumerate(gates) if piecewise or at == 0 or gate != OPEN]
     ends = [*accumulate([len(piece.raw) for piece in response.pieces])]
@@ -160,6 +162,21 @@ def _places_in(
             if span is not None:
                 gaps.append(Gap(span, value, response.body[span.start : span.end], source))
     return sorted(gaps, key=itemgetter(0)), notified, responds_at
+
+
+def _places_of_batch(batch: Sequence[Message], response: Response) -> list[Gap]:
+    """Return the gaps of a body that responds to several requests."""
+    gaps: dict[Span, Gap] = {}
+    for located in messages_in(response) if batch else ():
+        for at, asker in enumerate(batch):
+            for echo in echoes(located.message, asker):
+                span = located.in_body(echo.span)
+                is_exact = echo.value in ("id", "progress_token")
+                # Beside `1` another request may have `"1"`, which is nearly the same.
+                if span is not None and (is_exact or span not in gaps):
+                    recorded = response.body[span.start : span.end]
+                    gaps[span] = Gap(span, f"{at}:{echo.value}", recorded)
+    return sorted(gaps.values(), key=itemgetter(0))
 
 
 class Sending(NamedTuple):
