@@ -8,7 +8,7 @@ from binascii import a2b_base64
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from string import ascii_letters, digits
 from typing import Final, Literal, NamedTuple
 
@@ -123,7 +123,7 @@ _PARAMETER = {
     "form": re.compile(r"[^&]*"),
 }
 _URL_END = ".,;:!?)]"
-_PARAMETERS = re.compile(r"(?:\A|[?&#])([\w-]{2,40})=", re.ASCII)
+_PARAMETERS = re.compile(r"(?:\A|[?&#\"'])([\w-]{2,40})=", re.ASCII)
 
 _SCHEME = re.compile(r"(?i)(bearer|basic|token|apikey|api-key|digest|negotiate|ssws)[ \t]+(?=\S)")
 _NOT_SECRET = re.compile(
@@ -566,18 +566,24 @@ class _JudgedText:
 
         `start` is where the name stands; beside an item of an array stands nothing.
         """
-        is_secret = name.alone(value.plain) and (not value.quote or name.takes_numbers)
-        if not is_secret and start is not None and name.beside(value.plain):
-            end = value.end
-            around = (
-                f"{self._flat[max(0, start - _WINDOW) : start]}\0{self._flat[end : end + _WINDOW]}"
-            )
-            while (fewer := _NESTED.sub("", around)) != around:
-                around = fewer
-            members = _MEMBERS.findall(_IN_OBJECT.search(around)[0])  # type: ignore[index]
-            is_secret = not name.companions.isdisjoint(map(fold, members))
+        # A number may be a status, a size or a count.
+        is_number = bool(value.quote) and not name.takes_numbers
+        is_secret = name.alone(value.plain) and not is_number
+        if not is_secret and start is not None and name.may_be(value.plain):
+            members = self._members_around(start, value.end)
+            is_meant = not (is_number and name.companions.isdisjoint(members))
+            counts = name.beside if is_number else name.among(members)
+            is_secret = is_meant and counts(value.plain)
         if is_secret:
             yield from self._secret(name.rule, value)
+
+    def _members_around(self, start: int, end: int) -> set[str]:
+        """Return the folded names of the members of an object beside one of them."""
+        flat = self._flat
+        around = f"{flat[max(0, start - _WINDOW) : start]}\0{flat[end : end + _WINDOW]}"
+        while (fewer := _NESTED.sub("", around)) != around:
+            around = fewer
+        return set(map(fold, _MEMBERS.findall(_IN_OBJECT.search(around)[0])))  # type: ignore[index]
 
     def _secret(self, rule: str, value: _Find) -> Iterator[_Find]:
         named = _in_named(rule, value.plain, self._rules.disabled) if value.plain else None
@@ -613,7 +619,10 @@ class _JudgedText:
                 is_meant |= is_spaced and _BARE_SECRET.match(value.plain) is not None
             if not is_meant:
                 return
-        counts = name.beside if is_parameter else name.alone
+        counts = name.alone
+        if is_parameter or (sign == "=" and flat.startswith("&", value.end)):
+            others = self._parameters_around(start, value.end)
+            counts = name.among(others, is_parameter=True)
         if counts(value.plain):
             yield from self._secret(name.rule, value)
 
@@ -623,14 +632,22 @@ class _JudgedText:
         if kind == "text" and flat[end : end + 1] not in ("&", "#"):
             end = at + len(flat[at:end].rstrip(_URL_END))
         plain = as_text(self._undone(self._text[at:end]))
-        counts = name.beside
-        if name.parameters:
-            around = flat[max(0, start - _WINDOW) : start].split()[-1:]
-            around += flat[end : end + _WINDOW].split()[:1]
-            others = {fold(other) for text in around for other in _PARAMETERS.findall(text)}
-            counts = name.alone if name.parameters.isdisjoint(others) else name.beside
+        counts = name.among(self._parameters_around(start, end), is_parameter=True)
         if counts(plain):
             yield from self._secret(name.rule, _Find(at, end, "", plain, in_url=True))
+
+    def _parameters_around(self, start: int, end: int) -> Collection[str]:
+        """Return the folded names of the parameters of the URL or form that one stands in."""
+        if self._kind != "text":
+            return self._parameters
+        flat = self._flat
+        around = flat[max(0, start - _WINDOW) : start].split()[-1:]
+        around += flat[end : end + _WINDOW].split()[:1]
+        return {fold(other) for text in around for other in _PARAMETERS.findall(text)}
+
+    @cached_property
+    def _parameters(self) -> Collection[str]:
+        return set(map(fold, _PARAMETERS.findall(self._flat)))
 
     def _on_line_of_its_own(self, name: Name, start: int, at: int, sign: str) -> _Find | None:
         before = self._flat[max(0, start - 64) : start].removesuffix("export ").removesuffix("- ")

@@ -404,6 +404,8 @@ _WHOLE = re.compile(
 )
 _DIGIT_AND_LETTER = re.compile(r"(?=[^0-9]*[0-9])[^A-Za-z]*[A-Za-z]")
 _LETTER_AND_OTHER = re.compile(r"(?=[^A-Za-z]*[A-Za-z])[^0-9!@#$^&*]*(?:[0-9@#$^&*]|!.)")
+_GIVEN = re.compile(rf"(?![{{\[<]|{REFERENCE}|%[({{])(?=.*\w)", re.DOTALL)
+"""No template, nothing that is in brackets itself, and no stars."""
 _IN_BASE64 = re.compile(r"(?=.{8})[A-Za-z0-9+/]+={0,2}")
 _CASED_WORDS = re.compile(
     r"(?:(?:[A-Z]+|[A-Za-z]?[a-z]*(?:[A-Z][a-z]{2,})*[A-Z]{0,3})[0-9]*(?:[/+]|\Z))+"
@@ -433,6 +435,20 @@ def looks_random(value: str) -> bool:
     """Tell whether a long value has digits between the letters of a long part."""
     parts = _SEPARATOR.split(value) if len(value) >= 16 and _whole(value) else ()
     return any(len(part) >= 12 and _MIXED.match(part) for part in parts)
+
+
+def _given(value: str) -> bool:
+    return _GIVEN.match(value) is not None
+
+
+def _opaque(value: str) -> bool:
+    # A postcode beside a state of a country is none.
+    is_number = len(value) < 12 and not re.search("[A-Za-z]", value)
+    return len(value) >= 8 and not is_number and _whole(value)
+
+
+def _long(value: str) -> bool:
+    return _mixed(value) or (len(value) >= 16 and _whole(value))
 
 
 def _random(value: str) -> bool:
@@ -498,6 +514,23 @@ class Name(NamedTuple):
     takes_numbers: bool = True
     parameters: frozenset[str] = frozenset()
     """Where these are given, a parameter needs one of them beside it as a companion."""
+    proofs: frozenset[str] = frozenset()
+    """Folded names; beside one of them any value is a secret."""
+    parameter: _Check | None = None
+    """The same as `beside` of a parameter of a URL or form, where it is another one."""
+
+    def among(self, names: Collection[str], *, is_parameter: bool = False) -> _Check:
+        """Return what tells a secret where values of these folded names stand beside it."""
+        if not self.proofs.isdisjoint(names):
+            return _given
+        if is_parameter:
+            is_alone = bool(self.parameters) and self.parameters.isdisjoint(names)
+            return self.alone if is_alone else self.parameter or self.beside
+        return self.alone if self.companions.isdisjoint(names) else self.beside
+
+    def may_be(self, value: str) -> bool:
+        """Tell whether a value is a secret, if the right names stand beside it."""
+        return self.beside(value) or (bool(self.proofs) and _given(value))
 
     @property
     def is_certain(self) -> bool:
@@ -517,11 +550,28 @@ _OAUTH, _LOGIN, _SIGNED_URL = (
 )
 _OF_AUTHORIZATION = frozenset(["code", "codechallenge", "responsetype"])
 
+_OF_EXCHANGE = frozenset(
+    "granttype redirecturi codeverifier clientassertiontype tokentypehint usercode verificationuri"
+    " verificationuricomplete sessionstate accesstoken refreshtoken idtoken clientsecret".split()
+)
+"""What stands beside a secret in a request to a token endpoint, or in its response."""
+_OF_REQUEST = _OF_EXCHANGE | {"responsetype", "codechallenge"}
+_OF_ISSUED = _OF_EXCHANGE | {"expiresin"}
+
 _AMBIGUOUS: Final[Mapping[str, Name]] = {
-    "code": Name("token", _random, _mixed, _OAUTH, False, _OAUTH | {"state"}),
-    "state": Name("token", _never, _mixed, frozenset(), False, _OF_AUTHORIZATION),
-    "devicecode assertion": Name("token", _random, _whole, _OAUTH, False),
-    "token": Name("token", _mixed_token, _mixed, _OAUTH | _LOGIN, False),
+    "code": Name("token", _random, _mixed, _OAUTH, False, _OAUTH | {"state"}, parameter=_opaque),
+    "state": Name(
+        "token",
+        _never,
+        _mixed,
+        takes_numbers=False,
+        parameters=_OF_AUTHORIZATION,
+        proofs=_OF_REQUEST,
+        parameter=_long,
+    ),
+    "devicecode": Name("token", _random, _whole, _OAUTH, False, proofs=_OF_ISSUED),
+    "assertion": Name("token", _random, _whole, _OAUTH, False),
+    "token": Name("token", _mixed_token, _mixed, _OAUTH | _LOGIN, False, proofs=_OF_ISSUED),
     "auth": Name("basic", _of_auth, _of_auth, takes_numbers=False),
     "key": Name("api-key", _never, looks_random, takes_numbers=False),
     "csrf": Name("token", looks_random, _mixed, takes_numbers=False),
@@ -531,7 +581,11 @@ _AMBIGUOUS: Final[Mapping[str, Name]] = {
     "pin": Name("password", _pin, _pin, _LOGIN, False),
     "otp totp otpcode totpcode mfacode": Name("password", _one_time, _one_time, _LOGIN),
 }
-AMBIGUOUS: Final = {name: known for names, known in _AMBIGUOUS.items() for name in names.split()}
+AMBIGUOUS: Final = {
+    name: known._replace(proofs=known.proofs or _OF_EXCHANGE)
+    for names, known in _AMBIGUOUS.items()
+    for name in names.split()
+}
 """Names, folded, whose values are secrets if context or value says so."""
 
 _ENDING = re.compile(

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlencode
 
 import pytest
 from core.secrets.planted import (
@@ -359,6 +359,37 @@ def test_secrets_are_told_from_what_stands_around_them(
     for _ in range(4 if kind == "json" else 1):
         assert [secret for _, secret in secrets_of(text, kind)] == secrets
         text = json.dumps({"text": text})
+
+
+@pytest.mark.parametrize(
+    "value", ["A", "404", "US", "letters", "ERR_TLS", "code-AbCdEfGhIjKl_Mn-Op"]
+)
+@pytest.mark.parametrize("proof", ["grant_type", "redirect_uri", "code_verifier", "access_token"])
+def test_any_value_counts_where_the_place_proves_a_secret(value: str, proof: str) -> None:
+    """Beside what only an exchange of OAuth has, a value counts under every ambiguous name."""
+    for name, known in AMBIGUOUS.items():
+        members, form = {name: value, proof: ""}, urlencode({name: value, proof: ""})
+        found = [
+            secrets_of(json.dumps(members)),
+            secrets_of(json.dumps(dict(reversed(members.items())))),
+            secrets_of(json.dumps({"body": json.dumps(members)})),
+            secrets_of(json.dumps({"body": form})),
+            secrets_of(f"see https://a.example/cb?{form}#x"),
+            secrets_of(form, "form"),
+            secrets_of(f"{proof}=&note={'long' * 600}&{name}={value}", "form"),
+            secrets_of(f"/cb?{form}", "target"),
+        ]
+        assert found == [[(known.rule, value)]] * len(found), name
+
+
+@pytest.mark.parametrize("code", ["code-AbCdEfGhIjKl_Mn-Op", "abcdefgh", "Letters-Only", "4" * 20])
+def test_a_code_beside_a_state_is_a_secret(code: str) -> None:
+    """A redirection back to a client has a secret whatever that looks like, and a long state."""
+    state = "AbCdEfGhIjKlMnOpQrStUv"
+    target = f"/cb?code={code}&state={state}&iss=x"
+
+    assert secrets_of(target, "target") == [("token", code), ("token", state)]
+    assert secrets_of(f"http://a.example{target}") == [("token", code), ("token", state)]
 
 
 @pytest.mark.parametrize(
