@@ -545,16 +545,16 @@ _OF_OAUTH = (
 )
 _OF_LOGIN = "user username userid login loginid email account accountid cardnumber phone host"
 _OF_SIGNED_URL = "expires keypairid awsaccesskeyid googleaccessid policy"
-_OAUTH, _LOGIN, _SIGNED_URL = (
-    frozenset(names.split()) for names in (_OF_OAUTH, _OF_LOGIN, _OF_SIGNED_URL)
+_OF_TOKENS = (
+    "granttype redirecturi codeverifier clientassertiontype tokentypehint usercode verificationuri"
+    " verificationuricomplete sessionstate accesstoken refreshtoken idtoken clientsecret"
+)
+"""What stands beside a secret in a request to a token endpoint, or in its response."""
+_OAUTH, _LOGIN, _SIGNED_URL, _OF_EXCHANGE = (
+    frozenset(names.split()) for names in (_OF_OAUTH, _OF_LOGIN, _OF_SIGNED_URL, _OF_TOKENS)
 )
 _OF_AUTHORIZATION = frozenset(["code", "codechallenge", "responsetype"])
 
-_OF_EXCHANGE = frozenset(
-    "granttype redirecturi codeverifier clientassertiontype tokentypehint usercode verificationuri"
-    " verificationuricomplete sessionstate accesstoken refreshtoken idtoken clientsecret".split()
-)
-"""What stands beside a secret in a request to a token endpoint, or in its response."""
 _OF_REQUEST = _OF_EXCHANGE | {"responsetype", "codechallenge"}
 _OF_ISSUED = _OF_EXCHANGE | {"expiresin"}
 
