@@ -137,7 +137,7 @@ class Recorder:
     """Raw states are replaced by their hash."""
     redactor: Redactor | None = None
     credentials: Credentials | None = None
-    """Those that have passed, which are replaced wherever they are repeated."""
+    """Credentials seen and secrets found so far; replaced wherever they are repeated."""
     seals_answers: bool = False
     """Of what users answer only hashes reach the disk."""
     kept_headers: frozenset[str] = frozenset()
@@ -262,6 +262,22 @@ class Recorder:
             ask,
             _unread(call, sent),
         )
+
+    def may_repeat(self, journal: bytes) -> bool:
+        """Tell, quickly, whether a journal may have secrets that were found after its lines."""
+        credentials = self.credentials
+        has_found = credentials is not None and credentials.has_found
+        return has_found and credentials is not None and credentials.known.may_be_in(journal)
+
+    def without_repeated(self, exchange: RecordedExchange) -> RecordedExchange:
+        """Return an exchange without the secrets that were found after it was sealed."""
+        if self.credentials is None:
+            return exchange
+        known = self.credentials.known
+        request, response = _without_known(exchange.request, exchange.response or NOTHING, known)
+        if exchange.response is None:
+            return replace(exchange, request=request)
+        return replace(exchange, request=request, response=response)
 
 
 class Observation:

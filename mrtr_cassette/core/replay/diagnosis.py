@@ -22,6 +22,9 @@ from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 from mrtr_cassette.core.wire.pointers import Difference, differences, without_paths
 from mrtr_cassette.errors import printable
 
+_MOST_PLACEHOLDERS: Final = 3
+"""Placeholders that the detail of a miss lists."""
+
 
 class Reason(Enum):
     """Why a request has no recorded reply."""
@@ -90,6 +93,21 @@ def other_id(call: Call, nearest: ReplayEntry) -> Miss:
     reason = reason or "it is no JSON-RPC that can be read here"
     detail = f"the recorded response can't be given this request's id, as {reason}"
     return Miss(call, Reason.UNREADABLE, printable(detail), nearest)
+
+
+def after_placeholders(miss: Miss, placeholders: Sequence[str]) -> Miss:
+    """Add to a miss that its client was given placeholders, which it may have sent back."""
+    if not placeholders:
+        return miss
+    shown = ", ".join(placeholders[:_MOST_PLACEHOLDERS])
+    more = len(placeholders) - _MOST_PLACEHOLDERS
+    if more > 0:
+        shown += f" and {more} more"
+    note = (
+        f"what was played before has {shown} in the place of a secret, which the client may have "
+        "sent back, or gone on from"
+    )
+    return replace(miss, detail=printable(f"{miss.detail}; {note}"))
 
 
 class NoStep(NamedTuple):

@@ -24,7 +24,7 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, hides_response
 from mrtr_cassette.core.protocol.methods import PING
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.assembly import TextChange, request_with
-from mrtr_cassette.core.secrets.credentials import Credentials
+from mrtr_cassette.core.secrets.credentials import Credentials, KnownTexts, is_told_apart
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.sealed import (
@@ -50,13 +50,17 @@ from mrtr_cassette.core.wire.http import (
     ABOUT_COPIES,
     ANSWERED_BY_HEADER,
     REFUSED,
+    Headers,
     Request,
+    Response,
     named_by_user,
 )
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 
 _RECEIVED: Final = "received."
 """Begins the token of a secret that a client sent; a cassette's tokens are numbers."""
+_MOST_PLACED: Final = 64
+"""Placeholders of one member that a client's text is held to, of all the calls of a tool."""
 _NOT_ISSUED: Final = "not-issued"
 """The token of what looks like a placeholder and stands in no response."""
 
@@ -77,6 +81,41 @@ class Secret(NamedTuple):
     def is_received(self) -> bool:
         """Whether a client sent the secret itself."""
         return self.token.startswith(_RECEIVED)
+
+
+def placeholders_in(response: Response | None) -> list[str]:
+    """Return the placeholders in a response's body."""
+    body = b"" if response is None else response.body
+    return [match[0] for match in PLACEHOLDER.finditer(body.decode("latin-1"))]
+
+
+class PlacedSecret(NamedTuple):
+    """A recorded placeholder, and what stands before and behind it in its text."""
+
+    before: str
+    behind: str
+    secret: Secret
+
+    def in_text(self, text: str) -> str:
+        """Return what a client's text has in its place, or nothing if that can be no secret."""
+        if not (text.startswith(self.before) and text.endswith(self.behind)):
+            return ""
+        given = text[len(self.before) : len(text) - len(self.behind)]
+        if _NOT_ISSUED in given or any(map(str.isspace, given)):
+            return ""
+        return given if is_told_apart(self.secret.rule, given) else ""
+
+
+def texts_in(value: Any, path: MemberPath = ()) -> Iterator[tuple[MemberPath, str]]:
+    """Yield the texts in a value of JSON, with where they stand."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for name, member in value.items():
+            yield from texts_in(member, (*path, name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from texts_in(item, (*path, str(index)))
 
 
 def redactor_of(cassette: Cassette) -> Redactor | None:
@@ -102,6 +141,15 @@ class MatchedForm:
         # A cassette that was written by hand has no rules, but what is shown of it has.
         self._redactor = Redactor(cassette.redaction or RedactionRules(), self._token)
         self._credentials = Credentials(self._redactor, seals_sessions=False)
+        self._finds: list[tuple[str, str]] = []
+        """The secrets that were found in a client's request, by rule."""
+        self._found = KnownTexts()
+        """Those that clients have sent, which no message shows."""
+        self._redactor.on_find = self._take
+        self._recorded: set[tuple[LookupKey, Headers]] = set()
+        """What tells the recorded requests apart, as they are matched."""
+        self._placed: dict[tuple[str, str, MemberPath], set[PlacedSecret]] = {}
+        """Where recorded calls have placeholders, by method, name and member."""
         self.was_given = self._credentials.was_given
 
     @cached_property
@@ -140,13 +188,77 @@ class MatchedForm:
     def recorded(self, request: Request) -> tuple[Request, tuple[Secret, ...]]:
         """Return a recorded request as it is matched, and the secrets in it."""
         request = self._sealed(request, lambda _: True)
-        return self._alike(self._redacted(request) if self.has_placeholders else request)
+        if not self.has_placeholders:
+            return self._alike(request)
+        request = self._redacted(request)
+        self._place_secrets(request)
+        self._recorded.add(self._told_apart(request))
+        return self._alike(request)
 
     def received(self, request: Request) -> tuple[Request, tuple[Secret, ...]]:
         """Return a client's request as it is matched, the same one if possible, and its secrets."""
         return self._alike(self._received(request))
 
     def _received(self, request: Request) -> Request:
+        """Return a client's request without secrets.
+
+        Where that is not what was recorded, secrets are looked for that are not found by
+        themselves: what the request repeats, and what stands in the places of placeholders.
+        """
+        self._finds.clear()
+        matched = self._without_secrets(request)
+        if not self.has_placeholders or self._told_apart(matched) in self._recorded:
+            return matched
+        for find_more in (self._repeated_in, self._placed_in):
+            known = KnownTexts()
+            for rule, secret in find_more(matched):
+                known.add(secret, self._redactor.placeholder(rule, secret))
+            matched = known.sealed_request(matched)
+        return matched
+
+    def _take(self, rule: str, secret: str) -> None:
+        self._finds.append((rule, secret))
+        if is_told_apart(rule, secret):
+            self._found.add(secret, self._redactor.placeholder(rule, secret))
+
+    def _told_apart(self, request: Request) -> tuple[LookupKey, Headers]:
+        same = _all_alike(request)
+        named = [(name.lower(), value) for name, value in same.headers]
+        kept = tuple(sorted(pair for pair in named if pair[0] in self.header_names))
+        return self.lookup(read_call(same)), kept
+
+    def _repeated_in(self, _request: Request) -> list[tuple[str, str]]:
+        return [find for find in self._finds if is_told_apart(*find)]
+
+    def _place_secrets(self, recorded: Request) -> None:
+        """Take note of where a recorded call has placeholders."""
+        call = read_call(recorded)
+        for path, text in texts_in(call.arguments):
+            found = [*PLACEHOLDER.finditer(text)]
+            if len(found) != 1:
+                continue
+            start, end = found[0].span()
+            secret = Secret(found[0]["rule"], found[0]["token"])
+            places = self._placed.setdefault((call.method, call.name, path), set())
+            if len(places) < _MOST_PLACED:
+                places.add(PlacedSecret(text[:start], text[end:], secret))
+
+    def _placed_in(self, request: Request) -> list[tuple[str, str]]:
+        """Return what a call has where one recorded call has placeholders, the same for the same.
+
+        It may be any text that could be a secret.
+        """
+        call = read_call(request)
+        found: dict[str, str] = {}
+        by_secret: dict[Secret, str] = {}
+        for path, text in texts_in(call.arguments):
+            for placed in self._placed.get((call.method, call.name, path), ()):
+                secret = placed.in_text(text)
+                if secret and by_secret.setdefault(placed.secret, secret) == secret:
+                    found[secret] = placed.secret.rule
+        return [(rule, secret) for secret, rule in found.items()]
+
+    def _without_secrets(self, request: Request) -> Request:
         if self.has_placeholders:
             self._credentials.seen(request.headers)
         request = self._sealed(request, lambda token: token in self.issued)
@@ -205,6 +317,8 @@ class MatchedForm:
         if self._redacts and not self.has_placeholders:
             self._credentials.seen(request.headers)
             matched = self._redacted(matched)
+        if self._redacts:
+            matched = self._found.sealed_request(matched)
         return _all_alike(matched) if self._redacts else matched
 
     def shown(self, text: str) -> str:

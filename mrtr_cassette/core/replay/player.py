@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Final
 
 from mrtr_cassette.core.cassette.lookup import (
@@ -42,6 +43,7 @@ from mrtr_cassette.core.replay.diagnosis import (
     Miss,
     NoStep,
     Reason,
+    after_placeholders,
     answer_of_any_server,
     led_elsewhere,
     no_match,
@@ -51,7 +53,13 @@ from mrtr_cassette.core.replay.diagnosis import (
 )
 from mrtr_cassette.core.replay.equivalence import EqualRequests
 from mrtr_cassette.core.replay.history import NO_WAITS, Timelines
-from mrtr_cassette.core.replay.matching import MatchedForm, ReplayEntry, entries_of, number_lookups
+from mrtr_cassette.core.replay.matching import (
+    MatchedForm,
+    ReplayEntry,
+    entries_of,
+    number_lookups,
+    placeholders_in,
+)
 from mrtr_cassette.core.replay.order import Chosen, LiveSession, MatchKey, PlayOrder, Repeat
 from mrtr_cassette.core.replay.reply import Came, Delivery, Reply, build_reply
 from mrtr_cassette.core.replay.tasks import LiveTask, RecordedTask, Step, recorded_tasks
@@ -402,6 +410,8 @@ class Player:
         call = read_call(self._matched.told(recorded))
         if choice.why_not is None:
             miss = no_match(call, self.entries, self._ignored)
+            if miss.differences:
+                miss = after_placeholders(miss, self._placeholders_played())
         elif choice.why_not is Reason.OTHER_HISTORY:
             nearest, detail = self._worlds.nearest(choice.nearest, session.writes)
             miss = Miss(call, choice.why_not, detail, nearest)
@@ -414,6 +424,17 @@ class Player:
             miss = replace(miss, is_refused=self._refuse(call.message, session, miss))
         self.misses.append(miss)
         return miss
+
+    def _placeholders_played(self) -> list[str]:
+        """Return the placeholders in what was played by now."""
+        shown = [names for entry, names in self._placeholders.items() if entry.was_played]
+        return list(dict.fromkeys(chain.from_iterable(shown)))
+
+    @cached_property
+    def _placeholders(self) -> dict[ReplayEntry, list[str]]:
+        """The placeholders in each recorded response that has any."""
+        found = {entry: placeholders_in(entry.exchange.response) for entry in self._by_arrival}
+        return {entry: names for entry, names in found.items() if names}
 
     def _refuse(self, answer: Message, session: LiveSession, miss: Miss) -> bool:
         """Let the call during which the server asked get a miss; return whether there is one."""

@@ -22,8 +22,8 @@ from mrtr_cassette.core.secrets.decode import (
     words_of,
 )
 from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.rules import RedactionRules, builtin_name
-from mrtr_cassette.core.secrets.sealed import is_searched, reads_as_words, sealed_hash
+from mrtr_cassette.core.secrets.rules import CUSTOM_KEY, RedactionRules, builtin_name
+from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, is_searched, reads_as_words, sealed_hash
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
 
@@ -33,11 +33,14 @@ _LONG_RUN = 2 * _GRAM - 1
 
 So long is hardly a word of a message but states, hashes and the like.
 """
+_DEEPEST = 4
+"""Escapes within one another that are undone, as of JSON in a string of JSON."""
 _SHORT = b""
 """Stands for the grams of a text that has a shorter run, which is looked for in all other text."""
 _PLAIN_RUN = re.compile(rb"[0-9A-Za-z._-]+")
 _PROBED = words_of(f"{ascii_letters}{digits}._-")
 _URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
+_PADDED_OR_STANDARD = re.compile(rb"(?=.*[+/=])[0-9A-Za-z+/]{16,}={0,2}")
 
 
 class _Spelling(NamedTuple):
@@ -76,6 +79,9 @@ def _spelling(raw: bytes) -> _Spelling:
 def _spellings_of(text: str) -> Iterator[_Spelling]:
     raw = text.encode("utf-8", "surrogatepass")
     yield _spelling(raw)
+    if _PADDED_OR_STANDARD.fullmatch(raw):
+        # What is base64 itself may come back in the other alphabet, and without its padding.
+        yield _spelling(raw.rstrip(b"=").translate(_URL_ALPHABET))
     for before in range(3):
         # A character that also encodes bytes of the surrounding text is left out.
         first, last = -(-8 * before // 6), 8 * (before + len(raw)) // 6
@@ -107,9 +113,9 @@ class _Layer(NamedTuple):
             at = self.text.find(text, at)
 
     def inner(self, mark: str, undo: Callable[[str], Decoded]) -> Iterator[_Layer]:
-        """Yield the text with escapes undone once, and once more."""
+        """Yield the text with escapes undone once, and again while there are any."""
         layer = self
-        while len(layer.undone) < 2 and mark in layer.text:
+        while len(layer.undone) < _DEEPEST and mark in layer.text:
             decoded = undo(layer.text)
             layer = _Layer(decoded.text, (*layer.undone, decoded), is_in_url=mark != "\\")
             yield layer
@@ -213,6 +219,8 @@ class KnownTexts:
 
 
 SHORTEST_CREDENTIAL: Final = 8
+_LONGEST_REPEATED = 2048
+"""Characters of a secret up to which it is looked for in other places too."""
 
 _COOKIES = frozenset({"cookie", "set-cookie"})
 _AUTHORIZATIONS = frozenset({"authorization", "proxy-authorization"})
@@ -248,6 +256,9 @@ class Credentials:
         self._redactor = redactor
         self._seals_sessions = seals_sessions
         self.known = KnownTexts()
+        self.has_found = False
+        """Whether the redactor has found a secret that may stand in earlier texts too."""
+        redactor.on_find = self._found
         # Most exchanges bring the same headers again.
         self._credentials_in = lru_cache(maxsize=1024)(self._read)
 
@@ -270,6 +281,13 @@ class Credentials:
         for secret, shown in self._credentials_in(headers, ours=ours):
             self._know(secret, shown, is_kept=is_kept)
 
+    def _found(self, rule: str, secret: str) -> None:
+        """Look from now on, in all that passes, for what the redactor has found in one place."""
+        if secret in self.known or not is_told_apart(rule, secret):
+            return
+        self.has_found = True
+        self._know(secret, self._redactor.placeholder(rule, secret), is_kept=False)
+
     def _read(self, headers: Headers, *, ours: bool) -> list[tuple[str, str]]:
         found = []
         for name, value in headers:
@@ -288,6 +306,22 @@ class Credentials:
     def _know(self, secret: str, shown: str, *, is_kept: bool) -> None:
         if len(secret) >= SHORTEST_CREDENTIAL and secret not in self.known:
             self.known.add(secret, shown, is_kept=is_kept)
+
+
+def is_told_apart(rule: str, secret: str) -> bool:
+    """Tell whether a secret that was found in one place is a secret in any other text too.
+
+    A word or a number may stand there in its own right, and a pattern of the user's says itself
+    where a secret is.
+    """
+    is_pattern = rule.startswith("custom-") and rule != CUSTOM_KEY
+    has_length = SHORTEST_CREDENTIAL <= len(secret) <= _LONGEST_REPEATED
+    return (
+        has_length
+        and not is_pattern
+        and not _WORDS.fullmatch(secret)
+        and not PLACEHOLDER.search(secret)
+    )
 
 
 def shown_by(rules: RedactionRules, given: Given = NOTHING) -> Callable[[str], str]:

@@ -197,6 +197,8 @@ class Redactor:
     def __init__(self, rules: RedactionRules, token: Callable[[str, str], str]) -> None:
         self._token = token
         self._rules = _active(rules)
+        self.on_find: Callable[[str, str], None] = _ignore
+        """Takes the rule and the text of each secret that is replaced."""
         # Most exchanges bring the same target and headers again.
         self.target = lru_cache(maxsize=_REPEATED)(self._redacted_target)
         self.headers = lru_cache(maxsize=_REPEATED)(self._redacted_headers)
@@ -279,6 +281,7 @@ class Redactor:
                     rule for rule, secret in self.secrets_in(searched) if secret == named.plain
                 )
                 rule = next(shaped, rule)
+            self.on_find(rule, named.plain)
             redacted = searched[: named.start] + self.placeholder(rule, named.plain)
         if redacted == plain:
             return value
@@ -291,6 +294,7 @@ class Redactor:
         parts: list[bytes] = []
         at = 0
         for find in self._finds(raw, kind, is_stream=is_stream):
+            self.on_find(find.rule, find.plain)
             new = f"{find.quote}{self.placeholder(find.rule, find.plain)}{find.quote}"
             spelled = spell_in_url(new) if find.in_url else new
             parts += (raw[at : find.start], spelled.encode())
@@ -386,6 +390,10 @@ class Redactor:
                 for find in self._in_layer(inner, "text", depth - 1) if inner else ():
                     yield _Find(start, end, find.rule, match[0])
                     break
+
+
+def _ignore(_rule: str, _secret: str) -> None:
+    """Do nothing with a secret that was found."""
 
 
 def _without_exempt(text: str, finds: Iterable[_Find]) -> Iterator[_Find]:

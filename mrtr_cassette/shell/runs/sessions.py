@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from mrtr_cassette.core.cassette.journal import JournalHeader, encode_line
+from mrtr_cassette.core.cassette.journal import JournalHeader, decode_journal, encode_line
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
 from mrtr_cassette.core.drive.appending import LiveAsks
 from mrtr_cassette.core.protocol.methods import GET_TASK
@@ -193,6 +193,7 @@ class RecordSession(Session):
         """Return the cassette as it is by now."""
         if self.published is not None:
             return cassettes.load_cassette(self.path)
+        self._replace_repeated()
         return recorded_so_far(self.path) or self.base
 
     def now_ms(self) -> float:
@@ -236,9 +237,22 @@ class RecordSession(Session):
             self.outcomes.add(exchange)
         return exchange
 
+    def _replace_repeated(self) -> None:
+        """Write those exchanges anew that have a secret which was found after them."""
+        # Publishing tells what is wrong with a journal.
+        with suppress(CassetteError, OSError):
+            journal = self.journal.path.read_bytes()
+            if not self.recorder.may_repeat(journal):
+                return
+            for exchange in decode_journal(journal, str(self.journal.path)).exchanges.values():
+                changed = self.recorder.without_repeated(exchange)
+                if changed != exchange:
+                    self.journal.append(encode_line(changed))
+
     def end(self) -> None:
-        """Make a cassette of the journal, unless something speaks against it."""
+        """Publish the journal unless there is an objection."""
         try:
+            self._replace_repeated()
             if self.publishes and self.objection is None:
                 self.journal.check_in_place()
                 self.published, left_out = publish_journal(self.path)

@@ -1,0 +1,128 @@
+"""Laws about secrets that are known by their names in one place and stand in others too."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
+from urllib.parse import quote
+
+import pytest
+from builders import Conversation, encode_cassette, hit, loaded, missed, play, tool
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mrtr_cassette.core.cassette.model import CassetteModel
+from mrtr_cassette.core.replay.player import Player
+
+SECRETS = ("hunter2hunter", "Tr0ub4dor&3<x>", 'p"w\\é/1+x9', "qk/7+Jx0bW9kZWw/aGVsbG8+d29ybGQ=")
+SPELLINGS: tuple[Callable[[str], str], ...] = (
+    str,
+    lambda secret: f"the password is {secret}, keep it",
+    lambda secret: json.dumps({"note": secret}),
+    lambda secret: json.dumps({"note": json.dumps([secret])}),
+    lambda secret: f"https://a.example/?q={quote(secret, safe='')}&page=1",
+    lambda secret: b64encode(f"user:{secret}".encode()).decode(),
+    lambda secret: urlsafe_b64encode(f"{secret}:x".encode()).decode(),
+)
+NAMED = ("named in the request", "named in the response")
+PLACES = ("argument", "deep argument", "result", "none")
+
+
+def text_of(place: str, spelled: str, number: int) -> tuple[bytes, dict[str, object]]:
+    """Return a call and its result that have a text in a place."""
+    if place == "argument":
+        call = tool("note", text=spelled, number=number)
+    elif place == "deep argument":
+        call = tool("note", fields=[{"label": "a"}, {"text": spelled}], number=number)
+    else:
+        call = tool("note", number=number)
+    result = spelled if place == "result" else f"noted {number}"
+    return call, {"content": [{"type": "text", "text": result}]}
+
+
+def named_in(where: str, secret: str) -> tuple[bytes, dict[str, object]]:
+    """Return a call and its result of which one has a secret under a name."""
+    if where == NAMED[0]:
+        return tool("login", password=secret), {"content": []}
+    return tool("make"), {"content": [], "structuredContent": {"password": secret}}
+
+
+def recorded(*steps: tuple[bytes, dict[str, object]]) -> CassetteModel:
+    """Record some calls one after another."""
+    made = Conversation(redacts=True)
+    for call, result in steps:
+        made.response(made.request(call), result)
+    return made.cassette()
+
+
+@given(
+    secret=st.sampled_from(SECRETS),
+    where=st.sampled_from(NAMED),
+    before=st.sampled_from(PLACES),
+    after=st.sampled_from(PLACES),
+    spell=st.sampled_from(SPELLINGS),
+)
+def test_secret_that_is_named_once_is_nowhere_and_its_client_replays(
+    secret: str, where: str, before: str, after: str, spell: Callable[[str], str]
+) -> None:
+    """The cassette has it in no spelling, and the client that recorded is played all of it."""
+    steps = [
+        text_of(before, spell(secret), 1),
+        named_in(where, secret),
+        text_of(after, spell(secret), 2),
+    ]
+    cassette = recorded(*steps)
+    file = encode_cassette(cassette).decode()
+    player = Player(loaded(cassette))
+
+    for spelled in (secret, spell(secret), quote(secret, safe="")):
+        for escaped in (spelled, json.dumps(spelled)[1:-1], json.dumps(json.dumps(spelled))[3:-3]):
+            assert escaped not in file
+    for call, _ in steps:
+        assert b"result" in play(player, call)
+
+
+@pytest.mark.parametrize("value", ["production", "20260728", "short1", "two words"])
+def test_word_or_number_under_a_name_stays_in_other_texts(value: str) -> None:
+    """It may stand there in its own right, however it was found."""
+    cassette = recorded(named_in(NAMED[0], value), text_of("argument", value, 1))
+
+    assert encode_cassette(cassette).count(value.encode()) == 1
+
+
+def test_text_in_the_place_of_a_placeholder_is_the_same_for_the_same() -> None:
+    """What can be no secret there is a miss, and so are two texts for one recorded secret."""
+    call = tool("send", a="hunter2hunter", b=["to hunter2hunter"])
+    player = Player(loaded(recorded((call, {}), named_in(NAMED[1], "hunter2hunter"))))
+
+    missed(player, tool("send", a="other7other", b=["to hunter2hunter"]))
+    missed(player, tool("send", a="hello", b=["to hello"]))
+    missed(player, tool("send", a="some longer text 7", b=["to some longer text 7"]))
+    assert hit(player, tool("send", a="other7other", b=["to other7other"]))
+
+
+def test_cassette_of_an_earlier_recorder_that_has_a_repeated_secret_plays() -> None:
+    """What stands in a recorded request as it was sent is still matched as it is."""
+    login, note = named_in(NAMED[0], "hunter2hunter"), text_of("argument", "hunter2hunter", 1)
+    made = Conversation(redacts=True)
+    for call, result in (note, login):
+        made.response(made.request(call), result)
+    made.recorder.credentials = None
+    player = Player(loaded(made.cassette()))
+
+    assert hit(player, login[0])
+    assert hit(player, note[0])
+
+
+def test_miss_after_placeholders_says_so() -> None:
+    """A client that was given a placeholder may send it, or go on from it, where nothing has one."""
+    player = Player(
+        loaded(recorded(named_in(NAMED[1], "hunter2hunter"), text_of("argument", "a", 1)))
+    )
+    call = tool("note", text="length of <password:1>", number=1)
+    before = missed(player, call)
+    play(player, named_in(NAMED[1], "")[0])
+
+    assert "<password:1>" not in before.detail
+    assert "has <password:1> in the place of a secret" in missed(player, call).detail
