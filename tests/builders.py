@@ -19,7 +19,7 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.cassette.load import decode_cassette, load
 from mrtr_cassette.core.cassette.model import CassetteModel
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RequestState
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RequestState, Transport
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
@@ -313,6 +313,7 @@ def assembled(
     redaction: RedactionRules | None = None,
     answers: Literal["sealed"] | None = None,
     earlier: CassetteModel | None = None,
+    transport: Transport = "http",
 ) -> CassetteModel:
     """Return the cassette of some exchanges."""
     header = replace(
@@ -321,6 +322,7 @@ def assembled(
         recorded_at=recorded_at,
         redaction=redaction,
         answers=answers,
+        transport=transport,
     )
     journal = {exchange.number or 0: exchange for exchange in exchanges}
     before = None if earlier is None else loaded(earlier)

@@ -557,6 +557,17 @@ def test_what_the_server_said_by_itself_is_said_again(tmp_path: Path) -> None:
         assert pipe.end() == (b"", 0)
 
 
+def test_what_the_server_logged_after_a_response_comes_after_it(tmp_path: Path) -> None:
+    """A log on stdout is no message, and the client has it as late as it came."""
+    response = {"jsonrpc": "2.0", "id": 1, "result": {}}
+    code = f"import sys\nsys.stdin.readline()\nprint({json.dumps(response)!r})\nprint('listed')"
+    output = tmp_path / "c.json"
+    live = spoken(recorder(output, sys.executable, "-c", code), ask(1))
+
+    assert live.stdout.splitlines()[1:] == [b"listed"]
+    assert spoken(replayer(output), ask(1)).stdout == live.stdout
+
+
 def test_server_that_died_dies_again(tmp_path: Path) -> None:
     """Where the recorded server ended during a call, the replay ends there too."""
     output = tmp_path / "c.json"

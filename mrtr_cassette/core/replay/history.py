@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import (
@@ -56,11 +57,13 @@ class Gate(NamedTuple):
         causes: what clients must have sent, in the order of arrival.
         request: the request that a message on a listening stream is about, or None.
         responds: whether the message is the response to that request.
+        follows: the call whose response came before a line that is no message, or None.
     """
 
     causes: tuple[ReplayEntry, ...] = ()
     request: ReplayEntry | None = None
     responds: bool = False
+    follows: ReplayEntry | None = None
 
     def is_for_later(self, entry: ReplayEntry) -> bool:
         """Tell whether it is about another request, or waits for one that came after one."""
@@ -188,7 +191,38 @@ class Timelines:
             request = request or self._asking.get((exchange, place))
             responds = message.kind is Kind.RESPONSE
             pieces[place] = pieces[place]._replace(request=request, responds=responds)
+        if entry.is_listening and response.is_lines:
+            pieces = self._after_responses(entry, response, pieces)
         return Waits(tuple(pieces), gate(ended))
+
+    def _after_responses(
+        self, entry: ReplayEntry, response: Response, gates: list[Gate]
+    ) -> list[Gate]:
+        """Let each line that is no message, such as a log, wait for the response before it."""
+        responses = self._responses.get(entry.session, [])
+        spoken = {located.piece for located in messages_in(response)}
+        waiting = list(gates)
+        for at, piece in enumerate(response.pieces):
+            came = (piece.after, piece.at_ms)
+            before = bisect_right(responses, came, key=itemgetter(0))
+            if before and at not in spoken:
+                waiting[at] = gates[at]._replace(follows=responses[before - 1][1])
+        return waiting
+
+    @cached_property
+    def _responses(self) -> dict[str, list[tuple[tuple[int, float], ReplayEntry]]]:
+        """The calls of each session whose responses came in lines, by when these came."""
+        found: dict[str, list[tuple[tuple[int, float], ReplayEntry]]] = {}
+        for entry in self._by_arrival:
+            response = entry.exchange.response
+            located = entry.exchange.located_response
+            if response is not None and response.is_lines and located is not None:
+                piece = response.pieces[located.piece]
+                came = (piece.after, piece.at_ms)
+                found.setdefault(entry.session, []).append((came, entry))
+        for responses in found.values():
+            responses.sort(key=itemgetter(0))
+        return found
 
     def _request_of(self, session: str, message: Message, after: int) -> ReplayEntry | None:
         """Return the latest request that a message of the server is about, or None."""

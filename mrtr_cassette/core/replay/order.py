@@ -88,6 +88,7 @@ class LiveSession:
     known_tasks: dict[str, str] = field(default_factory=dict)
     reached: int = 0
     arrived: dict[int, int] = field(default_factory=dict)
+    _answered: dict[int, int] = field(default_factory=dict)
     _values: dict[tuple[int, int], CallerValues] = field(default_factory=dict)
 
     def count(self, entry: ReplayEntry) -> None:
@@ -134,6 +135,15 @@ class LiveSession:
     def has_arrived(self, entry: ReplayEntry) -> bool:
         """Tell whether a request like a recorded one has come, as often as it had come by then."""
         return self.arrived.get(entry.lookup_number, 0) >= entry.occurrence
+
+    def answer(self, entry: ReplayEntry) -> None:
+        """Take note that a client has the response to a request like a recorded one."""
+        number = entry.lookup_number
+        self._answered[number] = self._answered.get(number, 0) + 1
+
+    def has_answered(self, entry: ReplayEntry) -> bool:
+        """Tell whether a client has the response to a request like a recorded one."""
+        return self._answered.get(entry.lookup_number, 0) >= entry.occurrence
 
     def values_of(self, entry: ReplayEntry) -> CallerValues:
         """Return the values of the live request that stands for a recorded one."""

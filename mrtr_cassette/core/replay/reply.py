@@ -249,6 +249,11 @@ class Delivery:
         for stream in () if part is None else [*self._owing(part)]:
             stream.is_left = True
 
+    def end(self) -> None:
+        """Take note that its client has all of it, or has left: nobody waits for it any more."""
+        self.is_left = True
+        self.session.answer(self.entry.stream)
+
     def _owing(self, part: Part) -> Iterator[Delivery]:
         """Yield the streams that have to send something before a part."""
         # Without the recording block nobody knows what came first.
@@ -316,7 +321,8 @@ class Delivery:
     def _ending(self) -> End | None:
         end = self.reply.end
         if end is End.COMPLETE:
-            return end if self._missing(self.reply.waits.end) is None else None
+            is_due = self._missing(self.reply.waits.end) is None
+            return end if is_due and not self._has_lines_to_come() else None
         # On a stream that has all responses, what was not recorded may still come.
         may_come = self._set_aside or self.session.unrecorded is not None
         return None if end is End.OPEN and may_come else end
@@ -331,23 +337,35 @@ class Delivery:
 
     def _due_part(self) -> Part | None:
         """Return the part that is sent next; what was passed over before it is set aside."""
-        has_arrived = self.session.has_arrived
         for part in self._set_aside:
-            request = part.gate.request
-            if request and has_arrived(request) and self._missing(part.gate) is None:
+            if self._is_here(part.gate) and self._missing(part.gate) is None:
                 return part
         while self.sent < len(self.reply.parts):
             part = self.reply.parts[self.sent]
             if self._missing(part.gate) is not None:
                 return None
-            request = part.gate.request
-            if request is None or has_arrived(request):
+            if self._is_here(part.gate):
                 return part
-            if not self._is_passed_over(request):
+            request = part.gate.request
+            if request is not None and not self._is_passed_over(request):
                 return None
             self.sent += 1
             self._set_aside.append(part)
         return None
+
+    def _is_here(self, gate: Gate) -> bool:
+        """Tell whether what a part is about has come, and what it follows was sent."""
+        if gate.follows is not None and not self.session.has_answered(gate.follows):
+            return False
+        return gate.request is None or self.session.has_arrived(gate.request)
+
+    def _has_lines_to_come(self) -> bool:
+        """Tell whether lines wait for the response to a call that its client has made."""
+        for part in self._set_aside:
+            call = part.gate.follows
+            if call is not None and self.session.has_arrived(call):
+                return True
+        return False
 
     def _take(self, part: Part) -> None:
         if part in self._set_aside:

@@ -172,16 +172,15 @@ class ReplayServer:
         delivery = play.delivery
         if delivery is None:
             await self._hold_open(play, downstream)
-        elif delivery.is_whole:
-            await self._send_whole(delivery, downstream)
-        else:
-            try:
-                if await self._send(delivery, downstream) is End.OPEN:
-                    await self._hold_open(play, downstream)
-            finally:
-                # Nobody waits any more for what it has not sent.
-                delivery.is_left = True
-                self._wake()
+            return
+        try:
+            if delivery.is_whole:
+                await self._send_whole(delivery, downstream)
+            elif await self._send(delivery, downstream) is End.OPEN:
+                await self._hold_open(play, downstream)
+        finally:
+            delivery.end()
+            self._wake()
 
     async def _hold_open(self, play: Play, downstream: Downstream) -> None:
         """Wait for a client to leave; a call without a recorded response gets a miss in the end."""
