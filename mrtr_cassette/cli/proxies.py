@@ -59,6 +59,9 @@ from mrtr_cassette.shell.runs.sessions import RecordSession, ReplaySession, Sess
 _GIVEN: Final = click.core.ParameterSource.COMMANDLINE
 _DRAIN_S: Final = 10.0
 """Seconds that requests under way have to end when a stateless replay does."""
+_RESTARTS_WITHIN_S: Final = 10.0
+"""Seconds after the end of a server on pipes within which its client starts it again, as the
+TypeScript SDK does after its probe; a busy machine takes long to start a program."""
 _LOG_S: Final = 0.3
 """Seconds that a log has for what is still to be said when a run on pipes ends."""
 _HTTP_ONLY: Final = frozenset(
@@ -179,7 +182,14 @@ async def _record(
 async def _record_pipe(
     command: tuple[str, ...], output: Location, options: RecordOptions, log: Log
 ) -> int:
-    session, code = await record_pipe(command, output, options, log.event, client=client_sha256())
+    session, code = await record_pipe(
+        command,
+        output,
+        options,
+        log.event,
+        client=client_sha256(),
+        restarts_within_s=_RESTARTS_WITHIN_S,
+    )
     concluded = _conclude_recording(session, log)
     return code or concluded
 

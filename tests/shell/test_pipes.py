@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
+import shlex
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from pipes import LINES_SERVER, call, piped, processes_with, recorder, spoken, until
@@ -98,6 +101,31 @@ def test_bytes_that_end_no_line_pass_when_nothing_more_comes(tmp_path: Path) -> 
     assert (by_server, said) == (b"", lines)
     assert by_client == [(line.strip() or line, None) for line in lines]
     assert errors.read_text().count("framed by Content-Length") == 2
+
+
+def test_a_later_recording_of_one_parent_is_its_own(tmp_path: Path) -> None:
+    """A start of the same process belongs to the last one only within seconds."""
+    output = tmp_path / "c.json"
+    spoken(recorder(output), call(1, a=1))
+    os.utime(output, (0, 0))
+    assert spoken(recorder(output, options=("--force",)), call(1, a=2)).returncode == 0
+    (interaction,) = load_cassette(output).interactions
+    assert b'"a":2' in interaction.exchanges[0].request.body
+    os.utime(output, (0, 0))
+    assert spoken(recorder(output), call(1, a=3)).returncode == 3
+    assert len(load_cassette(output).interactions) == 1
+
+
+def test_recordings_of_one_shell_replace_with_force(tmp_path: Path) -> None:
+    """A shell is no client: what it runs one after the other is not one recording."""
+    output, said = tmp_path / "c.json", tmp_path / "said"
+    said.write_bytes(call(1, a=1))
+    run = shlex.join(recorder(output, options=("--force",)))
+    script = f"{run} < {said}\n{run} < {said}\n"
+    for words in [], ["-c", script]:
+        shell = ["/bin/sh", *words]
+        subprocess.run(shell, input=script, text=True, check=True, capture_output=True)
+        assert len(load_cassette(output).interactions) == 1
 
 
 def test_what_passes_is_recorded(tmp_path: Path) -> None:

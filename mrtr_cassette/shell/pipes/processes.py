@@ -247,16 +247,19 @@ def guarded(group: int) -> Iterator[None]:
 
 
 _MOST_WRAPPERS: Final = 8
-_WRAPPERS: Final = frozenset({"bash", "dash", "env", "pipx", "sh", "timeout", "uv", "uvx", "zsh"})
+_WRAPPERS: Final = frozenset({"env", "pipx", "timeout", "uv", "uvx"})
 """Programs that only pass their arguments on, and are started anew each time."""
+_SHELLS: Final = frozenset({"bash", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh"})
+"""Programs that pass on the arguments of their only command, and are no client otherwise."""
 _PROC: Final = Path("/proc")
 
 
 def client_sha256() -> str | None:
-    """Return a hash of the process that started this one; None where the system doesn't tell.
+    """Return a hash of the client that started this process; None where that can't be told.
 
-    Programs that only pass the arguments on, such as `uvx` or a shell, don't count. Two starts have
-    the same hash only if the same living process caused both.
+    Programs that only pass the arguments on, such as `uvx`, don't count, and a shell that runs
+    other commands too is no client. Two starts have the same hash only if the same living process
+    caused both.
     """
     arguments = " ".join(sys.argv[1:])
     number = os.getppid()
@@ -266,8 +269,13 @@ def client_sha256() -> str | None:
             parent, started, command = look_up(number)
         except (OSError, ValueError, IndexError, subprocess.CalledProcessError):
             return None
-        name = command.partition(" ")[0].rpartition("/")[2]
-        if name not in _WRAPPERS or arguments not in command:
+        name = command.strip().partition(" ")[0].rpartition("/")[2].removeprefix("-")
+        if name in _SHELLS:
+            # What stands in a script is followed by other commands, or follows some.
+            passes_on = command.count(arguments) == 1 and command.rstrip().endswith(arguments)
+            if not passes_on:
+                return None
+        elif name not in _WRAPPERS or arguments not in command:
             return sha256_of(f"{number} {started}")
         number = parent
     return None

@@ -63,7 +63,7 @@ _LAST_S: Final = 4.0
 """Seconds after the client's end for what a server that is added from is still to say."""
 
 
-async def record_pipe(
+async def record_pipe(  # noqa: PLR0913  all but two are by name
     command: Sequence[str],
     output: Location,
     options: RecordOptions,
@@ -71,6 +71,7 @@ async def record_pipe(
     *,
     cwd: Path | None = None,
     client: str | None = None,
+    restarts_within_s: float | None = None,
     named: Location | None = None,
     began: Callable[[RecordSession], None] = lambda _session: None,
 ) -> tuple[RecordSession, int]:
@@ -82,6 +83,8 @@ async def record_pipe(
 
     Args:
         client: hash of the client; None where nobody can tell.
+        restarts_within_s: seconds after the end of a recording within which another start of the
+            client belongs to it; None: any start of it does.
         named: the cassette that is added to, as shown in messages.
 
     Returns:
@@ -95,7 +98,7 @@ async def record_pipe(
     plays = options.existing == "append"
     if client is not None:
         await _predecessor_ended(output, client, named or output)
-        if _client_of(output) == client or _kept_mark(output, client).exists():
+        if _continues(output, client, restarts_within_s):
             options = replace(options, existing="append")
     with cassettes.without_collection():
         earlier = check_output(output, options)
@@ -159,6 +162,22 @@ def _kept_mark(output: Location, client: str | None) -> Path:
     """Return the file that tells that a client recorded a cassette which was left alone."""
     name = sha256_of(f"{client} {output.absolute()}")[:32]
     return Path(tempfile.gettempdir()) / f"mrtr-cassette-kept-{name}"
+
+
+def _continues(output: Location, client: str, within_s: float | None) -> bool:
+    """Tell whether a start belongs to a cassette that the client's last start recorded."""
+    mark = _kept_mark(output, client)
+    last = mark if mark.exists() else output
+    if last is output and _client_of(output) != client:
+        return False
+    if within_s is None:
+        return True
+    return not isinstance(last, Path) or _age_s(last) < within_s
+
+
+def _age_s(path: Path) -> float:
+    """Return the seconds since a file was written."""
+    return time.time() - path.stat().st_mtime
 
 
 def _client_of(output: Location) -> str | None:
