@@ -16,10 +16,8 @@ from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.history import NO_WAITS, OPEN, Gate, Lifetime, Waits
 from mrtr_cassette.core.replay.matching import ReplayEntry, renaming
 from mrtr_cassette.core.replay.order import LiveSession
-from mrtr_cassette.core.wire.http import HOP_BY_HOP, End, Headers, Piece, Response
+from mrtr_cassette.core.wire.http import End, Headers, Piece, Response, kept_response_headers
 from mrtr_cassette.core.wire.jsonbytes import Span
-
-_FRAMING = HOP_BY_HOP | {"content-length"}
 
 
 class Gap(NamedTuple):
@@ -113,8 +111,8 @@ def build_reply(
     is_left = response.end is End.OPEN and response.only_accepts
     return Reply(
         response.status,
-        # The recorder keeps no framing, but a stranger's cassette may name another than the body's.
-        tuple([pair for pair in response.headers if pair[0].lower() not in _FRAMING]),
+        # A stranger's cassette may have what no recorder keeps: other framing, or cookies.
+        kept_response_headers(response.headers),
         tuple(parts),
         End.COMPLETE if is_left else response.end,
         response.is_event_stream,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -44,6 +44,31 @@ def refusal_of(pattern: str) -> str:
         return "it has half of a surrogate pair"
     except re2.error as error:
         return str(error.args[0].decode("utf-8", "replace"))
+    return ""
+
+
+_MOST_PATTERNS: Final = 100
+_LONGEST_PATTERN: Final = 4096
+_MOST_GROUPS: Final = 200
+_LARGEST_PROGRAMS: Final = 200_000
+
+
+def _too_large(patterns: Sequence[str]) -> str:
+    """Return why a user's patterns would take too long to search a text, or an empty string."""
+    if len(patterns) > _MOST_PATTERNS:
+        return f"there are {len(patterns):,} redaction patterns, and {_MOST_PATTERNS} at most"
+    groups = size = 0
+    for pattern in patterns:
+        shown = f"redaction pattern {shorten(repr(pattern))}"
+        if len(pattern) > _LONGEST_PATTERN:
+            return f"{shown} has {len(pattern):,} characters, and {_LONGEST_PATTERN:,} at most"
+        program = compiled(pattern, is_text=True)
+        groups += program.groups
+        size += program.programsize
+        if groups > _MOST_GROUPS:
+            return f"{shown} has too many groups: {_MOST_GROUPS} at most, of all patterns together"
+        if size > _LARGEST_PROGRAMS:
+            return f"{shown} repeats too much: all patterns together are too large to search with"
     return ""
 
 
@@ -663,7 +688,9 @@ class RedactionRules:
 
     def __post_init__(self) -> None:
         """Check the rules."""
-        for pattern in self.patterns:
+        for pattern in self.patterns[:_MOST_PATTERNS]:
+            if len(pattern) > _LONGEST_PATTERN:
+                break
             reason = refusal_of(pattern)
             if reason:
                 reason = f"is no regular expression: {reason}"
@@ -671,6 +698,8 @@ class RedactionRules:
                 reason = "matches the empty text"
             if reason:
                 raise ValueError(f"redaction pattern {shorten(repr(pattern))} {reason}")
+        if reason := _too_large(self.patterns):
+            raise ValueError(reason)
         for key in self.keys:
             if not fold(key):
                 raise ValueError(f"redaction key {key!r} names no member")

@@ -378,6 +378,13 @@ def test_a_byte_order_mark_is_read_over() -> None:
 GONE = object()
 DEEP = json.loads("[" * 300 + "]" * 300)
 RULES = {"patterns": ["("], "keys": [], "disabled": []}
+
+
+def with_patterns(*patterns: str) -> Any:
+    """Return rules of redaction with these patterns."""
+    return {"patterns": [*patterns], "keys": [], "disabled": []}
+
+
 TURNS = "elicitation_turns"
 ASK = tree_of()["interactions"][1][TURNS][1]
 FIRST, SECOND, FOURTH = (("interactions", index) for index in (0, 1, 3))
@@ -403,6 +410,11 @@ def put(tree: Any, path: Sequence[str | int], to: Any) -> None:
         ((*FIRST, "request", "body"), DEEP, "/interactions/0: "),
         ((*FOURTH, "response", "base64"), "A", "/interactions/3: Invalid base64"),
         (("redaction",), RULES, "/redaction: .*no regular expression"),
+        (("redaction",), with_patterns("(a)" * 300), "/redaction: .*too many groups: 200"),
+        (("redaction",), with_patterns("(a)" * 20_000), "/redaction: .* has 60,000 characters"),
+        (("redaction",), with_patterns(r"\pL{1,250}"), "/redaction: .*repeats too much"),
+        (("redaction",), with_patterns(*["(a)"] * 201), "/redaction: there are 201 .* 100 at most"),
+        (("redaction",), with_patterns(*["(a)(b)(c)"] * 70), "/redaction: .*too many groups"),
         ((*SECOND, "branch", "of"), 2, "/interactions/1: it branches at no answered"),
         ((*SECOND, "branch", "turn"), 3, "/interactions/1: it branches at no answered"),
         ((*SECOND, TURNS), [ASK], "/interactions/1: it branches at no answered result"),

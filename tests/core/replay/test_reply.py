@@ -179,3 +179,12 @@ def test_acknowledgement_that_its_client_left_ends() -> None:
     recorded = response_of(Answer((), (), 202, End.OPEN))
 
     assert build_reply(None, recorded).end is End.COMPLETE
+
+
+def test_header_that_no_recorder_keeps_is_not_sent() -> None:
+    """A stranger's cassette sets no cookie, and no framing, of a client that replays it."""
+    headers = (("Content-Type", "application/json"), ("Server", "s"), ("Mcp-Session-Id", "i"))
+    strange = (("Set-Cookie", "a=b"), ("content-length", "5"), ("Transfer-Encoding", "chunked"))
+    recorded = response_of(Answer((DONE,), (*headers, *strange, ("Refresh", "0; url=/"))))
+
+    assert build_reply(message(CALL), recorded).headers == headers
