@@ -127,12 +127,14 @@ def _not_json(data: bytes, path: str, error: orjson.JSONDecodeError) -> Cassette
         name = path.rpartition("/")[2]
         ours = f"git show {shlex.quote(f':2:./{name}')} > ours.json"
         theirs = f"git show {shlex.quote(f':3:./{name}')} > theirs.json"
-        merge = f"mrtr-cassette merge ours.json theirs.json -o {shlex.quote(name)} --force"
+        merge = "mrtr-cassette merge ours.json theirs.json -o both.json"
+        move = f"mv both.json {shlex.quote(name)}"
+        commands = f"{ours} && {theirs} && {merge} && {move}"
         return CassetteError(
             path,
             f"line {line} is the mark of a merge conflict",
-            hint=f"both sides are merged by: {ours} && {theirs} && {merge}; or take one side whole "
-            "(git checkout --ours or --theirs), or record it again",
+            hint=f"both sides are merged by: {commands}; or take one side whole (git checkout "
+            "--ours or --theirs), or record it again",
         )
     return CassetteError(
         path,
