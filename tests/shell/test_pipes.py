@@ -313,6 +313,17 @@ def test_further_start_adds_to_a_cassette_that_the_first_one_left_alone(tmp_path
     assert len(files[1]) == 2
 
 
+@pytest.mark.usefixtures("own_temporary_files")
+def test_cassette_that_was_left_alone_long_ago_hides_no_newer_one(tmp_path: Path) -> None:
+    """A further start belongs to what the one just before it has recorded."""
+    output = tmp_path / "c.json"
+    for value, is_late, count in ((1, False, 1), (1, True, 1), (2, True, 1), (3, False, 2)):
+        for path in tmp_path.iterdir() if is_late else ():
+            os.utime(path, (0, 0))
+        spoken(recorder(output, options=["--force"]), call(1, a=value))
+        assert len(load_cassette(output).interactions) == count
+
+
 def test_client_need_not_wait_for_the_end_of_its_first_server(tmp_path: Path) -> None:
     """A further start waits until the first recording is published, or publishes what it left."""
     output = tmp_path / "c.json"

@@ -166,13 +166,13 @@ def _kept_mark(output: Location, client: str | None) -> Path:
 
 def _continues(output: Location, client: str, within_s: float | None) -> bool:
     """Tell whether a start belongs to a cassette that the client's last start recorded."""
+    written: list[Location] = [output] if _client_of(output) == client else []
     mark = _kept_mark(output, client)
-    last = mark if mark.exists() else output
-    if last is output and _client_of(output) != client:
-        return False
+    if mark.exists():
+        written.append(mark)
     if within_s is None:
-        return True
-    return not isinstance(last, Path) or _age_s(last) < within_s
+        return bool(written)
+    return any(not isinstance(place, Path) or _age_s(place) < within_s for place in written)
 
 
 def _age_s(path: Path) -> float:
