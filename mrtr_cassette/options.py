@@ -23,6 +23,8 @@ Kind = Literal["text", "number", "switch", "choice", "list", "headers", "file", 
 Existing = Literal["keep", "replace", "append"]
 
 MEBIBYTE = 1024 * 1024
+_SHORTEST_SECRET = 8
+"""Characters from which on a text is looked for everywhere, as for any credential."""
 
 
 class Option(NamedTuple):
@@ -180,7 +182,54 @@ def options_from(kind: type[AnyOptions], given: Mapping[str, Any], owner: str) -
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ProxyOptions(Options):
+class SecretOptions(Options):
+    """What all that see traffic have in common: secrets that their user names."""
+
+    redact_env: Collection[str] = option_field(
+        "list",
+        "Replace the value of this environment variable by a placeholder wherever it stands",
+        metavar="NAME",
+    )
+    redact_values: Collection[str] = option_field(
+        "list",
+        "Replace this text by a placeholder wherever it stands; no file names the text",
+        metavar="TEXT",
+    )
+
+    def __post_init__(self) -> None:
+        """Check every value, and that the texts are long enough."""
+        super().__post_init__()
+        for text in self.redact_values:
+            _check_secret("<<redact_values>>: a text", text)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The texts to replace; a variable that is not set has none."""
+        found = [os.environ.get(name, "") for name in self.redact_env]
+        return (*filter(None, found), *self.redact_values)
+
+    def check_secrets(self) -> None:
+        """Make sure that each variable is set to what can be told apart from other text."""
+        for name in self.redact_env:
+            value = os.environ.get(name)
+            if value is None:
+                raise UsageError(
+                    f"<<redact_env>>: the environment variable {name!r} is not set",
+                    hint="set it as the server or the client has it",
+                )
+            _check_secret(f"<<redact_env>>: the value of {name!r}", value)
+
+
+def _check_secret(name: str, text: str) -> None:
+    if len(text) < _SHORTEST_SECRET:
+        raise UsageError(
+            f"{name} has {len(text)} characters, and {_SHORTEST_SECRET} are needed",
+            hint="a shorter one may be part of any other text",
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProxyOptions(SecretOptions):
     """What the proxies have in common: where they listen, for whom, and what they play."""
 
     host: str = option_field(
@@ -256,7 +305,7 @@ class ProxyOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class UpstreamOptions(Options):
+class UpstreamOptions(SecretOptions):
     """What all that call an upstream have in common: what it gets, and how it is verified."""
 
     max_body: int = option_field(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MODE_VARIABLE = "MRTR_CASSETTE_MODE"
 _INI = "mrtr_cassette_"
-_INI_OPTIONS = ("ignore", "redact", "redact_keys", "no_redact", "seal_answers")
+_INI_OPTIONS = ("ignore", "redact", "redact_keys", "redact_env", "no_redact", "seal_answers")
 """The options that an ini file can set: what holds for a whole suite, whatever its tests are."""
 _MODES = ("none", "once", "append", "all", "verify")
 _COUNTS = "mrtr_cassette_counts"

@@ -117,7 +117,8 @@ def _nowhere() -> TextIO:
 
 _GROUPS: Final[Mapping[str, Collection[str]]] = {
     "What is kept": (
-        *("match_headers", "request_state", "redact", "redact_keys", "no_redact", "seal_answers"),
+        *("match_headers", "request_state", "redact", "redact_keys", "no_redact"),
+        *("redact_env", "redact_values", "seal_answers"),
     ),
     "Matching": ("ignore", "repeat", "history", "reads", "ignore_from", "learn"),
     "TLS": ("ca_file", "insecure"),

@@ -19,7 +19,8 @@ from standin import JSON, Visit, answering, json_response, response, upstream
 
 from mrtr_cassette.core.report.runs import report_of_miss
 from mrtr_cassette.core.secrets.sealed import sha256_of
-from mrtr_cassette.options import VerifyOptions
+from mrtr_cassette.errors import UsageError
+from mrtr_cassette.options import ReplayOptions, VerifyOptions
 from mrtr_cassette.shell.runs.verifying import verify_cassette
 
 IN_RESPONSES = {Place.RESULT, Place.ERROR, Place.EVENT}
@@ -237,7 +238,11 @@ async def test_credentials_are_found_wherever_they_are_repeated(tmp_path: Path) 
         body = given.replace(secrets[0], "another-token-1").encode()
         assert (await http("POST", replay.url, *other, body=body)).result == {"a": 1}
     async with playing(path) as replay:
-        assert (await http("POST", replay.url, JSON, ACCEPT, body=given.encode())).error
+        # What stands in the place of a placeholder may be a secret by itself.
+        played = await http("POST", replay.url, JSON, ACCEPT, body=given.encode())
+        assert played.result == {"a": 1}
+        other = given.replace(secrets[0], "nobody").encode()
+        assert (await http("POST", replay.url, JSON, ACCEPT, body=other)).error
 
 
 SKILL = f"# Deploy\nUse the key {GITHUB}.\n"
@@ -278,3 +283,63 @@ async def test_announced_digest_is_that_of_the_redacted_text(
     async with upstream(server) as live:
         verification = await verify_cassette(path, live.url, VerifyOptions())
     assert verification.counts == {"same": 2}
+
+
+@looped
+@pytest.mark.parametrize("name", ["redact_env", "redact_values"])
+async def test_text_that_the_user_calls_a_secret_is_in_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It may be words; the client that recorded is played, and a miss doesn't show it either."""
+    secret, path = "open sesame please", tmp_path / "c.json"
+    monkeypatch.setenv("DOOR", secret)
+    given: Any = {name: ["DOOR" if name == "redact_env" else secret]}
+    encoded = base64.b64encode(f"say {secret}!".encode()).decode()
+    call = tool_call("say", arguments={"text": f"say {secret}!", "raw": encoded})
+    async with taping(path, answering(json_response(result({"said": secret}))), **given) as tape:
+        await post(tape.url, call)
+        journal = path.with_name("c.json.journal").read_text()
+    for text in (journal, path.read_text(), *tape.log):
+        assert secret not in text
+        assert encoded not in text
+    assert "<secret:1>" in path.read_text()
+    async with playing(path, **given) as replay:
+        assert "<secret:1>" in (await post(replay.url, call)).body.decode()
+        miss = await post(replay.url, tool_call("say", arguments={"text": f"no {secret}"}))
+        assert secret not in miss.body.decode()
+
+
+@looped
+async def test_variable_that_is_not_set_or_short_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where something is recorded; a replay may be without it."""
+    path = tmp_path / "c.json"
+    monkeypatch.setenv("SHORT", "seven77")
+    monkeypatch.delenv("GONE", raising=False)
+    with pytest.raises(UsageError, match="the environment variable 'GONE' is not set"):
+        async with taping(path, answering(), redact_env=["GONE"]):
+            pass
+    with pytest.raises(UsageError, match="the value of 'SHORT' has 7 characters, and 8") as short:
+        async with taping(path, answering(), redact_env=["SHORT"]):
+            pass
+    with pytest.raises(UsageError, match="a text has 5 characters, and 8 are needed") as text:
+        VerifyOptions(redact_values=["abcde"])
+    assert "seven77" not in str(short.value)
+    assert "abcde" not in str(text.value)
+    assert ReplayOptions(redact_env=["GONE"]).secrets == ()
+    assert not [*tmp_path.iterdir()]
+
+
+@looped
+async def test_secret_that_is_found_later_is_not_in_the_cassette(tmp_path: Path) -> None:
+    """What the journal had before it was found by its name is written anew at the end."""
+    path, secret = tmp_path / "c.json", "hunter2hunter"
+    replies = [json_response(result({"n": n})) for n in (1, 2)]
+    before = tool_call("type", arguments={"text": secret})
+    async with taping(path, answering(*replies)) as tape:
+        await post(tape.url, before)
+        await post(tape.url, tool_call("login", arguments={"password": secret}))
+    assert secret not in path.read_text()
+    async with playing(path) as replay:
+        assert b'"n":1' in (await post(replay.url, before)).body

@@ -45,7 +45,7 @@ def test_headers_of_all_places_add_up():
     ("options", "text"),
     [
         ({"upstraem": 2}, "test has no option 'upstraem'; did you mean 'upstream'?"),
-        ({"existing": "keep"}, "test has no option 'existing'; it has upstream, headers"),
+        ({"existing": "keep"}, "test has no option 'existing'; it has upstream, redact_env"),
         ({"redact_key": ["a"]}, "test has no option 'redact_key'; did you mean 'redact_keys'?"),
         ({"ignore": "/a"}, "test: ignore is one text; give a list: ignore=['/a']"),
         ({"ignore": None}, "test: ignore is None, and not a list of texts"),

@@ -240,6 +240,8 @@ class Given(NamedTuple):
     target: str = ""
     environment: Headers = ()
     command: str = ""
+    secrets: tuple[str, ...] = ()
+    """Texts that the user calls secrets."""
 
 
 NOTHING: Final = Given()
@@ -264,6 +266,8 @@ class Credentials:
 
     def was_given(self, given: Given) -> None:
         """Look for the credentials in what the user gives for the server, and never forget them."""
+        for secret in given.secrets:
+            self._know(secret, self._redactor.placeholder("secret", secret), is_kept=True)
         settings = [pair for pair in given.environment if not _WORDS.fullmatch(pair[1])]
         self.seen(given.headers, ours=True, is_kept=True)
         self.seen((*given.query, *settings), is_kept=True)

@@ -38,7 +38,7 @@ from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.report.events import call_ended_event, recording_said, task_said
 from mrtr_cassette.core.report.runs import CallResult
-from mrtr_cassette.core.secrets.credentials import Credentials
+from mrtr_cassette.core.secrets.credentials import Credentials, Given
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.core.wire.http import Request
@@ -64,6 +64,8 @@ async def _reached(
 ) -> AsyncIterator[tuple[LiveServer, str, RecordSession | None]]:
     """Connect to the server, through the recording proxy if the call is recorded."""
     async with AsyncExitStack() as stack:
+        options.check_secrets()
+        recorder.was_given(Given(secrets=options.secrets))
         target = target_of(upstream, options, BUILT_IN)
         if cassette is None:
             client = await stack.enter_async_context(target.connecting(recorder.was_given))
@@ -72,7 +74,8 @@ async def _reached(
             yield server, target.path, None
             return
         common = ("headers", "ca_file", "insecure", "max_body", "existing", "terms")
-        recorded = RecordOptions(**{name: getattr(options, name) for name in common})
+        kept = (*common, "redact_env", "redact_values")
+        recorded = RecordOptions(**{name: getattr(options, name) for name in kept})
         recorder.was_given(target.given)
         session = await stack.enter_async_context(recording(upstream, cassette, recorded))
         url = URL(session.url)

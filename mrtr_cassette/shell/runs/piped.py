@@ -22,6 +22,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import over_pipes
 from mrtr_cassette.core.record.recorder import Channel
 from mrtr_cassette.core.report.runs import MissReport, Nearest
+from mrtr_cassette.core.secrets.credentials import Given, shown_by
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Line, Request, opens_channel
 from mrtr_cassette.core.wire.pointers import Difference
@@ -102,7 +103,8 @@ async def record_pipe(  # noqa: PLR0913  all but two are by name
             options = replace(options, existing="append")
     with cassettes.without_collection():
         earlier = check_output(output, options)
-    shown = shown_command(command, rules_of_both(earlier, options.redaction))
+    rules = rules_of_both(earlier, options.redaction)
+    shown = shown_by(rules, Given(secrets=options.secrets))(shown_command(command, rules))
     player = None
     if plays and earlier is not None:
         _check_transport(earlier)

@@ -41,7 +41,7 @@ from mrtr_cassette.core.report.events import (
     unreachable_said,
 )
 from mrtr_cassette.core.report.runs import error_body, report_of_miss, upstream_error_body
-from mrtr_cassette.core.secrets.credentials import shown_by
+from mrtr_cassette.core.secrets.credentials import Given, shown_by
 from mrtr_cassette.core.wire.http import (
     ANSWERED_BY_HEADER,
     JSON_HEADERS,
@@ -116,7 +116,8 @@ async def recording(
         if earlier is not None:
             earlier = replace(earlier, path=str(kept_for or output))
             player = player_of(earlier, options, target.given, strict=True)
-    shown = shown_by(rules_of_both(earlier, options.redaction))
+    secrets = Given(secrets=options.secrets)
+    shown = shown_by(rules_of_both(earlier, options.redaction), secrets)
     announcer = Announcer(options.log, admin.listeners(on_event), options.terms)
     with listening(options) as listener:
         if target.port == listener.port and is_own_name(target.host, options):

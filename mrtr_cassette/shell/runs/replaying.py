@@ -123,7 +123,7 @@ def player_of(
         reads=options.reads,
         **facts,
     )
-    player.was_given(given)
+    player.was_given(given._replace(secrets=options.secrets))
     return player
 
 

@@ -27,7 +27,7 @@ from mrtr_cassette.core.report.events import (
     unread_said,
 )
 from mrtr_cassette.core.report.runs import MissReport, RecordingReport, reports_of_misses
-from mrtr_cassette.core.secrets.credentials import Credentials
+from mrtr_cassette.core.secrets.credentials import Credentials, Given
 from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import End, Headers, Request
@@ -414,6 +414,7 @@ def journaling(
     Raises:
         CassetteError: the journal can't be written, or the cassette not be published.
     """
+    options.check_secrets()
     now, rules = datetime.now(UTC), rules_of_both(earlier, options.redaction)
     header = JournalHeader(
         upstream=upstream,
@@ -437,6 +438,7 @@ def journaling(
         kept_headers=options.kept_headers,
         largest_body=options.max_body,
     )
+    recorder.was_given(Given(secrets=options.secrets))
     session = RecordSession(
         *(upstream, upstream, output, earlier, player, options.terms),
         recorder=recorder,

@@ -31,6 +31,7 @@ from mrtr_cassette.core.drive.verification import (
 )
 from mrtr_cassette.core.protocol.methods import CALL_TOOL
 from mrtr_cassette.core.report.comparison import Verification, held_text
+from mrtr_cassette.core.secrets.credentials import Given
 from mrtr_cassette.core.secrets.redact import keyed_hash
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError, UsageError
@@ -73,6 +74,8 @@ async def _held(
             allows_destructive=options.allow_destructive,
             largest_body=options.max_body,
         )
+        options.check_secrets()
+        verifier.was_given(Given(secrets=options.secrets))
         run = _Run(verifier, target, options, rules, stack)
         only = tuple(options.only)
         plan = planned(verifier.cassette, only, is_on_pipes=target.is_on_pipes)
