@@ -28,9 +28,18 @@ from mrtr_cassette.core.secrets.decode import (
     without_percent,
     words_of,
 )
+from mrtr_cassette.core.secrets.harmless import (
+    counts_at_all,
+    is_choice,
+    is_code,
+    is_harmless,
+    is_harmless_after_scheme,
+    is_no_setting,
+    is_stand_in,
+    place_in_assignment,
+)
 from mrtr_cassette.core.secrets.rules import (
     CUSTOM_KEY,
-    REFERENCE,
     ActiveRules,
     Mark,
     Name,
@@ -88,12 +97,6 @@ _MEMBERS = re.compile(r"\"([\w-]{2,40})\\*\"\s*:", re.ASCII)
 
 # Values in other text
 
-_NO_VALUE = re.compile(
-    r"(?i)(?:bearer|basic|token|digest|negotiate|none|null|nil|true|false|undefined|required"
-    r"|optional|string|str|u?int[0-9]*|utf-?8|sha-?[0-9]+|base64|argon2\w*|\W*)",
-    re.ASCII,
-)
-_TEMPLATE = re.compile(rf"{REFERENCE}|<|\{{\{{|%[({{]|\*\*\*|\.\*")
 _ESCAPED = r"\\+u(?!00[01])[0-9a-fA-F]{4}|\\\\(?!\\*[\"'])"
 _BARE = re.compile(rf"(?:[^\s\"'<>&;,(){{}}\[\]`|\\]|{_ESCAPED})*+", re.ASCII)
 _AFTER_BARE = re.compile(r"[\s&;\"'\\]|\Z|</|<br")
@@ -102,18 +105,11 @@ _REST_OF_LINE = re.compile(
     r"(?=[ \t]*(?:[\r\n]|\\*\Z|[ \t]#|\\*\"\s*(?:[,}\])]|\Z)))",
     re.ASCII,
 )
-_CODE = re.compile(
-    r"\A[|>&*!{\[(]|\\|[;,&]\w+="
-    # A call or an item of a known one, but no password with brackets: `Hunter2(horse9)`.
-    r"|\A(?![A-Za-z]+[0-9]+[(\[{][A-Za-z]+[0-9]+[)\]}])[A-Za-z_][\w.]*[(\[{].*[)\]}]\Z"
-    r"|\A(?i:sha[0-9]+|md5|b(?:ase)?64|argon2)\w*\("
-    r"|\A[A-Za-z_.]*[0-9]*[,;]\Z|\W[,;]\Z",
-    re.ASCII,
-)
-"""What stands behind a name in code, and in a list of names and values, and not in settings."""
 _BARE_SECRET = re.compile(r"(?=.*\d)(?=.*[A-Za-z])(?!.*://|[./~]).{8}")
 """What may be one behind a colon, or in a sentence."""
 _IN_SINGLE_QUOTES = re.compile(rf"[^'\r\n]{{0,{_LONGEST_VALUE}}}")
+_OTHER_VALUE = re.compile(r"(?:(\\*[\"'])[^\"'\r\n\\]{0,128}\1|[\w.]{1,64}),[ \t]*+")
+_PREFIX = re.compile(r"[bBrRuUfF]{1,2}(?=\\{0,15}[\"'])")
 _SPACES_OF_LINE = re.compile(r"[ \t]*+")
 _URL_CHARS = r"[^\s\"'<>\\^`{|}]"
 _IN_URL = re.compile(rf"{_URL_CHARS}*+", re.ASCII)
@@ -130,6 +126,9 @@ _NOT_SECRET = re.compile(
     r"sha256:[0-9a-f]{64}|mrtr-(?:state|session|answer):[0-9a-f:]+|[*.\u2022\u2026]+|"
 )
 """What sealing has put in the place of a value, and what hides one."""
+
+_BY_PLACE = ("bearer", "url-password")
+"""Rules that go by what stands before a secret."""
 
 # Texts as a whole
 
@@ -471,7 +470,9 @@ def _in_named(rule: str, value: str, disabled: Collection[str]) -> _Find | None:
         if named in ("basic", "bearer") and named not in disabled:
             rule = named
     secret = value[start:]
-    return None if _NOT_SECRET.fullmatch(secret) else _Find(start, len(value), rule, secret)
+    if _NOT_SECRET.fullmatch(secret) or (start and is_harmless_after_scheme(secret)):
+        return None
+    return _Find(start, len(value), rule, secret)
 
 
 class _JudgedText:
@@ -490,8 +491,10 @@ class _JudgedText:
             for start, end in rule.spans(flat):
                 self._shapes.setdefault((start, end), rule.name)
                 outer = _END_OF_JSON.search(self._flat, start, end)
-                if outer is None or outer.start() > start:
-                    yield self._found(start, end if outer is None else outer.start(), rule.name)
+                stop = end if outer is None else outer.start()
+                is_given = rule.name in _BY_PLACE and is_stand_in(self._text[start:stop])
+                if stop > start and not is_given:
+                    yield self._found(start, stop, rule.name)
         if Mark.NAME in marks:
             yield from self._given_by_sign(flat)
             yield from self._given_beside(flat)
@@ -532,6 +535,8 @@ class _JudgedText:
             if start < at or name is None:
                 continue
             opening = flat[max(0, start - len(closing)) : start] if closing else ""
+            if closing and is_choice(self._line_before(start - len(closing))):
+                continue
             is_member = closing[-1:] == '"' and opening == closing
             if is_member and flat[start - len(closing) - 1 : start - len(closing)] != "\\":
                 found = self._member(name, start, after, len(closing) - 1)
@@ -583,7 +588,7 @@ class _JudgedText:
             counts = name.beside if is_number else name.among(members)
             is_secret = is_meant and counts(value.plain)
         if is_secret:
-            yield from self._secret(name.rule, value)
+            yield from self._secret(name, value)
 
     def _members_around(self, start: int, end: int) -> set[str]:
         """Return the folded names of the members of an object beside one of them."""
@@ -593,8 +598,10 @@ class _JudgedText:
             around = fewer
         return set(map(fold, _MEMBERS.findall(_IN_OBJECT.search(around)[0])))  # type: ignore[index]
 
-    def _secret(self, rule: str, value: _Find) -> Iterator[_Find]:
-        named = _in_named(rule, value.plain, self._rules.disabled) if value.plain else None
+    def _secret(self, name: Name, value: _Find) -> Iterator[_Find]:
+        if not value.plain or (name.rule != CUSTOM_KEY and is_harmless(name, value.plain)):
+            return
+        named = _in_named(name.rule, value.plain, self._rules.disabled)
         if named is not None:
             start = value.start + named.start
             rule = named.rule
@@ -615,10 +622,12 @@ class _JudgedText:
         is_spaced = flat[at : at + 1] in (" ", "\t")
         has_gap = is_spaced or end + len(closing) < at - len(sign)
         at = _SPACES_OF_LINE.match(flat, at).end()  # type: ignore[union-attr]
+        line = self._line_before(start - len(closing))
         value = self._on_line_of_its_own(name, start, at, sign)
         if value is None:
-            value = self._value_after(at)
-            if value is None or not _counts(value.plain):
+            is_assigned = sign == "=" and has_gap
+            value = self._value_after(self._past_others(at, line) if is_assigned else at)
+            if value is None or not counts_at_all(value.plain):
                 return
             if value.start > at:
                 is_meant = bool(closing) or not re.search(r"\s", value.plain)
@@ -627,22 +636,38 @@ class _JudgedText:
                 is_meant |= is_spaced and _BARE_SECRET.match(value.plain) is not None
             if not is_meant:
                 return
+        is_bare = flat[value.start - 1] not in "\"'"
+        if is_bare and is_code(name, value.plain, line, sign, has_gap=has_gap):
+            return
         counts = name.alone
         if is_parameter or (sign == "=" and flat.startswith("&", value.end)):
             others = self._parameters_around(start, value.end)
             counts = name.among(others, is_parameter=True)
         if counts(value.plain):
-            yield from self._secret(name.rule, value)
+            yield from self._secret(name, value)
+
+    def _line_before(self, start: int) -> str:
+        return self._flat[max(0, start - _LONGEST_NAME) : start].rpartition("\n")[2]
+
+    def _past_others(self, at: int, line: str) -> int:
+        """Return where the value begins that belongs to the last name of an assignment."""
+        for _ in range(place_in_assignment(line)):
+            passed = _OTHER_VALUE.match(self._flat, at)
+            if passed is None:
+                break
+            at = passed.end()
+        return at
 
     def _parameter(self, name: Name, start: int, at: int) -> Iterator[_Find]:
         flat, kind = self._flat, self._kind
         end = _PARAMETER[kind].match(flat, at).end()  # type: ignore[union-attr]
         if kind == "text" and flat[end : end + 1] not in ("&", "#"):
-            end = at + len(flat[at:end].rstrip(_URL_END))
+            # A link of Markdown ends so.
+            end = at + len(flat[at:end].partition(")](")[0].rstrip(_URL_END))
         plain = as_text(self._undone(self._text[at:end]))
         counts = name.among(self._parameters_around(start, end), is_parameter=True)
         if counts(plain):
-            yield from self._secret(name.rule, _Find(at, end, "", plain, in_url=True))
+            yield from self._secret(name, _Find(at, end, "", plain, in_url=True))
 
     def _parameters_around(self, start: int, end: int) -> Collection[str]:
         """Return the folded names of the parameters of the URL or form that one stands in."""
@@ -665,7 +690,7 @@ class _JudgedText:
         if match is None:
             return None
         given = match[0]
-        if not 4 <= len(given) <= _LONGEST_VALUE or not _counts(given) or _CODE.search(given):
+        if not 4 <= len(given) <= _LONGEST_VALUE or is_no_setting(given):
             return None
         given = given.rstrip(",;")
         is_setting = sign == "=" or self._flat[start:at].rstrip(" \t:").isupper()
@@ -677,6 +702,8 @@ class _JudgedText:
 
     def _value_after(self, at: int) -> _Find | None:
         flat = self._flat
+        if prefix := _PREFIX.match(flat, at):
+            at = prefix.end()
         opened = _OPENING.match(flat, at)
         if opened is not None and opened.start(1) == at:
             return self._quoted(opened)
@@ -720,7 +747,3 @@ class _JudgedText:
             value = self._scalar(end, depth) if is_member else self._value_after(end)
             if value is not None:
                 yield from self._decided(name, value, start)
-
-
-def _counts(value: str) -> bool:
-    return not (_NO_VALUE.fullmatch(value) or _TEMPLATE.match(value))

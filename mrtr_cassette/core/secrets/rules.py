@@ -438,6 +438,8 @@ _CASED_WORDS = re.compile(
 """Words in one case, or in camel case."""
 _COUNTED = re.compile(r"(?i)\A[0-9]+(?:st|nd|rd|th)\b|\A[a-z]+[-_.][0-9]{1,2}\Z|[0-9](?:%|m?s|h)\Z")
 _WORD_OF_RESULT = re.compile(r"(?i)true|false|none|null|pass|fail|passed|failed|skipped")
+_MOST_FOREIGN: Final = 8
+"""Characters outside ASCII of a password; languages without spaces have sentences of more."""
 _USER_AND_PASSWORD = re.compile(rb"[!-9;-~]+:[ -~]{3,}")
 _PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
 _SEPARATOR = re.compile(r"[^A-Za-z0-9]+")
@@ -491,6 +493,7 @@ def is_strong(value: str) -> bool:
         and _password(value)
         and _LETTER_AND_OTHER.match(value) is not None
         and not _COUNTED.search(value)
+        and sum(not char.isascii() for char in value) <= _MOST_FOREIGN
     )
 
 
@@ -543,6 +546,8 @@ class Name(NamedTuple):
     """Folded names; beside one of them any value is a secret."""
     parameter: _Check | None = None
     """The same as `beside` of a parameter of a URL or form, where it is another one."""
+    folded: str = ""
+    """How it was spelled, folded."""
 
     def among(self, names: Collection[str], *, is_parameter: bool = False) -> _Check:
         """Return what tells a secret where values of these folded names stand beside it."""
@@ -801,7 +806,9 @@ class ActiveRules:
         if folded in self.keys:
             return Name(CUSTOM_KEY)
         known = None if folded in self._disabled_names else builtin_name(name)
-        return None if known is None or known.rule in self.disabled else known
+        if known is None or known.rule in self.disabled:
+            return None
+        return known._replace(folded=folded)
 
 
 def _any_of(names: Collection[str]) -> str:

@@ -1,0 +1,156 @@
+"""What is no secret though its name says so: code, formats, versions, and what is put in later."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from mrtr_cassette.core.secrets.rules import REFERENCE, Name, fold, looks_random
+
+_NO_VALUE = re.compile(
+    r"(?i)(?:bearer|basic|token|digest|negotiate|none|null|nil|true|false|undefined|required"
+    r"|optional|string|str|u?int[0-9]*|utf-?8|sha-?[0-9]+|base64|argon2\w*|\W*)",
+    re.ASCII,
+)
+_TEMPLATE = re.compile(rf"{REFERENCE}|<|\{{\{{|%[({{]|\*\*\*|\.\*")
+_CODE = re.compile(
+    r"\A[|>&*!{\[(]|\\|[;,&]\w+="
+    # A call or an item of a known one, but no password with brackets: `Hunter2(horse9)`.
+    r"|\A(?![A-Za-z]+[0-9]+[(\[{][A-Za-z]+[0-9]+[)\]}])[A-Za-z_][\w.]*[(\[{].*[)\]}]\Z"
+    r"|\A(?i:sha[0-9]+|md5|b(?:ase)?64|argon2)\w*\("
+    r"|\A[A-Za-z_.]*[0-9]*[,;]\Z|\W[,;]\Z",
+    re.ASCII,
+)
+"""What stands behind a name in code, and in a list of names and values, and not in settings."""
+_PHRASE = re.compile(
+    r"(?i)[\"']?(?:(?:put|insert|enter|replace|use)[-_ ](?:with[-_ ])?)?your[-_ ][a-z]"
+)
+"""`YOUR_API_KEY`, `your-client-secret`, and what else is to be replaced by its reader."""
+_SHOWN = re.compile(
+    r"\[+[A-Za-z_ -]+\]+|(?:<[\w .-]*>\W?)+|\{[A-Za-z_][\w.]*(?:\([\w.]*\)[\w.()]*)?\}", re.ASCII
+)
+"""What is in brackets itself: a name of what is put in."""
+_CUT_OFF = re.compile(r".*(?:\.\.\.|\u2026)", re.DOTALL)
+_FORMAT = re.compile(r"[^\w\s{%]*(?:(?:%[sdrqv]|\{[\w.]*\})[^\w\s{%]*)+")
+_URL = re.compile(r"(?i)https?://[a-z][\w.-]*(?::[0-9]+)?(?:/[a-z0-9._-]{0,24})*", re.ASCII)
+"""A URL without credentials, query and anything long."""
+_RELATIVE = re.compile(r"\.{1,2}/[\w./-]+", re.ASCII)
+_RANGE = re.compile(r"(?:\^|~|[<>]=?)\s?v?[0-9]+(?:\.[\w*-]+)*|workspace:\S+|npm:\S+")
+_VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+(?:[-+][\w.]+)?(?: \|\| .*)?")
+_MODES: Final = frozenset(["include", "omit", "same-origin"])
+"""What `fetch` of browsers has under `credentials`."""
+_AFTER_SCHEME: Final = frozenset(
+    "token key apikey auth authentication authorization scheme tokens header".split()  # noqa: SIM905
+)
+_ALIAS = re.compile(r"(?:[A-Za-z_][\w-]*\.)*_*([A-Za-z][\w-]*)", re.ASCII)
+
+_PART = r"[A-Za-z_]\w*(?:\[\w*\])?"
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_PATH = re.compile(rf"(?:{_PART}\.)+[A-Za-z_]\w*", re.ASCII)
+_OPEN_CALL = re.compile(
+    rf"(?:await )?(?:(?:{_PART}\.)+\w+|[A-Za-z_]+)(?:\[[\w., ]*\])?[(\[{{]\Z", re.ASCII
+)
+_CALL_AND_MORE = re.compile(
+    rf"(?:{_PART}\.)*[A-Za-z_]\w*\([^()]*\)(?:\.\w+|\(\)|\[\w*\])+", re.ASCII
+)
+_PAIR = re.compile(r"[a-z_]+=[^=]", re.ASCII)
+_CASES = re.compile(r"[A-Za-z]*[a-z][A-Z][A-Za-z]*|_*[A-Za-z]+(?:_[A-Za-z]+)+|_[A-Za-z]+", re.ASCII)
+"""Names that nobody takes for words: in camel case, or with underlines."""
+_VARIABLES: Final = frozenset(
+    "value val user username name key token secret creds data text result response arg".split()  # noqa: SIM905
+)
+_LONGEST_VARIABLE: Final = 64
+_WORD_BEGINS = re.compile(r"(?<=_)[A-Za-z]|(?<!\A)[A-Z]", re.ASCII)
+_RECEIVER = re.compile(
+    r"(?:self|this|cls)\.(?:\w+\.)*_*\Z|^[ \t]+(?:[\w\[\]]+\.)+_*\Z", re.MULTILINE
+)
+_ASSIGNED_TOGETHER = re.compile(r"^[ \t]*((?:[\w.]{1,64}, ?){1,8})\Z", re.MULTILINE)
+
+
+def counts_at_all(value: str) -> bool:
+    """Tell whether a value in a text is more than a word of an interface, or a template."""
+    return not (_NO_VALUE.fullmatch(value.strip()) or _TEMPLATE.match(value))
+
+
+def is_no_setting(line: str) -> bool:
+    """Tell whether the rest of a line behind a name is code, or counts in no text."""
+    return not counts_at_all(line) or _CODE.search(line) is not None
+
+
+def is_stand_in(value: str) -> bool:
+    """Tell whether a value stands for one that is put in later, or hides one."""
+    return bool(_PHRASE.match(value) or _SHOWN.fullmatch(value) or _FORMAT.fullmatch(value))
+
+
+def is_harmless(name: Name, value: str) -> bool:
+    """Tell whether a value under a name is none wherever it stands, in quotes or not."""
+    if is_stand_in(value) or _RANGE.fullmatch(value) or _URL.fullmatch(value):
+        return True
+    alias = _ALIAS.fullmatch(value)
+    if alias is not None and _is_same(fold(alias[1]), name.folded):
+        return True
+    if name.rule != "password" and _CUT_OFF.fullmatch(value):
+        return True
+    if name.rule == "credentials":
+        return value in _MODES
+    if name.rule == "cookie" and (_VERSION.fullmatch(value) or _RELATIVE.fullmatch(value)):
+        return True
+    return not value.isascii() and len(value) <= 2
+
+
+def is_harmless_after_scheme(value: str) -> bool:
+    """Tell whether a word after `Bearer` belongs to a sentence."""
+    return is_stand_in(value) or value.lower() in _AFTER_SCHEME
+
+
+def _is_same(alias: str, folded: str) -> bool:
+    return alias.rstrip("s") == folded.rstrip("s")
+
+
+def is_code(name: Name, value: str, line: str, sign: str, *, has_gap: bool) -> bool:
+    """Tell whether a value without quotes is code.
+
+    `line` is what stands before the name in its line, and `has_gap` whether spaces stand around
+    the sign, as they do in code more than in settings.
+    """
+    if _OPEN_CALL.fullmatch(value) or _CALL_AND_MORE.fullmatch(value):
+        return True
+    if not name.is_certain and _PAIR.match(value):
+        return True
+    if _PATH.fullmatch(value):
+        last = fold(value.rpartition(".")[2])
+        is_own = bool(last) and (name.folded.endswith(last) or last.endswith(name.folded))
+        return is_own or (has_gap and not looks_random(value))
+    return has_gap and _NAME.fullmatch(value) is not None and _is_variable(name, value, line, sign)
+
+
+def _is_variable(name: Name, value: str, line: str, sign: str) -> bool:
+    if _RECEIVER.search(line) or place_in_assignment(line) or _ends_with_name(value, name.folded):
+        return True
+    if sign == ":":
+        # A type; settings behind a colon are indented too.
+        is_type = value[0].isupper() and value[-1].isalpha()
+        return is_type and name.folded in fold(value)
+    is_indented = line[:1] in (" ", "\t")
+    return is_indented and (value in _VARIABLES or _CASES.fullmatch(value) is not None)
+
+
+def _ends_with_name(value: str, folded: str) -> bool:
+    """Tell whether a variable says what it has: `key_password` and `testRSA2048PrivateKey`."""
+    if len(value) > _LONGEST_VARIABLE:
+        return False
+    for match in _WORD_BEGINS.finditer(value):
+        if fold(value[match.start() :]) == folded:
+            return True
+    return False
+
+
+def is_choice(line: str) -> bool:
+    """Tell whether a name in quotes, before a colon, is chosen by what stands before it."""
+    return line.rstrip()[-1:] == "?"
+
+
+def place_in_assignment(line: str) -> int:
+    """Return how many names stand before one in `user, password = "a", "b"`."""
+    together = _ASSIGNED_TOGETHER.search(line)
+    return together[1].count(",") if together else 0
