@@ -8,12 +8,14 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
-from builders import Conversation, encode_cassette, hit, loaded, missed, play, tool
+from builders import Conversation, encode_cassette, hit, loaded, missed, play, post, tool
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mrtr_cassette.core.cassette.model import CassetteModel
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.report.runs import report_of_miss
+from mrtr_cassette.errors import LIBRARY_TERMS
 
 SECRETS = ("hunter2hunter", "Tr0ub4dor&3<x>", 'p"w\\é/1+x9', "qk/7+Jx0bW9kZWw/aGVsbG8+d29ybGQ=")
 SPELLINGS: tuple[Callable[[str], str], ...] = (
@@ -126,3 +128,15 @@ def test_miss_after_placeholders_says_so() -> None:
 
     assert "<password:1>" not in before.detail
     assert "has <password:1> in the place of a secret" in missed(player, call).detail
+
+
+def test_unknown_session_id_is_in_no_miss() -> None:
+    """A client's id that the cassette doesn't have may be a bearer token."""
+    identity = "kq7x-session-4714"
+    player = Player(loaded(recorded(text_of("argument", "a", 1))))
+    call = post(tool("note", text=f"in {identity}"), ("Mcp-Session-Id", identity))
+    miss = missed(player, call)
+    report = report_of_miss(miss, "f", str, LIBRARY_TERMS)
+
+    assert identity not in repr(miss)
+    assert identity not in repr(report)

@@ -32,11 +32,13 @@ from mrtr_cassette.core.secrets.sealed import (
     SEALED_ANSWER,
     SEALED_HASH,
     as_recorded,
+    is_name,
     is_searched,
     looks_sealed,
     may_have_states,
     may_name_tasks,
     placeholder,
+    reads_as_words,
     renumber,
     seal_answers,
     seal_states,
@@ -50,6 +52,7 @@ from mrtr_cassette.core.wire.http import (
     ABOUT_COPIES,
     ANSWERED_BY_HEADER,
     REFUSED,
+    SESSION_HEADER,
     Headers,
     Request,
     Response,
@@ -135,6 +138,7 @@ class MatchedForm:
         requests = [each.request for one in cassette.interactions for each in one.own]
         # Lower-case names of the headers that were kept because the user named them.
         self.header_names = frozenset[str]().union(*[named_by_user(r.headers) for r in requests])
+        self._sessions = {request.header(SESSION_HEADER) for request in requests}
         self._redacts = cassette.redaction is not None
         self.has_placeholders = self._redacts and any(map(_has_placeholders, requests))
         self._tokens: dict[Secret, str] = {}
@@ -319,11 +323,23 @@ class MatchedForm:
             matched = self._redacted(matched)
         if self._redacts:
             matched = self._found.sealed_request(matched)
+        if request.header(SESSION_HEADER) not in self._sessions:
+            matched = _without_session(matched)
         return _all_alike(matched) if self._redacts else matched
 
     def shown(self, text: str) -> str:
         """Return a text for the terminal, without known secrets."""
         return without_numbers(self._redactor.text(text))
+
+
+def _without_session(request: Request) -> Request:
+    """Replace the id of a session that is none of the cassette's: it may be a bearer token."""
+    identity = request.header(SESSION_HEADER)
+    if not identity or is_name(identity) or reads_as_words(identity):
+        return request
+    known = KnownTexts()
+    known.add(identity, sealed_hash(identity))
+    return known.sealed_request(request)
 
 
 def _has_placeholders(request: Request) -> bool:

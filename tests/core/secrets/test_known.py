@@ -153,3 +153,16 @@ def test_longest_text_is_replaced_first() -> None:
         texts.add(text, f"<{len(text)}>")
 
     assert texts.seal(b"state-of-one-and-more state-of-one") == b"<21> <12>"
+
+
+@pytest.mark.parametrize(
+    "text", ["qk/7+Jx0bW9kZWw/aGVsbG8+d29ybA==", "c3RhdGUtb2YtYS1jb252ZXJzYXQ="]
+)
+def test_base64_is_found_in_the_alphabet_of_urls(text: str) -> None:
+    """What is base64 itself may come back as base64url, with or without its padding."""
+    spelled = text.replace("+", "-").replace("/", "_")
+    sealed = known(text).seal(f"{text} {spelled} {spelled.rstrip('=')}.".encode()).decode()
+
+    assert text.rstrip("=") not in sealed
+    assert spelled.rstrip("=") not in sealed
+    assert sealed.count(SHOWN) == 3
