@@ -623,6 +623,11 @@ _ENDING = re.compile(
     r"(?:[A-Z][A-Z0-9_]*|(?i:x)-[\w-]*)(?<!(?i:page|next|sync))(?<!(?i:continuation))[_-]"
     r"(?i:(TOKEN|SECRET)|PASS|PWD?)"
 )
+_KEY = re.compile(
+    # Those of caches and of tables are no secrets, nor are public ones.
+    r"[A-Z][A-Z0-9_]*(?<!PUBLIC)(?<!CACHE)(?<!PRIMARY)(?<!FOREIGN)(?<!SORT)(?<!PARTITION)"
+    r"(?<!IDEMPOTENCY)(?<!SITE)(?<!OBJECT)_KEY"
+)
 
 
 def fold(name: str) -> str:
@@ -632,6 +637,8 @@ def fold(name: str) -> str:
 
 def by_ending(name: str) -> Name | None:
     """Return what the name of an environment variable or of a header tells by its last word."""
+    if _KEY.fullmatch(name):
+        return Name("api-key", looks_random, looks_random, takes_numbers=False)
     ending = _ENDING.fullmatch(name)
     if ending is None:
         return None
