@@ -140,3 +140,14 @@ def test_unknown_session_id_is_in_no_miss() -> None:
 
     assert identity not in repr(miss)
     assert identity not in repr(report)
+
+
+def test_password_typed_into_a_page_is_known_from_then_on() -> None:
+    """The description of a field names what is typed into it, which its result repeats as code."""
+    secret = "hunter2hunter"
+    call = tool("browser_type", element="Password textbox", ref="e5", text=secret)
+    said = f"await page.getByRole('textbox', {{ name: 'Password' }}).fill('{secret}');"
+    cassette = recorded((call, {"content": [{"type": "text", "text": said}]}))
+
+    assert secret not in encode_cassette(cassette).decode()
+    assert hit(Player(loaded(cassette)), call)

@@ -736,7 +736,7 @@ class _JudgedText:
 
     def _given_beside(self, raw: bytes) -> Iterator[_Find]:
         flat, self._bare_end = self._flat, 0
-        for match in self._rules.beside.finditer(raw):
+        for match in self._rules.beside_in(raw):
             name, start = self._name_at(*match.span(2), has_spaces=False)
             end = match.end()
             if name is None or end - start > _WINDOW + _LONGEST_NAME:

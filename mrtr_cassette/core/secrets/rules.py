@@ -771,13 +771,27 @@ class ActiveRules:
         """Finds the end of a name (group 1), the quote after it, and the sign before its value."""
         return compiled(rf"(?i)({self._stems})({_QUOTE})?\s{{0,64}}(=>|[:=])")
 
+    def beside_in(self, raw: bytes) -> Iterator[Any]:
+        """Yield where names stand beside their values, and descriptions beside what is typed."""
+        yield from self._beside.finditer(raw)
+        yield from self._typed.finditer(raw)
+
     @cached_property
-    def beside(self) -> Any:
+    def _beside(self) -> Any:
         """Finds a name (group 2) that is a value, up to where another value begins (3: of JSON)."""
         return compiled(
             rf"\b(?:name|id|key)(?:{_QUOTE})?\s{{0,8}}[:=]\s{{0,8}}({_QUOTE})?[\w.-]*"
             rf"((?i:{self._stems}))(?:\\{{0,15}}\"[^{{}}]*?(\")value\\{{0,15}}\"\s{{0,8}}:"
             r"|[\"']?[ \t\r]*\n\s{0,64}value[ \t]*[:=][ \t]*)"
+        )
+
+    @cached_property
+    def _typed(self) -> Any:
+        """Finds the description of a field of a page, as `_beside`, up to what is typed into it."""
+        return compiled(
+            rf"\belement{_QUOTE}\s{{0,8}}:\s{{0,8}}({_QUOTE})[\w .'-]{{0,64}}?"
+            rf"((?i:{self._stems}))(?: (?i:field|input|textbox|box))?"
+            rf"\\{{0,15}}\"[^{{}}]*?(\")text\\{{0,15}}\"\s{{0,8}}:"
         )
 
     @property
