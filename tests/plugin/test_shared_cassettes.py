@@ -52,7 +52,7 @@ def envs(suite, name):
 
 def test_each_test_that_names_a_cassette_adds_to_it(suite):
     """It plays what those before it recorded, and records what is missing."""
-    write(suite, NAMED.replace('"b")', '"b"); deploy(mrtr_cassette, "a")'), name="shared.json")
+    write(suite, NAMED.replace('"b")', '"a"); deploy(mrtr_cassette, "b")'), name="shared.json")
     for mode in ("once", "all", "append", "none"):
         suite.run(f"--mrtr-mode={mode}", passed=2)
         assert envs(suite, "shared.json") == ["a", "b"]
