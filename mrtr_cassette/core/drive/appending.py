@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.cassette.sessions import rejoined
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION
 from mrtr_cassette.core.drive.conversation import (
     AskedOtherwise,
@@ -319,6 +320,7 @@ class Appending:
         self._new_recorder = new_recorder
         self._sessions = Sessions(new_recorder)
         self._recorded_asks = RecordedAsks(player, new_recorder)
+        self._recording = rejoined(player.recording)
         self._unmade = deque[tuple[Request, ReplayEntry]]()
         """The writes that were played, and that the live server has not made so far."""
         self._diverged: Diverged | None = None
@@ -405,9 +407,9 @@ class Appending:
         """Have the live server make the writes that were played."""
         while self._unmade and self._diverged is None:
             request, entry = self._unmade.popleft()
-            interaction = self._player.recording.interactions[entry.interaction - 1]
+            interaction = self._recording.interactions[entry.interaction - 1]
             reason = why_not_repeatable(interaction)
-            if entry.exchange.rpc_response is None:
+            if interaction.exchanges[-1].rpc_response is None:
                 reason = reason or "no response to it was recorded"
             if reason is not None:
                 self._diverged = Diverged(entry, f"it can't be repeated: {reason}")
