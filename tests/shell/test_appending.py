@@ -439,3 +439,72 @@ async def test_secrets_of_the_client_are_repeated_as_it_sent_them(tmp_path: Path
     assert secret not in path.read_text()
     async with taping(path, Ledger(), existing="append", reads=READS) as tape:
         assert await values(tape.url, call, BOOKINGS) == ["booked", [secret]]
+
+
+@looped
+async def test_played_write_is_repeated_with_the_answer_to_what_was_pushed(tmp_path: Path) -> None:
+    """The server asks again on the stream of the repeated call, and gets the recorded answer."""
+    path = tmp_path / "c.json"
+
+    def asking(run: str) -> Script:
+        question = message("elicitation/create", {"message": "Sure?"}, id=0)
+        return PushingServer(question, lambda answer: answer["result"], session=f"raw-{run}")
+
+    async def called(url: str, header: str, name: str) -> JsonObject:
+        async with connected(url) as client:
+            _, body = await client.ask("POST", "/mcp", JSON, header, body=compact(tool_call(name)))
+            said = await body.some()
+            await post(url, result({"action": "accept"}, id=0), header)
+            said += await body.rest()
+        (*_, last) = [line for line in said.splitlines() if line.startswith(b"data:")]
+        done: JsonObject = json.loads(last[5:])
+        return done
+
+    async def run(url: str, *names: str) -> list[JsonObject]:
+        opened = await post(url, message("initialize", {"capabilities": {}}))
+        header = f"Mcp-Session-Id: {opened.head.values('mcp-session-id')[0]}"
+        return [await called(url, header, name) for name in names]
+
+    async with taping(path, asking("first")) as tape:
+        await run(tape.url, "one")
+    async with taping(path, asking("second"), existing="append") as tape:
+        responses = await run(tape.url, "one", "two")
+        sent = [visit.json for visit in tape.server.received]
+    assert [each["result"] for each in responses] == [{"action": "accept"}] * 2
+    calls = [each["params"]["name"] for each in sent if each.get("method") == "tools/call"]
+    assert calls == ["one", "two"]
+    assert tape.session.unrecorded == []
+
+
+@looped
+async def test_played_task_is_repeated_to_its_end(tmp_path: Path) -> None:
+    """What a task has written is there before the next call."""
+    path = tmp_path / "c.json"
+
+    def working() -> Script:
+        done: list[str] = []
+
+        async def script(visit: Visit) -> None:
+            body = visit.request.json
+            name = body["params"].get("name")
+            if name == "rows":
+                value = {"rows": len(done)}
+            elif name is not None:
+                value = created("task-1")
+            else:
+                done[:] = ["row"]
+                value = state("task-1", "completed", result={"content": []})
+            await visit.send(json_response(result(value, id=body["id"])))
+
+        return script
+
+    async def add(url: str) -> None:
+        task = (await post(url, tool_call("add"))).result["taskId"]
+        polled = await post(url, message("tasks/get", {"taskId": task}))
+        assert polled.result["status"] == "completed"
+
+    async with taping(path, working()) as tape:
+        await add(tape.url)
+    async with taping(path, working(), existing="append", reads=["rows"]) as tape:
+        await add(tape.url)
+        assert (await post(tape.url, tool_call("rows"))).result == {"rows": 1}
