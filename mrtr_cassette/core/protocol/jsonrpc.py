@@ -222,6 +222,30 @@ class Echo(NamedTuple):
 
 def echoes(message: Message, request: Message) -> list[Echo]:
     """Return where a server's message echoes the request's id and progress token."""
+    plain = _plain_echoes(message, request)
+    return _echoes_by_path(message, request) if plain is None else plain
+
+
+def _plain_echoes(message: Message, request: Message) -> list[Echo] | None:
+    """Return the same by a search, which takes a moment; None where that is not certain."""
+    raw = message.raw
+    name, key, pattern = "id", ID_KEY, PLAIN_ID
+    value, wanted = message.id, request.id
+    if message.kind is not Kind.RESPONSE:
+        name, key, pattern = "progress_token", TOKEN_KEY, PLAIN_TOKEN
+        value, wanted = repeated_token(message), request.progress_token
+    # A key that stands once in the bytes, in its only spelling, is the message's own.
+    is_certain = raw.count(key) == (value is not None) and b"\\u" not in raw
+    if not is_certain or b"subscriptionId" in raw or request.method == LISTEN:
+        return None
+    echoed = _echoed(name, value, wanted)
+    if echoed is None:
+        return []
+    match = pattern.search(raw)
+    return None if match is None else [Echo(Span(*match.span(1)), echoed)]
+
+
+def _echoes_by_path(message: Message, request: Message) -> list[Echo]:
     wanted = {"id": request.id, "progress_token": request.progress_token}
     places = {place.path: place for place in ECHO_PLACES if _is_used(place, message, request)}
     found: list[Echo] = []
