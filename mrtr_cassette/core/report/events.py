@@ -27,12 +27,25 @@ from mrtr_cassette.core.report.runs import (
 from mrtr_cassette.core.report.text import answer_words, as_data, final_words, question_words
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import End
-from mrtr_cassette.errors import LIBRARY_TERMS, Terms, counted, in_terms, printable, shorten
+from mrtr_cassette.errors import (
+    LIBRARY_TERMS,
+    Terms,
+    counted,
+    in_terms,
+    printable,
+    printable_lines,
+    shorten,
+)
 
 Event = dict[str, Any]
 """What happened, for a log that programs read: ready for JSON."""
 Said = tuple[Event, str]
 """The same with the line for people."""
+
+
+def _said(event: Event, line: str) -> Said:
+    """Return an event with its line, in which nobody whose words it repeats can begin another."""
+    return event, printable_lines(printable(line))
 
 
 # Recording
@@ -129,7 +142,7 @@ def response_said(
     elif observation.size <= _LONGEST_SHOWN:
         words = final_words(final_of(call.method, response))
         line += f": {words}" if words else ""
-    return event, f"{line} ({took_ms:.0f} ms)"
+    return _said(event, f"{line} ({took_ms:.0f} ms)")
 
 
 def _shown(
@@ -148,7 +161,7 @@ def pushed_said(observation: Observation, push: OpenPush) -> Said:
     requests = _shown({push.key: push.request}, shown)
     event = {"event": "asked", "exchange": push.exchange, "call": label, "via": "push"}
     line = f"{push.exchange:>4}  {printable(label)} asks: {question_words(requests)}"
-    return {**event, "keys": _kinds(requests), "request_state_sha256": None}, line
+    return _said({**event, "keys": _kinds(requests), "request_state_sha256": None}, line)
 
 
 def _kinds(input_requests: Mapping[str, InputRequest]) -> dict[str, str]:
@@ -167,25 +180,26 @@ def unread_said(observation: Observation, unread: Unread, terms: Terms = LIBRARY
     if unread.side == "response" and unread.reason.startswith("its "):
         line += ": have it readable with <<accept_gzip>>"
     about = {"body": unread.side, "reason": printable(unread.reason)}
-    return event | about, printable(in_terms(line, terms))
+    return _said(event | about, in_terms(line, terms))
 
 
 def sent_elsewhere_said(observation: Observation, place: str) -> Said:
     """Return that a response sends its client to another server."""
     event = {"event": "elsewhere", "exchange": observation.number, "place": printable(place)}
     line = f"warning: {observation.label} sends its client elsewhere, by {place}"
-    return event, printable(f"{line}; what the client does there is not recorded")
+    return _said(event, f"{line}; what the client does there is not recorded")
 
 
 def unreachable_said(request: str, problem: str) -> Said:
     """Return that a request got no response from the upstream."""
-    return {"event": "unreachable", "problem": problem}, f"{request}: {problem}; not recorded"
+    event = {"event": "unreachable", "problem": printable(problem)}
+    return _said(event, f"{request}: {problem}; not recorded")
 
 
 def failed_said(problem: str) -> Said:
     """Return that the recording is not whole from now on."""
     line = f"RECORDING FAILED: {problem}; the traffic goes on"
-    return {"event": "failed", "problem": problem}, line
+    return _said({"event": "failed", "problem": printable(problem)}, line)
 
 
 # Appending
@@ -196,14 +210,15 @@ def caught_up_said(asker: ReplayEntry) -> Said:
     ask = f"#{asker.interaction} ({asker.key}, ask of turn {asker.asking_turn})"
     line = f"      repeated the conversation up to {ask}, for an answer that is not recorded"
     place = {"call": str(asker.key), "interaction": asker.interaction, "turn": asker.asking_turn}
-    return {"event": "caught-up", **place}, line
+    return _said({"event": "caught-up", **place}, line)
 
 
 def repeated_said(entry: ReplayEntry) -> Said:
     """Return that the server was made to repeat a write that had been played."""
     line = f"      repeated #{entry.interaction} ({entry.key}), which was played and may have "
     line += "changed something, for a call that is not recorded"
-    return {"event": "repeated", "call": str(entry.key), "interaction": entry.interaction}, line
+    event = {"event": "repeated", "call": str(entry.key), "interaction": entry.interaction}
+    return _said(event, line)
 
 
 # Replaying
@@ -296,13 +311,13 @@ def turn_said(turn: CallTurn) -> Said:
         answered = f"answered by {source}" if source else "not answered"
         asked.append(f"{key} ({request.kind}){message}, {answered}")
     line = f"turn {turn.number}: {'; '.join(asked) or 'asked for a retry only'}"
-    return event, printable(line)
+    return _said(event, line)
 
 
 def task_said(state: TaskState) -> Said:
     """Return how the task of a call without a client gets on."""
     event = {"event": "task", "status": printable(state.status)}
-    return event, f"task {task_words(state)}"
+    return _said(event, f"task {task_words(state)}")
 
 
 def call_ended_event(result: CallResult) -> Event:
