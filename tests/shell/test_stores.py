@@ -56,7 +56,6 @@ def invoke(*arguments: object) -> Result:
         ("./s3:/c.json", Path("s3:/c.json")),
         ("./s3://c.json", Path("s3:/c.json")),
         (Path("s3://bucket/c.json"), Path("s3:/bucket/c.json")),
-        ("http://localhost:8000/mcp", Path("http:/localhost:8000/mcp")),
         ("file:///runs/a%20b.json", Path("/runs/a b.json")),
         ("FILE://localhost/c.json", Path("/c.json")),
         ("s3://bucket/c.json", StoreFile("s3://bucket/c.json")),

@@ -145,15 +145,19 @@ Location = Path | StoreFile
 def location(place: FilePath) -> Location:
     """Return where a cassette stands that a user names.
 
-    A URL of HTTP is none of a store: it is somebody's server.
-
     Raises:
-        UsageError: the URL names a folder.
+        UsageError: the URL names a folder, or is one of HTTP.
     """
     if not isinstance(place, str) or "://" not in place:
         return Path(place)
     scheme, _, rest = place.partition("://")
-    if scheme.lower() in ("http", "https") or not re.fullmatch("[a-zA-Z][a-zA-Z0-9+.-]*", scheme):
+    if scheme.lower() in ("http", "https"):
+        shown = StoreFile(place.partition("#")[0])
+        raise UsageError(
+            f"{shown} is the URL of a server, and no cassette in a store",
+            hint="download it, and name the file",
+        )
+    if not re.fullmatch("[a-zA-Z][a-zA-Z0-9+.-]*", scheme):
         return Path(place)
     if scheme.lower() == "file":
         return Path(unquote(rest.removeprefix("localhost")))
