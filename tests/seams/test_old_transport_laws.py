@@ -48,7 +48,8 @@ TARGETS = (
     "/v1/messages/{}",
     "/{}/messages?transport=sse",
 )
-IDS = (("q7", "z9"), ("a4f1", "a4f2"), ("0123456789abcdef01", "fedcba98765432100f"))
+# None of the short ones may be a part of a hash.
+IDS = (("q7", "z9"), ("k4w1", "k4w2"), ("0123456789abcdef01", "fedcba98765432100f"))
 CALL = tool("add")
 
 
