@@ -281,6 +281,8 @@ class Delivery:
     def headers(self) -> Headers:
         """The headers of the response, as its client gets them."""
         headers, recorded = self.reply.headers, self.entry.session
+        if not recorded:
+            return headers
         return headers_with(headers, renaming({recorded: self.session.id}))
 
     def next(self) -> Sending | Refusal | End | None:
