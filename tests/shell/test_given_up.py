@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from builders import (
+    ACCEPTED,
     Answer,
     Conversation,
     get,
@@ -40,6 +41,7 @@ from mrtr_cassette.shell.runs.replaying import ReplayServer
 
 SLOW = with_token(tool("slow"), 1)
 NEWS = sse(progress(1))
+ENDPOINT = b"event: endpoint\ndata: /messages?sid=q7\n\n"
 NEVER = Answer((), (), status=0, end=End.OPEN)
 """No response: not even its head has come."""
 
@@ -50,6 +52,7 @@ class Downstream:
 
     got: bytes = b""
     is_over: bool = False
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
 
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
         """Do nothing: only the body counts here."""
@@ -57,6 +60,8 @@ class Downstream:
     async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
         self.got += chunk
         self.is_over = is_last
+        if chunk:
+            self.heard.set()
 
     async def send_whole(self, _status: int, _headers: Headers, body: bytes) -> None:
         self.got += body
@@ -123,6 +128,39 @@ async def test_patient_client_is_told_that_no_response_was_recorded(
     assert told_at_last in summary_text(report).splitlines()
     saved = saved_report(json.dumps(summary_data(report)).encode())
     assert saved.without_response == (1,)
+
+
+@looped
+async def test_patient_client_of_http_sse_is_told_on_its_stream() -> None:
+    """Its call was accepted at once; the miss comes where the response would have come."""
+    talk = Conversation()
+    listening = talk.stream(get("/sse"))
+    talk.observation(listening).response_bytes(ENDPOINT, talk.tick())
+    talk.response(talk.request(post(SLOW, target="/messages?sid=q7")), ACCEPTED)
+    talk.tick = lambda: 3_000.0  # type: ignore[method-assign]
+    talk.end(listening, End.OPEN)
+    player = Player(loaded(talk.cassette()))
+    silence, stream, client = Silence(), Downstream(), Downstream()
+    server = ReplayServer(player, Announcer(), paced=False, clock=Clock(lambda: 0.0, silence.sleep))
+    reading = asyncio.ensure_future(server.handle(get("/sse"), stream))
+    await stream.heard.wait()
+    url = stream.got.decode().split("data: ")[1].strip()
+
+    await server.handle(post(with_id(SLOW, "mine"), target=url), client)
+    assert client.is_over
+    await silence.asked.wait()
+    told = stream.got
+    stream.heard.clear()
+    silence.passes.set()
+    await stream.heard.wait()
+
+    error = json.loads(stream.got.removeprefix(told).split(b"data: ")[-1])
+    assert (error["id"], error["error"]["code"]) == ("mine", -32010)
+    assert [miss.reason.value for miss in player.misses] == ["no-response"]
+    assert player.without_response
+    reading.cancel()
+    with suppress(asyncio.CancelledError):
+        await reading
 
 
 CANCELLED = notification("notifications/cancelled", requestId="mine")

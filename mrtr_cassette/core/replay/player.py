@@ -336,13 +336,25 @@ class Player:
         """Return how long a client waits for a response that was not recorded; see `Play`."""
         if not self._is_given_up(entry):
             return None
-        exchange = entry.exchange
-        return (exchange.ended_ms - exchange.started_ms) / 1000 + _LONGER_S
+        waited_ms = self._given_up_at(entry) - entry.exchange.started_ms
+        return waited_ms / 1000 + _LONGER_S
+
+    def _given_up_at(self, entry: ReplayEntry) -> float:
+        """Return the time in milliseconds at which a client stopped waiting for a response."""
+        response = entry.exchange.response
+        times = [entry.exchange.ended_ms]
+        if response is not None and response.only_accepts:
+            # HTTP+SSE: responses come on the stream that opened the session.
+            for stream in self._by_arrival:
+                if stream.is_listening and stream.session == entry.session:
+                    times.append(stream.exchange.ended_ms)
+        return max(times)
 
     def _is_given_up(self, entry: ReplayEntry) -> bool:
         """Tell whether it is about a call whose client left before the response."""
         response, call = entry.exchange.response, entry.stream
-        if response is not None and (response.end is not End.OPEN or response.only_accepts):
+        comes_here = response is not None and not response.only_accepts
+        if response is not None and comes_here and response.end is not End.OPEN:
             return False
         expects_response = call.kind is Kind.REQUEST and not call.is_listening
         return expects_response and not self._timelines.has_response(call)

@@ -146,6 +146,7 @@ class ReplayServer:
     pushed_asks: Mapping[RecordedExchange, Sequence[PushedAsk]] = field(default_factory=dict)
     arrival: asyncio.Event | None = None
     silence_s: float = 10.0
+    _waiting: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
@@ -181,6 +182,27 @@ class ReplayServer:
         finally:
             delivery.end()
             self._wake()
+        is_accepted = delivery.reply.end is End.COMPLETE
+        if play.patience_s is not None and is_accepted:
+            # The connection on which the call was accepted is free for the next request.
+            waiting = asyncio.create_task(self._respond_on_stream(play))
+            self._waiting.add(waiting)
+            waiting.add_done_callback(self._waiting.discard)
+
+    async def _respond_on_stream(self, play: Play) -> None:
+        """Give an accepted call without a recorded response its miss in the end, over HTTP+SSE."""
+        body = await self._miss_in_the_end(play, play.patience_s or 0.0)
+        if body is not None and self.player.respond_on_stream(play.request, body):
+            self._wake()
+
+    async def _miss_in_the_end(self, play: Play, patience_s: float) -> bytes | None:
+        """Wait, and return the miss for a call without a recorded response.
+
+        None where its client has cancelled it.
+        """
+        await self.clock.sleep(patience_s)
+        miss = self.player.waited_in_vain(play)
+        return None if miss is None else error_body(self._tell_miss(miss), play.caller_id)
 
     async def _hold_open(self, play: Play, downstream: Downstream) -> None:
         """Wait for a client to leave; a call without a recorded response gets a miss in the end."""
@@ -189,12 +211,10 @@ class ReplayServer:
             if play.delivery is not None or not play.request.is_line:
                 await asyncio.Event().wait()
             return
-        await self.clock.sleep(play.patience_s)
-        miss = self.player.waited_in_vain(play)
-        if miss is None:
+        body = await self._miss_in_the_end(play, play.patience_s)
+        if body is None:
             await asyncio.Event().wait()
             return
-        body = error_body(self._tell_miss(miss), play.caller_id)
         delivery = play.delivery
         if delivery is None:
             await downstream.send_whole(200, JSON_HEADERS, body)
