@@ -189,7 +189,7 @@ async def test_coded_request_is_searched_and_plays(tmp_path: Path) -> None:
 
 @looped
 async def test_bodies_that_cannot_be_searched_are_kept_and_told(tmp_path: Path) -> None:
-    """They are recorded as they are, and play, after one warning for each reason."""
+    """They are recorded as they are, and play; each reason is a warning, and the end counts them."""
     path = tmp_path / "c.json"
     unread = CALL.decode().encode("utf-16")
     script = answering(*[response(unread, JSON, "Content-Encoding: br")] * 2)
@@ -201,6 +201,7 @@ async def test_bodies_that_cannot_be_searched_are_kept_and_told(tmp_path: Path) 
         "warning: the request of exchange 1, POST /mcp",
         "warning: the response of exchange 1, POST /mcp",
     ]
+    assert tape.session.report.unread == 2
     async with playing(path) as replay:
         assert (await http("POST", replay.url, JSON, body=unread)).body == recorded.body
 

@@ -456,6 +456,8 @@ class RecordingReport:
     is_same: bool = False
     """All do, and the file was left alone."""
     elsewhere: tuple[str, ...] = ()
+    unread: int = 0
+    """How many exchanges have a body that could not be read."""
 
 
 def recording_text(report: RecordingReport) -> str:
@@ -467,6 +469,8 @@ def recording_text(report: RecordingReport) -> str:
         parts.append(f"{report.played} played")
     if report.unrecorded:
         parts.append(f"{report.unrecorded} could not be recorded")
+    if report.unread:
+        parts.append(f"{report.unread} with a body that could not be read")
     if report.is_same:
         outcome = f"{report.cassette}: {counted(report.kept, 'interaction')}, same, kept"
     elif report.interactions is not None:

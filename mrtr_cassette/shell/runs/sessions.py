@@ -145,6 +145,8 @@ class RecordSession(Session):
     """Nothing speaks against publishing it."""
     exchanges: int = 0
     """How many exchanges are in the journal."""
+    unread: int = 0
+    """How many of them have a body that could not be read."""
     outcomes: Outcomes = field(default_factory=Outcomes)
     failure: str | None = None
     """How the command that was recorded failed."""
@@ -174,6 +176,7 @@ class RecordSession(Session):
             unrecorded=len(self.unrecorded),
             objection=self.objection,
             elsewhere=tuple(self.elsewhere),
+            unread=self.unread,
         )
 
     @property
@@ -228,10 +231,12 @@ class RecordSession(Session):
         if ask is not None and observation.ask is None:
             self.live_asks.asked(observation.call, ask)
         observation.ask = ask
-        for each in unread:
-            if each not in self._warned_of:
-                self._warned_of.add(each)
-                self.announcer.say(unread_said, observation, each, self.terms)
+        if unread and not due.continues:
+            self.unread += 1
+        for body in unread:
+            if body not in self._warned_of:
+                self._warned_of.add(body)
+                self.announcer.say(unread_said, observation, body, self.terms)
         self.journal.append(encode_line(exchange, continues=due.continues))
         if not due.continues and not self.outcomes.has_success:
             self.outcomes.add(exchange)

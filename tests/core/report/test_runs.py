@@ -242,6 +242,7 @@ def recordings() -> str:
         RecordingReport("c.json", None, 2, None, 0, "all 2 requests got 404"),
         RecordingReport("c.json", 3, 4, None, 0, kept=2),
         RecordingReport("c.json", 3, 4, None, 0, kept=3, is_same=True),
+        RecordingReport("c.json", 1, 2, None, 0, unread=1),
     ):
         event, line = recording_said(report)
         assert line == recording_text(report)
