@@ -32,7 +32,8 @@ from hypothesis import strategies as st
 from messages import YES, asks, text
 
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.drive.verification import Verifier, planned
+from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.drive.verification import Verifier
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.sealed import SHORTEST_SEARCHED, reads_as_words

@@ -38,7 +38,8 @@ from mrtr_cassette.core.drive.conversation import (
     request_beside,
     resumption,
 )
-from mrtr_cassette.core.drive.verification import Verifier, planned
+from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.drive.verification import Verifier
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.secrets.credentials import Credentials, Given
 from mrtr_cassette.core.secrets.redact import Redactor

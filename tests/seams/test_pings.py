@@ -12,7 +12,7 @@ from pushing import SESSION, PushingSession, elicit, posted
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import compared
-from mrtr_cassette.core.drive.verification import planned
+from mrtr_cassette.core.drive.plan import planned
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import End, Request

@@ -23,7 +23,8 @@ from mrtr_cassette.core.drive.conversation import (
     with_body,
     with_values,
 )
-from mrtr_cassette.core.drive.verification import RecordedScript, why_not_repeatable
+from mrtr_cassette.core.drive.plan import why_not_repeatable
+from mrtr_cassette.core.drive.verification import RecordedScript
 from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, InputRequired
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message

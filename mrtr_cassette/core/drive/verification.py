@@ -1,29 +1,19 @@
-"""Holding a live server to a cassette: what is repeated, what is answered, what doesn't count."""
+"""Holding a live server to a cassette: what is answered, and what came of each conversation."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
-from json.encoder import encode_basestring
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from mrtr_cassette.core.cassette.pings import without_pongs
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     PushedTurn,
     RecordedExchange,
     RecordedInteraction,
-    TaskTurn,
     task_turns,
 )
-from mrtr_cassette.core.cassette.sessions import (
-    endpoint_piece,
-    issued_session,
-    listens,
-    opened_session,
-)
+from mrtr_cassette.core.cassette.sessions import issued_session
 from mrtr_cassette.core.compare.conversations import (
     IgnoredFor,
     asked_question,
@@ -35,7 +25,7 @@ from mrtr_cassette.core.compare.conversations import (
     round_change,
     task_question,
 )
-from mrtr_cassette.core.compare.values import ORDER, Change, Verdict, heaviest, without_ignored
+from mrtr_cassette.core.compare.values import Change, Verdict, heaviest, without_ignored
 from mrtr_cassette.core.drive.conversation import (
     SENT_BACK,
     Answered,
@@ -56,7 +46,8 @@ from mrtr_cassette.core.drive.conversation import (
     with_live_names,
     with_values,
 )
-from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
+from mrtr_cassette.core.drive.plan import Planned, endpoint_of, is_at
+from mrtr_cassette.core.protocol.calls import NO_SESSION
 from mrtr_cassette.core.protocol.dialect import (
     DIALECTS,
     InputRequired,
@@ -64,172 +55,23 @@ from mrtr_cassette.core.protocol.dialect import (
     with_answer_keys,
     write_answers,
 )
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
-from mrtr_cassette.core.protocol.methods import (
-    CALL_TOOL,
-    CANCEL_TASK,
-    CANCELLED,
-    INITIALIZE,
-    INITIALIZED,
-    LIST_TOOLS,
-    PING,
-    UPDATE_TASK,
-    method_of,
-)
+from mrtr_cassette.core.protocol.jsonrpc import Message
+from mrtr_cassette.core.protocol.methods import CALL_TOOL, CANCEL_TASK, LIST_TOOLS, PING, method_of
 from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.credentials import Credentials, Given
-from mrtr_cassette.core.secrets.decode import as_text, without_percent
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN
-from mrtr_cassette.core.secrets.sealed import (
-    PLACEHOLDER,
-    SEALED_ANSWER,
-    SEALED_HASH,
-    sha256_of,
-    without_numbers,
-)
+from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import (
-    ABOUT_COPIES,
     CONDITION_HEADERS,
     CREDENTIAL_HEADERS,
     LARGEST_BODY,
-    LAST_EVENT_ID_HEADER,
     NO_STATUS,
-    End,
     Request,
-    Response,
-    opens_channel,
 )
-from mrtr_cassette.core.wire.jsonbytes import canonical, parse, to_json
+from mrtr_cassette.core.wire.jsonbytes import to_json
 from mrtr_cassette.core.wire.pointers import ABSENT
-
-# What is repeated
-
-Part = Literal["call", "opening", "notice", "listening", "other"]
-"""What an interaction is: a call that a user makes, what opens and closes sessions, a notification,
-a listening stream, or other traffic over HTTP."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Planned:
-    """One interaction, as it is repeated."""
-
-    interaction: RecordedInteraction
-    call: Call
-    part: Part
-    session: str
-    opens: str
-    skipped: str | None
-    is_compared: bool = True
-
-
-def planned(
-    cassette: Cassette, only: Sequence[str] = (), *, is_on_pipes: bool = False
-) -> list[Planned]:
-    """Return the interactions of a cassette, in its order.
-
-    Of the patterns in `only`, one must match the method, the name, both, or the number; none stands
-    for all.
-    """
-    over_sse = any(_begins_old_stream(each.exchanges[0].response) for each in cassette.interactions)
-    endpoint = endpoint_of(cassette.upstream)
-    plan = []
-    for interaction in without_pongs(cassette.interactions):
-        first = interaction.exchanges[0]
-        call, session = first.call, session_of(first.request)
-        part = _part_of(first, call)
-        if over_sse:
-            skipped: str | None = "it was recorded over HTTP+SSE, which is not repeated"
-        elif call.request.is_line and not is_on_pipes:
-            skipped = "it stands for the beginning of a pipe"
-        else:
-            skipped = next(_objections(interaction, call, part, endpoint), None)
-        opens = opened_session(first.response) if call.method == INITIALIZE else NO_SESSION
-        names = (call.method, call.name, f"{call.method} {call.name}", f"{interaction.number}")
-        wanted = any(fnmatchcase(name, pattern) for pattern in only for name in names)
-        plan.append(Planned(interaction, call, part, session, opens, skipped, wanted or not only))
-    return plan
-
-
-def endpoint_of(url: str) -> str:
-    """Return the path of an upstream's URL."""
-    return _path_of("/" + url.partition("://")[2].partition("/")[2])
-
-
-def _path_of(target: str) -> str:
-    return without_numbers(as_text(without_percent(target.partition("?")[0]).text))
-
-
-def _is_at(endpoint: str, request: Request) -> bool:
-    return not request.is_line and _path_of(request.target) == endpoint
-
-
-def _begins_old_stream(response: Response | None) -> bool:
-    if response is None or not response.is_event_stream:
-        return False
-    _, endpoint = endpoint_piece(response)
-    return endpoint is not None
-
-
-def _part_of(exchange: RecordedExchange, call: Call) -> Part:
-    if opens_channel(call.request) or (call.message is None and listens(call, exchange.response)):
-        return "listening"
-    if call.message is None:
-        return "opening" if call.request.method == "DELETE" else "other"
-    if call.method in (INITIALIZE, INITIALIZED):
-        return "opening"
-    return "call" if call.message.kind is Kind.REQUEST else "notice"
-
-
-def _objections(
-    interaction: RecordedInteraction, call: Call, part: Part, endpoint: str
-) -> Iterator[str]:
-    first, last = interaction.exchanges[0], interaction.exchanges[-1]
-    if call.method == CANCELLED:
-        yield "it cancels a call that is not pending now"
-    if call.message is not None and call.message.kind is Kind.RESPONSE:
-        yield "it answers what a server pushed in the recorded run"
-    if call.request.header(LAST_EVENT_ID_HEADER):
-        yield "it resumes a stream of the recorded run, with which it is compared"
-    if first.response is not None and first.response.status in ABOUT_COPIES:
-        yield "it asks about a copy that its client had of an earlier response"
-    is_lost = last.response is None or last.response.end is not End.COMPLETE
-    needs_one = part == "call" or (part != "listening" and not call.request.is_line)
-    if is_lost and needs_one and last.rpc_response is None:
-        yield "no whole response was recorded: its client left, or the server was lost"
-    if part == "call":
-        if listens(call, last.response):
-            yield "it listens to what other calls cause"
-        reason = why_not_repeatable(interaction)
-        if reason is not None:
-            yield reason
-    # What was sent to the upstream's URL is sent to that of the live server.
-    target = "" if _is_at(endpoint, call.request) else call.request.target
-    text = f"{first.request.body.decode('latin-1')}\n{target}"
-    if PLACEHOLDER.search(text):
-        yield "its request has redacted secrets"
-    if SEALED_HASH.search(text):
-        yield "its request has a state or a session id that no recorded response issued"
-
-
-def why_not_repeatable(interaction: RecordedInteraction) -> str | None:
-    """Return why a recorded conversation can't be repeated with a live server, or None."""
-    if interaction.exchanges[0].call.answers is not None:
-        return "the recorded conversation begins with a retry whose ask was not recorded"
-    answered: set[int] = set()
-    for number, turn in enumerate(interaction.turns, start=1):
-        answers = canonical(turn.given)
-        if SEALED_ANSWER.search(answers):
-            return f"the recorded answer of turn {number} is sealed: only its hash is known"
-        if without_numbers(answers) != answers:
-            return f"the recorded answer of turn {number} has redacted secrets"
-        answered.update(turn.answered if isinstance(turn, TaskTurn) else ())
-    methods = [step.exchange.call.method for step in interaction.steps]
-    if any(method == UPDATE_TASK and at not in answered for at, method in enumerate(methods)):
-        return "it answers what a notification of its task asked, or nothing"
-    return None
-
 
 # A recorded conversation's answers, given as far as the live server asks the same
 
@@ -695,7 +537,7 @@ class Verifier:
         return Repeated(planned, conversation, script)
 
     def _sent(self, request: Request) -> Request:
-        if _is_at(self._recorded_endpoint, request):
+        if is_at(self._recorded_endpoint, request):
             request = replace(request, target=self._endpoint)
         kept = tuple(
             (name, value)
@@ -736,98 +578,3 @@ class Verifier:
         if planned.opens:
             self._unopened[planned.opens] = f"its session was not opened: {reason}"
         return VerifiedInteraction(planned, "not-reached", reason=reason)
-
-
-# What differs by itself
-
-_TABLE: Final = "ignore"
-
-
-@dataclass(frozen=True, slots=True)
-class IgnoredPlaces:
-    """JSON Pointers that don't count in results of the calls that match a pattern."""
-
-    call: str
-    pointers: tuple[str, ...]
-
-
-def call_name(call: Call) -> str:
-    """Return what names a call in the file."""
-    return f"{call.method} {call.name}" if call.name else call.method
-
-
-def ignored_in(rules: Sequence[IgnoredPlaces], call: Call) -> tuple[str, ...]:
-    """Return the pointers that don't count in what a call gets."""
-    names = (call.method, call.name, call_name(call))
-    matching = [rule for rule in rules if any(fnmatchcase(name, rule.call) for name in names)]
-    return tuple(pointer for rule in matching for pointer in rule.pointers)
-
-
-def read_ignored(text: str) -> list[IgnoredPlaces]:
-    """Read the file.
-
-    Raises:
-        ValueError: it is none; the text says where and why.
-    """
-    tree = tomllib.loads(text)
-    rules = tree.pop(_TABLE, [])
-    if tree or not isinstance(rules, list):
-        raise ValueError(f"it may have tables [[{_TABLE}]] only")
-    return [_read_rule(rule, f"[[{_TABLE}]] {number}") for number, rule in enumerate(rules, 1)]
-
-
-def _read_rule(rule: Any, where: str) -> IgnoredPlaces:
-    call, pointers = "*", None
-    if isinstance(rule, dict) and rule.keys() <= {"call", "pointers"}:
-        call, pointers = rule.get("call", call), rule.get("pointers")
-    are_pointers = isinstance(pointers, list) and all(str(each)[:1] == "/" for each in pointers)
-    if not (pointers and are_pointers and isinstance(call, str)):
-        needed = "`pointers`, a list of JSON Pointers, which begin with a slash"
-        raise ValueError(f"{where} has {needed}, may have `call`, a text, and nothing else")
-    return IgnoredPlaces(call, tuple(pointers))
-
-
-def write_ignored(text: str, call: str, pointers: Collection[str]) -> str:
-    """Return the file with more places; what stands in it stays, comments too."""
-    lines = ",\n".join(f"  {encode_basestring(pointer)}" for pointer in pointers)
-    gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
-    rule = f"[[{_TABLE}]]\ncall = {encode_basestring(call)}\npointers = [\n{lines},\n]\n"
-    return f"{text}{gap}{rule}"
-
-
-class Learned(NamedTuple):
-    """One place that differs by itself, and why it is not left out; None where it is."""
-
-    pointer: str
-    reason: str | None = None
-
-
-def learned(
-    first: VerifiedInteraction, second: VerifiedInteraction, known: Collection[str] = ()
-) -> list[Learned]:
-    """Return what differs between two live runs of the same conversation, but at `known`."""
-    if len(first.pairs) != len(second.pairs):
-        return [Learned("", "the server asks more questions in one run than in the other")]
-    pairs = [(one.live, other.live) for one, other in zip(first.pairs, second.pairs, strict=True)]
-    changes = [change for pair in pairs for change in response_changes(*pair)]
-    places: dict[str, Learned] = {}
-    for change in without_ignored(changes, known):
-        if not change.is_information:
-            places.setdefault(change.pointer, Learned(change.pointer, _why_not(change)))
-    return list(places.values())
-
-
-def _why_not(change: Change) -> str | None:
-    if change.verdict in ("question-changed", "rounds-changed"):
-        return "a question that differs is never answered"
-    if change.verdict != "text-changed":
-        return "not only its value differs, and what it is would be hidden"
-    before, after = (parse((it or "").encode()) for it in (change.recorded, change.received))
-    if change.pointer.endswith(ORDER) or not isinstance(before, str):
-        return None
-    words, others = before.split(), after.split()
-    stable = [word for word in words if word in others and any(map(str.isalnum, word))]
-    # A single word is a value as a whole.
-    if stable and not len(words) == len(others) == 1:
-        return f"the words {' '.join(stable)!r} in it are the same, and would be hidden"
-    return None

@@ -24,7 +24,8 @@ from mrtr_cassette.core.compare.values import (
     is_below,
     without_indices,
 )
-from mrtr_cassette.core.drive.verification import Learned, TurnChange, VerifiedInteraction
+from mrtr_cassette.core.drive.ignored import Learned
+from mrtr_cassette.core.drive.verification import TurnChange, VerifiedInteraction
 from mrtr_cassette.core.report.text import as_data
 from mrtr_cassette.core.wire.pointers import ANY, excerpts
 from mrtr_cassette.errors import counted, printable, printable_lines, shorten

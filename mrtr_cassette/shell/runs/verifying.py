@@ -14,21 +14,18 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import rejoined
 from mrtr_cassette.core.cassette.transports import over_http, over_pipes
 from mrtr_cassette.core.compare.conversations import held_to
-from mrtr_cassette.core.drive.updating import Proposal, accepted, proposals
-from mrtr_cassette.core.drive.verification import (
+from mrtr_cassette.core.drive.ignored import (
     IgnoredPlaces,
     Learned,
-    Planned,
-    Repeated,
-    VerifiedInteraction,
-    Verifier,
     call_name,
     ignored_in,
     learned,
-    planned,
     read_ignored,
     write_ignored,
 )
+from mrtr_cassette.core.drive.plan import Planned, planned
+from mrtr_cassette.core.drive.updating import Proposal, accepted, proposals
+from mrtr_cassette.core.drive.verification import Repeated, VerifiedInteraction, Verifier
 from mrtr_cassette.core.protocol.methods import CALL_TOOL
 from mrtr_cassette.core.report.comparison import Verification, held_text
 from mrtr_cassette.core.secrets.credentials import Given

@@ -28,6 +28,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.drive.conversation import with_id_of
+from mrtr_cassette.core.drive.plan import planned
 from mrtr_cassette.core.drive.updating import (
     ACCEPTABLE,
     Proposal,
@@ -40,7 +41,6 @@ from mrtr_cassette.core.drive.verification import (
     TurnChange,
     VerifiedInteraction,
     Verifier,
-    planned,
 )
 from mrtr_cassette.core.secrets.sealed import sha256_of
 

@@ -20,8 +20,9 @@ from mrtr_cassette.core.drive.conversation import (
     NeedsAnswers,
     ServerSession,
 )
+from mrtr_cassette.core.drive.plan import planned
 from mrtr_cassette.core.drive.updating import accepted, proposals
-from mrtr_cassette.core.drive.verification import VerifiedInteraction, Verifier, planned
+from mrtr_cassette.core.drive.verification import VerifiedInteraction, Verifier
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import Request
 

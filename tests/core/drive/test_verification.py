@@ -32,20 +32,16 @@ from pushing import PushingSession, asked_once, cassette_with, elicit, posted
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.transports import over_pipes
-from mrtr_cassette.core.drive.verification import (
+from mrtr_cassette.core.drive.ignored import (
     IgnoredPlaces,
-    LivePair,
-    Planned,
-    Repeated,
-    VerifiedInteraction,
-    Verifier,
     call_name,
     ignored_in,
     learned,
-    planned,
     read_ignored,
     write_ignored,
 )
+from mrtr_cassette.core.drive.plan import Planned, planned
+from mrtr_cassette.core.drive.verification import LivePair, Repeated, VerifiedInteraction, Verifier
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.wire.http import End, Request
 

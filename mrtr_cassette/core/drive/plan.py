@@ -1,0 +1,161 @@
+"""What of a cassette is repeated with a live server, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from mrtr_cassette.core.cassette.pings import without_pongs
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    RecordedExchange,
+    RecordedInteraction,
+    TaskTurn,
+)
+from mrtr_cassette.core.cassette.sessions import endpoint_piece, listens, opened_session
+from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
+from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.protocol.methods import CANCELLED, INITIALIZE, INITIALIZED, UPDATE_TASK
+from mrtr_cassette.core.secrets.decode import as_text, without_percent
+from mrtr_cassette.core.secrets.sealed import (
+    PLACEHOLDER,
+    SEALED_ANSWER,
+    SEALED_HASH,
+    without_numbers,
+)
+from mrtr_cassette.core.wire.http import (
+    ABOUT_COPIES,
+    LAST_EVENT_ID_HEADER,
+    End,
+    Request,
+    Response,
+    opens_channel,
+)
+from mrtr_cassette.core.wire.jsonbytes import canonical
+
+Part = Literal["call", "opening", "notice", "listening", "other"]
+"""What an interaction is: a call that a user makes, what opens and closes sessions, a notification,
+a listening stream, or other traffic over HTTP."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Planned:
+    """One interaction, as it is repeated."""
+
+    interaction: RecordedInteraction
+    call: Call
+    part: Part
+    session: str
+    opens: str
+    skipped: str | None
+    is_compared: bool = True
+
+
+def planned(
+    cassette: Cassette, only: Sequence[str] = (), *, is_on_pipes: bool = False
+) -> list[Planned]:
+    """Return the interactions of a cassette, in its order.
+
+    Of the patterns in `only`, one must match the method, the name, both, or the number; none stands
+    for all.
+    """
+    over_sse = any(_begins_old_stream(each.exchanges[0].response) for each in cassette.interactions)
+    endpoint = endpoint_of(cassette.upstream)
+    plan = []
+    for interaction in without_pongs(cassette.interactions):
+        first = interaction.exchanges[0]
+        call, session = first.call, session_of(first.request)
+        part = _part_of(first, call)
+        if over_sse:
+            skipped: str | None = "it was recorded over HTTP+SSE, which is not repeated"
+        elif call.request.is_line and not is_on_pipes:
+            skipped = "it stands for the beginning of a pipe"
+        else:
+            skipped = next(_objections(interaction, call, part, endpoint), None)
+        opens = opened_session(first.response) if call.method == INITIALIZE else NO_SESSION
+        names = (call.method, call.name, f"{call.method} {call.name}", f"{interaction.number}")
+        wanted = any(fnmatchcase(name, pattern) for pattern in only for name in names)
+        plan.append(Planned(interaction, call, part, session, opens, skipped, wanted or not only))
+    return plan
+
+
+def endpoint_of(url: str) -> str:
+    """Return the path of an upstream's URL."""
+    return _path_of("/" + url.partition("://")[2].partition("/")[2])
+
+
+def _path_of(target: str) -> str:
+    return without_numbers(as_text(without_percent(target.partition("?")[0]).text))
+
+
+def is_at(endpoint: str, request: Request) -> bool:
+    """Tell whether a request is sent to a path."""
+    return not request.is_line and _path_of(request.target) == endpoint
+
+
+def _begins_old_stream(response: Response | None) -> bool:
+    if response is None or not response.is_event_stream:
+        return False
+    _, endpoint = endpoint_piece(response)
+    return endpoint is not None
+
+
+def _part_of(exchange: RecordedExchange, call: Call) -> Part:
+    if opens_channel(call.request) or (call.message is None and listens(call, exchange.response)):
+        return "listening"
+    if call.message is None:
+        return "opening" if call.request.method == "DELETE" else "other"
+    if call.method in (INITIALIZE, INITIALIZED):
+        return "opening"
+    return "call" if call.message.kind is Kind.REQUEST else "notice"
+
+
+def _objections(
+    interaction: RecordedInteraction, call: Call, part: Part, endpoint: str
+) -> Iterator[str]:
+    first, last = interaction.exchanges[0], interaction.exchanges[-1]
+    if call.method == CANCELLED:
+        yield "it cancels a call that is not pending now"
+    if call.message is not None and call.message.kind is Kind.RESPONSE:
+        yield "it answers what a server pushed in the recorded run"
+    if call.request.header(LAST_EVENT_ID_HEADER):
+        yield "it resumes a stream of the recorded run, with which it is compared"
+    if first.response is not None and first.response.status in ABOUT_COPIES:
+        yield "it asks about a copy that its client had of an earlier response"
+    is_lost = last.response is None or last.response.end is not End.COMPLETE
+    needs_one = part == "call" or (part != "listening" and not call.request.is_line)
+    if is_lost and needs_one and last.rpc_response is None:
+        yield "no whole response was recorded: its client left, or the server was lost"
+    if part == "call":
+        if listens(call, last.response):
+            yield "it listens to what other calls cause"
+        reason = why_not_repeatable(interaction)
+        if reason is not None:
+            yield reason
+    # What was sent to the upstream's URL is sent to that of the live server.
+    target = "" if is_at(endpoint, call.request) else call.request.target
+    text = f"{first.request.body.decode('latin-1')}\n{target}"
+    if PLACEHOLDER.search(text):
+        yield "its request has redacted secrets"
+    if SEALED_HASH.search(text):
+        yield "its request has a state or a session id that no recorded response issued"
+
+
+def why_not_repeatable(interaction: RecordedInteraction) -> str | None:
+    """Return why a recorded conversation can't be repeated with a live server, or None."""
+    if interaction.exchanges[0].call.answers is not None:
+        return "the recorded conversation begins with a retry whose ask was not recorded"
+    answered: set[int] = set()
+    for number, turn in enumerate(interaction.turns, start=1):
+        answers = canonical(turn.given)
+        if SEALED_ANSWER.search(answers):
+            return f"the recorded answer of turn {number} is sealed: only its hash is known"
+        if without_numbers(answers) != answers:
+            return f"the recorded answer of turn {number} has redacted secrets"
+        answered.update(turn.answered if isinstance(turn, TaskTurn) else ())
+    methods = [step.exchange.call.method for step in interaction.steps]
+    if any(method == UPDATE_TASK and at not in answered for at, method in enumerate(methods)):
+        return "it answers what a notification of its task asked, or nothing"
+    return None
