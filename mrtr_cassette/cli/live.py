@@ -259,9 +259,19 @@ async def _verify(
         say(f"note: nothing was learned, so {options.learn} stays as it is")
     for line in _ways_out(verifications, learns=options.learn is not None):
         say(line)
+    if any(
+        each.may_destroy for verification in verifications for each in verification.interactions
+    ):
+        say(_WITHHELD)
     left_out = [change for each in verifications for change in each.left_out]
     tell_unused(unused_pointers(options.ignore, left_out), Log())
     return verifications, problems or exit_code_of(verifications)
+
+
+_WITHHELD: Final = (
+    "note: tools that may destroy something are called, and what comes after them is compared, "
+    "with --allow-destructive"
+)
 
 
 def _ways_out(verifications: Sequence[Verification], *, learns: bool) -> list[str]:

@@ -166,3 +166,49 @@ def test_server_of_a_stopped_run_does_not_stay(project: Path) -> None:
         assert process.wait() == 128 + signal.SIGTERM
     with pytest.raises(ProcessLookupError):
         os.kill(server_process, 0)
+
+
+@looped
+async def holding(path: Path) -> None:
+    """Record a server that has one thing, which is put there."""
+    held: list[str] = []
+
+    async def script(visit: Any) -> None:
+        from standin import json_response
+
+        asked = visit.request.json
+        held.extend(["A"] if asked["params"]["name"] == "put" else [])
+        result = {"content": [{"type": "text", "text": f"{held}"}]}
+        await visit.send(json_response({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
+
+    async with taping(path, script) as tape:
+        for name in ("get", "put", "get"):
+            await post(tape.url, tool_call(name, _meta=CAPABLE))
+
+
+HOLDING = """
+import json, sys
+held = []
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["method"] == "tools/list":
+        result = {"tools": [{"name": "put", "annotations": {"destructiveHint": True}}]}
+    else:
+        held += ["A"] if asked["params"]["name"] == "put" else []
+        result = {"content": [{"type": "text", "text": f"{held}"}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+def test_an_unchanged_server_with_a_destructive_tool_is_the_same_or_skipped(tmp_path: Path) -> None:
+    """What comes after a call that is not sent is not compared; the way to send it is told."""
+    path, command = tmp_path / "c.json", ("--", sys.executable, str(tmp_path / "server.py"))
+    (tmp_path / "server.py").write_text(HOLDING)
+    holding(path)
+    withheld = invoke(path, *command)
+    assert withheld.exit_code == 0, withheld.output
+    assert withheld.stdout.endswith("3 interactions: 1 same, 2 skipped\n")
+    assert "--allow-destructive" in withheld.stderr
+    allowed = invoke(path, "--allow-destructive", *command)
+    assert allowed.stdout.endswith("3 interactions: 3 same\n")
+    assert "--allow-destructive" not in allowed.stderr

@@ -17,7 +17,13 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.sessions import endpoint_piece, listens, opened_session
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.methods import CANCELLED, INITIALIZE, INITIALIZED, UPDATE_TASK
+from mrtr_cassette.core.protocol.methods import (
+    CANCELLED,
+    INITIALIZE,
+    INITIALIZED,
+    UPDATE_TASK,
+    method_of,
+)
 from mrtr_cassette.core.secrets.decode import as_text, without_percent
 from mrtr_cassette.core.secrets.sealed import (
     PLACEHOLDER,
@@ -79,6 +85,11 @@ def planned(
         wanted = any(fnmatchcase(name, pattern) for pattern in only for name in names)
         plan.append(Planned(interaction, call, part, session, opens, skipped, wanted or not only))
     return plan
+
+
+def depends_on_writes(planned: Planned) -> bool:
+    """Tell whether an interaction is a call whose result depends on what was written before it."""
+    return planned.part == "call" and not method_of(planned.call.method).steady
 
 
 def endpoint_of(url: str) -> str:

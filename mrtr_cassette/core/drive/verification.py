@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
-    PushedTurn,
     RecordedExchange,
     RecordedInteraction,
     task_turns,
 )
-from mrtr_cassette.core.cassette.sessions import issued_session
+from mrtr_cassette.core.cassette.sessions import issued_session, opened_session
 from mrtr_cassette.core.compare.conversations import (
     IgnoredFor,
     asked_question,
@@ -46,8 +45,9 @@ from mrtr_cassette.core.drive.conversation import (
     with_live_names,
     with_values,
 )
-from mrtr_cassette.core.drive.plan import Planned, endpoint_of, is_at
-from mrtr_cassette.core.protocol.calls import NO_SESSION
+from mrtr_cassette.core.drive.plan import Planned, depends_on_writes, endpoint_of, is_at
+from mrtr_cassette.core.drive.turns import Asides, OpenTurn, Question, open_turns
+from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.dialect import (
     DIALECTS,
     InputRequired,
@@ -56,7 +56,7 @@ from mrtr_cassette.core.protocol.dialect import (
     write_answers,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Message
-from mrtr_cassette.core.protocol.methods import CALL_TOOL, CANCEL_TASK, LIST_TOOLS, PING, method_of
+from mrtr_cassette.core.protocol.methods import CALL_TOOL, CANCEL_TASK, LIST_TOOLS, method_of
 from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.credentials import Credentials, Given
@@ -70,7 +70,6 @@ from mrtr_cassette.core.wire.http import (
     NO_STATUS,
     Request,
 )
-from mrtr_cassette.core.wire.jsonbytes import to_json
 from mrtr_cassette.core.wire.pointers import ABSENT
 
 # A recorded conversation's answers, given as far as the live server asks the same
@@ -90,56 +89,6 @@ class LivePair(NamedTuple):
     live: RecordedExchange
     response: Message | None = None
     """The live JSON-RPC response as it came."""
-
-
-class _Question(NamedTuple):
-    """One question, as it stands under its key in a value of `inputRequests`; its answer if any."""
-
-    key: str
-    asked: Any
-    answer: Answered | None
-
-
-@dataclass(slots=True, eq=False)
-class _OpenTurn:
-    """A turn whose questions come one by one: those that the live server has not asked so far.
-
-    `position` is the index of the exchange that is pending meanwhile; of a task, the one after all.
-    """
-
-    number: int
-    position: int
-    questions: list[_Question]
-    asking: RecordedExchange | None = None
-
-
-def _open_turns(interaction: RecordedInteraction) -> Iterator[_OpenTurn]:
-    for number, pushed in zip(interaction.pushed_numbers, interaction.pushed_turns, strict=True):
-        questions = [
-            _Question(each.key, pushed_value(each.message.raw), _posted(pushed, each.key))
-            for each in pushed.asked
-            if each.message.method != PING
-        ]
-        yield _OpenTurn(number, pushed.position, questions)
-    after, steps = len(interaction.exchanges), [each.exchange for each in interaction.steps]
-    first = interaction.asking_turn(after - 1)
-    for number, turn in enumerate(task_turns(interaction.steps), start=first):
-        given, questions = turn.given or {}, []
-        for key, request in turn.requests.items():
-            answer = Answered(to_json(given[key]).encode()) if key in given else None
-            asked = task_question({key: request}, interaction.task_id)
-            questions += [_Question(*each, answer) for each in asked.items()]
-        yield _OpenTurn(number, after, questions, steps[turn.asked])
-
-
-def _posted(turn: PushedTurn, key: str) -> Answered | None:
-    """Return the recorded response to a pushed request as it was spelled."""
-    posted = (each.exchange.call.message for each in turn.answers if each.key == key)
-    message = next(posted, None)
-    if message is None:
-        return None
-    result, error = message.spelled(("result",)), message.spelled(("error",))
-    return Answered(result) if result is not None else Answered(error or b"{}", "error")
 
 
 def _turns_until_left(interaction: RecordedInteraction) -> int | None:
@@ -162,20 +111,21 @@ class RecordedScript:
         self,
         interaction: RecordedInteraction,
         ignored: Collection[str] = (),
-        listening: Sequence[RecordedScript] = (),
+        turns: Sequence[OpenTurn] | None = None,
+        asides: Asides | None = None,
         *,
         renames_keys: bool = False,
     ) -> None:
         """Take a recorded conversation, whose last exchange may ask and have no answer here.
 
-        Requests that were pushed while several calls were pending belong to the scripts of the
-        session's `listening` streams. With `renames_keys`, the recorded question is answered under
-        another key too.
+        `turns` are its own as far as the live server has not asked them, and `asides` those of its
+        session that are asked of the server's own accord. With `renames_keys`, the recorded
+        question is answered under another key too.
         """
         self._interaction, self._exchanges = interaction, interaction.exchanges
-        self._ignored, self._listening = ignored, listening
+        self._ignored, self._asides = ignored, asides or Asides()
         self._refused = {"question-changed"} | (set() if renames_keys else {"key-changed"})
-        self._turns = list(_open_turns(interaction))
+        self._turns = open_turns(interaction) if turns is None else turns
         self._turns_until_left = _turns_until_left(interaction)
         self._is_task = False
         self.states: list[tuple[str, str]] = []
@@ -188,7 +138,7 @@ class RecordedScript:
     def _recorded_by_hash(self) -> dict[str, str]:
         return {sha256_of(live): recorded for live, recorded in self.states}
 
-    def _open_at(self, position: int) -> list[_OpenTurn]:
+    def _open_at(self, position: int) -> list[OpenTurn]:
         return [each for each in self._turns if each.questions and each.position <= position]
 
     def _came(self, recorded: RecordedExchange, ask: LiveAsk | Finished) -> RecordedExchange:
@@ -261,18 +211,11 @@ class RecordedScript:
             if question is not None:
                 return question.answer or NeedsAnswers(ask)
             number = turn.number
-        for script in self._listening:
-            if posted := script.posted(value):
-                return posted
-        return self._refuse(ask, number, changes)
-
-    def posted(self, value: object) -> Answered | None:
-        """Return the answer to what was pushed on this stream, whatever the turn; or None."""
-        for turn in self._open_at(len(self._exchanges)):
+        for _, turn in self._asides.open():
             question, _ = self._asked_now(turn, value)
             if question is not None:
-                return question.answer
-        return None
+                return question.answer or NeedsAnswers(ask)
+        return self._refuse(ask, number, changes)
 
     def _take_task(self, ask: LiveAsk, task_id: str) -> Answered | AskedOtherwise:
         """Take the response that makes the call a task, and go on if it was one when recorded."""
@@ -316,8 +259,8 @@ class RecordedScript:
         return NeedsAnswers(ask) if is_last else Answered(None)
 
     def _asked_now(
-        self, turn: _OpenTurn, asked: object, key: str = ""
-    ) -> tuple[_Question | None, list[Change]]:
+        self, turn: OpenTurn, asked: object, key: str = ""
+    ) -> tuple[Question | None, list[Change]]:
         """Return which question of a turn is asked now, or None, and what differs from the nearest.
 
         What was asked together may come in another order.
@@ -347,13 +290,17 @@ class RecordedScript:
         recorded = self._interaction.ending if self._is_task else recorded
         live = self._came(recorded, last)
         if unasked := self._open_at(position):
-            self._take(unasked[0].number, [_not_asked(unasked[0])])
+            self.was_not_asked(unasked[0])
         elif recorded.ask is not None:
             number = self._interaction.asking_turn(position)
             self._take(number, [round_change(asked_question(recorded), ABSENT)])
         elif not (self._is_task and self._interaction.is_open):
             changes = response_changes(recorded, live, self._recorded_by_hash)
             self._take(0, self._counting(changes))
+
+    def was_not_asked(self, turn: OpenTurn) -> None:
+        """Take note that the live server does not ask a turn."""
+        self._take(turn.number, [_not_asked(turn)])
 
     def _refuse(self, ask: LiveAsk, turn: int, changes: Sequence[Change]) -> AskedOtherwise:
         self._take(turn, changes)
@@ -363,7 +310,7 @@ class RecordedScript:
         self.changes += [TurnChange(turn, change) for change in changes]
 
 
-def _not_asked(turn: _OpenTurn) -> Change:
+def _not_asked(turn: OpenTurn) -> Change:
     question = turn.questions[0]
     return round_change({question.key: question.asked}, ABSENT)
 
@@ -382,6 +329,8 @@ class VerifiedInteraction:
     pairs: tuple[LivePair, ...] = field(default=(), repr=False)
     states: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     left_out: tuple[Change, ...] = ()
+    may_destroy: bool = False
+    """Whether it was not sent because its tool may destroy something."""
 
     @property
     def number(self) -> int:
@@ -465,8 +414,15 @@ class Verifier:
             self._issued.update(map(issued_session, interaction.own))
         self._unopened: dict[str, str] = {}
         self._tools: dict[str, ToolList] = {}
-        self._listening: dict[str, list[RecordedScript]] = {}
+        self._asides: dict[str, Asides] = {}
+        self._turns: dict[int, list[OpenTurn]] = {}
+        for interaction in cassette.interactions:
+            turns = self._turns[interaction.number] = open_turns(interaction)
+            self._asides_of(interaction).take(interaction.number, turns)
+        self._listening: dict[int, RecordedScript] = {}
         self._values: dict[str, str] = {}
+        self._unmade: int | None = None
+        """The number of the first call that was not sent and may have changed something."""
 
     def was_given(self, given: Given) -> None:
         """Look for the credentials in what the user gives for the server from now on."""
@@ -489,8 +445,7 @@ class Verifier:
 
     def tools_for(self, planned: Planned) -> ToolList | None:
         """Return what has to be followed before a call, to know what its tool does; or None."""
-        is_sent = planned.skipped is None and planned.is_compared
-        if planned.call.method != CALL_TOOL or not is_sent:
+        if planned.call.method != CALL_TOOL or not planned.is_compared:
             return None
         if planned.session not in self._tools:
             listing = request_beside(self._sent(planned.call.request), LIST_TOOLS)
@@ -511,30 +466,77 @@ class Verifier:
 
     def begin(self, planned: Planned) -> Repeated | VerifiedInteraction:
         """Return how an interaction is repeated, or the verdict where it is not."""
-        reason = planned.skipped
-        # Others may need that a session or a stream is opened.
-        if not (reason or planned.is_compared or planned.part in ("opening", "listening")):
-            reason = "it was not selected"
-        hints = {} if self._allows_destructive else self._hints_of(planned)
-        if reason is None and hints.get("destructiveHint") and not hints.get("readOnlyHint"):
-            reason = "the server says that the tool may destroy something"
-        if reason is not None:
-            return VerifiedInteraction(planned, "skipped", reason=reason)
+        skipped = self._skipped(planned)
+        if skipped is not None:
+            return skipped
         if planned.session in self._unopened:
             return VerifiedInteraction(
                 planned, "not-reached", reason=self._unopened[planned.session]
             )
-        listening = self._listening.setdefault(planned.session, [])
-        ignored = self._ignored_for(planned.call)
-        script = RecordedScript(planned.interaction, ignored, listening, renames_keys=True)
+        interaction, ignored = planned.interaction, self._ignored_for(planned.call)
+        asides, turns = self._asides_of(interaction), self._turns.pop(interaction.number, None)
+        if turns is None:
+            # It is repeated once more.
+            turns = open_turns(interaction)
+            asides.take(interaction.number, turns)
+        script = RecordedScript(interaction, ignored, turns, asides, renames_keys=True)
         if planned.part == "listening":
-            listening.append(script)
+            self._listening[interaction.number] = script
         session = self._session_of(planned)
         if session.id and planned.session:
             script.states.append((session.id, planned.session))
         request = self._sent(planned.call.request)
         conversation = Conversation(request, script, session, follows_task=True)
         return Repeated(planned, conversation, script)
+
+    def _skipped(self, planned: Planned) -> VerifiedInteraction | None:
+        """Return the verdict on an interaction that is not sent, or None."""
+        is_needed = planned.part in ("opening", "listening")
+        if planned.skipped is None and not (planned.is_compared or is_needed):
+            return VerifiedInteraction(planned, "skipped", reason="it was not selected")
+        reason, may_destroy = planned.skipped, False
+        hints = {} if self._allows_destructive else self._hints_of(planned)
+        if reason is None and hints.get("destructiveHint") and not hints.get("readOnlyHint"):
+            reason, may_destroy = "the server says that the tool may destroy something", True
+        if reason is None and self._unmade is not None and depends_on_writes(planned):
+            reason = f"it may depend on #{self._unmade}, which was not sent"
+        if reason is None:
+            return None
+        if planned.is_compared and self._unmade is None and self._may_write(planned):
+            self._unmade = planned.interaction.number
+        self._asides_of(planned.interaction).drop(planned.interaction.number)
+        return VerifiedInteraction(planned, "skipped", reason=reason, may_destroy=may_destroy)
+
+    def _may_write(self, planned: Planned) -> bool:
+        """Tell whether the recorded call may have changed something."""
+        is_refused = has_error(planned.interaction.ending)
+        return planned.part == "call" and not (is_refused or self.only_reads(planned))
+
+    def _asides_of(self, interaction: RecordedInteraction) -> Asides:
+        first = interaction.exchanges[0]
+        session = session_of(first.request) or opened_session(first.response)
+        return self._asides.setdefault(session, Asides())
+
+    def awaits(self, planned: Planned) -> bool:
+        """Tell whether its call has to wait for a question that was answered before it came."""
+        number = planned.interaction.exchanges[0].number
+        turns = self._asides_of(planned.interaction).open()
+        return planned.skipped is None and any(turn.is_due(number) for _, turn in turns)
+
+    def awaits_more(self, planned: Planned) -> bool:
+        """Tell whether a question is still to come that was asked while its call was pending."""
+        turns = self._asides_of(planned.interaction).open()
+        return any(number == planned.interaction.number for number, _ in turns)
+
+    def give_up(self, planned: Planned) -> None:
+        """Expect no more what its call has waited for in vain; that is told of the stream."""
+        first = planned.interaction.exchanges[0].number
+        asides = self._asides_of(planned.interaction)
+        for number, turn in asides.open():
+            if turn.is_due(first):
+                if number in self._listening:
+                    self._listening[number].was_not_asked(turn)
+                turn.questions.clear()
 
     def _sent(self, request: Request) -> Request:
         if is_at(self._recorded_endpoint, request):
@@ -556,6 +558,8 @@ class Verifier:
         """Return what came of an interaction, and take what others need of it."""
         verified = repeated.verified()
         planned = verified.planned
+        if planned.part != "listening":
+            self._asides_of(planned.interaction).drop(planned.interaction.number)
         for recorded, _, response in verified.pairs:
             self._values |= issued_values(recorded.rpc_response, response)
         last = verified.pairs[-1].live if verified.pairs else None

@@ -19,6 +19,7 @@ CALL_TOOL: Final = "tools/call"
 LIST_TOOLS: Final = "tools/list"
 GET_PROMPT: Final = "prompts/get"
 READ_RESOURCE: Final = "resources/read"
+LIST_ROOTS: Final = "roots/list"
 GET_TASK: Final = "tasks/get"
 UPDATE_TASK: Final = "tasks/update"
 CANCEL_TASK: Final = "tasks/cancel"
@@ -102,7 +103,7 @@ _TABLE: Final = (
     Method("resources/unsubscribe", "uri"),
     # What a server asks its client for
     Method("elicitation/create", asks_for=ELICITATION),
-    Method("roots/list", asks_for="roots"),
+    Method(LIST_ROOTS, asks_for="roots"),
     Method("sampling/createMessage", asks_for="sampling"),
     # Tasks
     Method(

@@ -36,6 +36,8 @@ _HEAD_S: Final = 0.5
 Many servers lose what they push before the stream has begun, and some send its head with the first
 event only.
 """
+_QUESTION_S: Final = 10.0
+"""Seconds for a question that a server asks of its own accord: many ask soon after their start."""
 _REFUSED: Final = 400
 """The lowest HTTP status of a response that refuses its request."""
 
@@ -58,6 +60,9 @@ class LiveServer:
     _refusals: dict[Conversation, UpstreamError] = field(default_factory=dict, init=False)
     """Conversations whose posted answer the server refused."""
     _answering: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _posts: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    """What posts answers; the server has taken them when these have ended."""
+    _was_asked: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def follow(
         self, steps: Conversation, supply: Supply | None = None, told: Told | None = None
@@ -145,6 +150,20 @@ class LiveServer:
         waiting.cancel()
         return observation
 
+    async def asked(self, is_due: Callable[[], bool]) -> bool:
+        """Wait until the questions that are due have come, and all answers have been taken.
+
+        Returns whether they came in time.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_QUESTION_S):
+                while is_due():
+                    self._was_asked.clear()
+                    await self._was_asked.wait()
+        if self._posts:
+            await asyncio.wait(self._posts, timeout=self.response_s)
+        return not is_due()
+
     async def close(self) -> None:
         """Leave the listening streams, and whatever else is under way."""
         under_way = list(self._beside)
@@ -163,8 +182,10 @@ class LiveServer:
         self._beside.add(task)
         task.add_done_callback(ended)
 
-    def _go_on(self, work: Coroutine[Any, Any, None]) -> None:
-        self._keep(asyncio.ensure_future(work))
+    def _go_on(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._keep(task)
+        return task
 
     def _begin(
         self,
@@ -216,7 +237,10 @@ class LiveServer:
                 posted = await self._supplied()
             if posted is not None:
                 # Beside the stream, on which the server may wait for this answer.
-                self._go_on(self._post_answer(posted, steps))
+                post = self._go_on(self._post_answer(posted, steps))
+                self._posts.add(post)
+                post.add_done_callback(self._posts.discard)
+        self._was_asked.set()
         for each, reading, _ in self._under_way:
             if each.is_over:
                 reading.cancel()

@@ -161,6 +161,8 @@ class _Run:
         """Repeat one conversation; a listening stream is verified at the end."""
         try:
             server = await self._server(each)
+            if not await server.asked(partial(self.verifier.awaits, each)):
+                self.verifier.give_up(each)
             tools = self.verifier.tools_for(each)
             if tools is not None:
                 await server.follow(tools)
@@ -172,6 +174,7 @@ class _Run:
                 self.listening.append(repeated)
                 return None
             await server.follow(repeated.conversation)
+            await server.asked(partial(self.verifier.awaits_more, each))
             verified = self.verifier.ended(repeated)
             if self.options.learn is None or verified.verdict in ("skipped", "not-reached"):
                 return verified

@@ -305,6 +305,46 @@ def test_tool_that_may_destroy_is_not_called(*, allows: bool, hint: bool, is_cal
     assert verifier.only_reads(plan) is False
 
 
+HINTS = {"tools": [
+    {"name": "wipe", "annotations": {"destructiveHint": True}},
+    {"name": "get", "annotations": {"readOnlyHint": True}},
+]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("allows", "script", "skipped"),
+    [
+        (
+            False,
+            [tool("get"), tool("wipe"), tool("get", at=2), tool("set"), rpc("ping")],
+            [2, 3, 4],
+        ),
+        (True, [tool("get"), tool("wipe"), tool("get", at=2)], []),
+        (False, [tool("get", password="hunter22"), tool("get")], [1]),
+        (False, [tool("set", password="hunter22"), rpc("resources/read")], [1, 2]),
+    ],
+    ids=["destructive", "allowed", "redacted read", "redacted write"],
+)
+def test_what_may_depend_on_a_call_that_is_not_sent_is_skipped_with_it(
+    *, allows: bool, script: list[bytes], skipped: list[int]
+) -> None:
+    """Reads and writes after it are; what came before it, and what nothing changes, is compared."""
+    steps = [(request, text("done")) for request in script]
+    cassette = loaded(cassette_of(*steps, redacts=True), "c.json")
+    verifier, plans = verifier_of(cassette, allows_destructive=allows)
+    found = {}
+    for plan in plans:
+        tools = verifier.tools_for(plan)
+        if tools is not None:
+            follow(tools, HINTS)
+        running = begun(verifier, plan)
+        if isinstance(running, VerifiedInteraction):
+            found[plan.interaction.number] = running
+    assert [*found] == skipped
+    for number in skipped[1:]:
+        assert found[number].reason == f"it may depend on #{skipped[0]}, which was not sent"
+
+
 def test_what_was_not_selected_is_skipped() -> None:
     """What opens a session is sent all the same; nothing of it is told."""
     opening = rpc("initialize", {"capabilities": {}})
