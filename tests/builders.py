@@ -19,7 +19,13 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.cassette.load import decode_cassette, load
 from mrtr_cassette.core.cassette.model import CassetteModel
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RequestState, Transport
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    RecordedExchange,
+    RecordedInteraction,
+    RequestState,
+    Transport,
+)
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
@@ -31,6 +37,7 @@ from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import (
+    NO_STATUS,
     SESSION_HEADER,
     End,
     Headers,
@@ -383,6 +390,23 @@ def response_of(response: Json, request: bytes = b"{}") -> Response:
     found = as_answer(request, response)
     pieces = tuple(Piece(chunk, at, 1) for at, chunk in enumerate(found.chunks))
     return Response(found.status, found.headers, pieces, found.end)
+
+
+# Pipes
+
+
+def pipe_cassette(*exchanges: tuple[Request, list[bytes] | None, End]) -> Cassette:
+    """Return a cassette that was recorded over pipes: requests, their lines, and their ends."""
+    interactions = []
+    for number, (request, lines, end) in enumerate(exchanges, start=1):
+        response = None
+        if lines is not None:
+            pieces = tuple(Piece(line + b"\n", 0, number) for line in lines)
+            response = Response(NO_STATUS, (), pieces, end)
+        exchange = RecordedExchange(number, request, response, 0, 0, None, None)
+        interactions.append(RecordedInteraction(number, (exchange,), None, is_orphan=False))
+    empty = loaded(cassette_of())
+    return replace(empty, transport="stdio", interactions=tuple(interactions))
 
 
 # Sessions

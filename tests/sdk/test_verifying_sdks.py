@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from pipes import piped, recorder
 
 import pytest
 from both_eras import LEGACY, MODERN, ON_PIPES, OVER_HTTP, on_pipes, planned
 from harness import looped
-from processes import CASSETTES, PROGRAM, SIDES, Side, StartServer, listening
+from messages import JsonObject, compact, message, result, tool_call
+from processes import CASSETTES, PEERS, PROGRAM, SIDES, Side, StartServer, listening
 from yarl import URL
 
 from mrtr_cassette import VerifyOptions
@@ -77,3 +80,36 @@ async def test_what_was_recorded_over_http_is_held_to_a_server_on_pipes() -> Non
         "/inputRequests/__main__:confirm",
         "/inputRequests/__main__:scope",
     ]
+
+
+HABITS = ("node", str(PEERS / "server_habits.mjs"))
+
+
+def record_habits(path: Path, *calls: JsonObject) -> list[JsonObject]:
+    """Record a session on pipes whose roots are told before these calls; return its results."""
+    client = {"protocolVersion": LEGACY, "capabilities": {"roots": {}}, "clientInfo": {"name": "c"}}
+    client["clientInfo"]["version"] = "1"
+    results = []
+    with piped(recorder(path, *HABITS)) as server:
+        server.say(compact(message("initialize", client, id=0)) + b"\n")
+        server.hear()
+        server.say(compact(message("notifications/initialized", id=None)) + b"\n")
+        while json.loads(asked := server.hear()).get("method") != "roots/list":
+            pass
+        roots = {"roots": [{"uri": "file:///work"}]}
+        server.say(compact(result(roots, id=json.loads(asked)["id"])) + b"\n")
+        for number, call in enumerate(calls, start=1):
+            server.say(compact(tool_call(call["name"], id=number, arguments=call)) + b"\n")
+            results.append(json.loads(server.hear())["result"])
+        assert server.end() == (b"", 0)
+    return results
+
+
+@looped
+async def test_roots_are_told_before_the_calls_that_need_them(tmp_path: Path) -> None:
+    """The server asks of its own accord, and logs: both belong to no call."""
+    path = tmp_path / "c.json"
+    (folders,) = record_habits(path, {"name": "folders"})
+    assert folders["content"][0]["text"] == "in file:///work"
+    verification = await verify_cassette(path, HABITS, VerifyOptions())
+    assert verification.counts == {"same": 3, "skipped": 1}

@@ -18,6 +18,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedInteraction,
     ResultTurn,
 )
+from mrtr_cassette.core.compare.strays import drop_strays, only_logs
 from mrtr_cassette.core.compare.values import (
     Change,
     Pair,
@@ -51,14 +52,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     drop_null_outcome,
     messages_in,
 )
-from mrtr_cassette.core.protocol.methods import (
-    CALL_TOOL,
-    GET_TASK,
-    LISTEN,
-    PING,
-    TASK_VALUES,
-    method_of,
-)
+from mrtr_cassette.core.protocol.methods import CALL_TOOL, GET_TASK, PING, TASK_VALUES, method_of
 from mrtr_cassette.core.protocol.tasks import (
     TASK,
     created_task,
@@ -131,8 +125,6 @@ _NOT_COMPARED: Final = VALIDATING_HEADERS | {
     "x-accel-buffering",
 }
 """What a server makes up anew, what depends on the client, and what says who runs the server."""
-_NAMES_REQUEST: Final = frozenset({"progressToken", "requestId", "taskId"})
-"""Members of a notification's params of which each tells what it is about."""
 _TASK: Final = "#task"
 """Beside a result: how the task ended that has it."""
 _ENDINGS: Final = frozenset({"/#error", "/#error/code", "/isError", f"/{_TASK}/status"})
@@ -176,9 +168,8 @@ def response_changes(
         told = {"#error", "#status", "#headers", "#end", "#messages", "#result", _TASK}
         told |= set() if "#error" in {*before, *after} else {RESULT_TYPE}
         left_out |= {*before, *after} - told
-    is_on_pipe = old.is_lines or new.is_lines
-    if is_on_pipe and recorded.call.method not in ("", LISTEN):
-        _drop_strays(before["#messages"], after["#messages"])
+    if old.is_lines or new.is_lines:
+        drop_strays(recorded.call.method, before["#messages"], after["#messages"])
     # Of responses without end one may have fewer messages.
     common = min(len(before["#messages"]), len(after["#messages"])) if "#end" in left_out else None
     for tree in (before, after):
@@ -192,21 +183,6 @@ def response_changes(
     is_surface = method_of(recorded.call.method).describes_server
     changes = value_changes(before, after, "", _by_name if is_surface else by_place)
     return _key_changes(names) + [_judged(change, is_surface=is_surface) for change in changes]
-
-
-def _drop_strays(recorded: list[Any], live: list[Any]) -> None:
-    """Drop what may be about an earlier call over a pipe, where there is more of it in one run.
-
-    Whether a message that names no request comes before the next one is sent is chance.
-    """
-    counts = [sum(map(_is_stray, messages)) for messages in (recorded, live)]
-    if counts[0] != counts[1]:
-        for messages in (recorded, live):
-            messages[:] = [message for message in messages if not _is_stray(message)]
-
-
-def _is_stray(message: Mapping[str, Any]) -> bool:
-    return "method" in message and _NAMES_REQUEST.isdisjoint(message.get("params") or ())
 
 
 def _ending_of(said: Mapping[str, Any]) -> tuple[object, ...]:
@@ -584,6 +560,9 @@ def compared(
     for at_old, at_new, is_moved in _aligned(_partners(old, new), len(old), len(new)):
         before = None if at_old is None else old[at_old]
         after = None if at_new is None else new[at_new]
+        sides = [side for side in (before, after) if side is not None]
+        if len(sides) == 1 and only_logs(sides[0].interaction.exchanges[0]):
+            continue
         call, ignored = next((it.call, it.pointers) for it in (after, before) if it is not None)
         one, other = (None if it is None else it.interaction.number for it in (before, after))
         stages = tuple(_stages_of(before, after, ignored))

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from builders import (
     ACCEPTED,
@@ -16,6 +14,7 @@ from builders import (
     get,
     loaded,
     notification,
+    pipe_cassette,
     post,
     progress,
     refusal,
@@ -28,36 +27,14 @@ from builders import (
     within,
 )
 
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION, over_http, over_pipes
-from mrtr_cassette.core.wire.http import (
-    NO_STATUS,
-    End,
-    Piece,
-    Request,
-    Response,
-    channel_request,
-    line_request,
-)
+from mrtr_cassette.core.wire.http import End, Request, Response, channel_request, line_request
 from mrtr_cassette.errors import CassetteError
 
 ADD = with_token(tool("add", a=1), "t")
 NOTED = notification("notifications/initialized")
 DONE = answer(ADD, {"content": []})
-
-
-def pipe_cassette(*exchanges: tuple[Request, list[bytes] | None, End]) -> Cassette:
-    """Return a cassette that was recorded over pipes: requests, their lines, and their ends."""
-    interactions = []
-    for number, (request, lines, end) in enumerate(exchanges, start=1):
-        response = None
-        if lines is not None:
-            pieces = tuple(Piece(line + b"\n", 0, number) for line in lines)
-            response = Response(NO_STATUS, (), pieces, end)
-        exchange = RecordedExchange(number, request, response, 0, 0, None, None)
-        interactions.append(RecordedInteraction(number, (exchange,), None, is_orphan=False))
-    empty = loaded(cassette_of())
-    return replace(empty, transport="stdio", interactions=tuple(interactions))
 
 
 def first_of(cassette: Cassette) -> tuple[Request, Response | None]:

@@ -4,14 +4,28 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import cassette_of, get, loaded, post, retry, rpc, tool
+from builders import (
+    INITIALIZE,
+    answer,
+    cassette_of,
+    get,
+    loaded,
+    notification,
+    pipe_cassette,
+    post,
+    retry,
+    rpc,
+    tool,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import NO, YES, Json, asks, text
 from pushing import branched
 
-from mrtr_cassette.core.cassette.recorded import RecordedInteraction
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
+from mrtr_cassette.core.cassette.transports import FIRST_SESSION
 from mrtr_cassette.core.compare.conversations import CassetteComparison, Stage, compared, held_to
+from mrtr_cassette.core.wire.http import End, channel_request, line_request
 
 STATE = "a-recorded-state-0123456789abcdef"
 
@@ -261,3 +275,34 @@ def test_what_is_ignored_in_calls_and_answers_does_not_keep_them_apart() -> None
     assert outline(comparison(old, new, "/arguments/at")) == ["~ 1 1"]
     ignored = "/arguments/at", "/inputResponses/ok/content/n"
     assert outline(comparison(old, new, *ignored)) == ["= 1 1"]
+
+
+LISTED, CALLED = rpc("tools/list"), tool("a")
+STARTED, LOADED = (notification("notifications/message", data=data) for data in ("up", "loaded"))
+
+
+def logging(channel: list[bytes], opened: list[bytes], listed: list[bytes]) -> Cassette:
+    """Return a session on pipes whose server logs of its own accord, and before two responses."""
+    said = [(channel_request(FIRST_SESSION), channel, End.OPEN)] if channel else []
+    for request, result, logs in (
+        (INITIALIZE, {"serverInfo": {}}, opened),
+        (LISTED, {"tools": []}, listed),
+        (CALLED, text("done"), []),
+    ):
+        line = line_request(request, FIRST_SESSION)
+        said.append((line, [*logs, answer(request, result)], End.COMPLETE))
+    return pipe_cassette(*said)
+
+
+@pytest.mark.parametrize(
+    "old", [logging([STARTED], [], [LOADED]), logging([], [STARTED], [LOADED]), logging([], [], [])]
+)
+@pytest.mark.parametrize(
+    "new",
+    [logging([STARTED, LOADED], [], []), logging([], [LOADED], []), logging([], [], [STARTED])],
+)
+def test_logs_of_start_up_over_a_pipe_belong_to_no_call(old: Cassette, new: Cassette) -> None:
+    """Before which response they come, and whether before any, is chance."""
+    found = compared(old, new)
+    assert [each for each in outline(found) if not each.startswith("=")] == []
+    assert held_to(old, new, lambda _: (), is_part=False).is_same

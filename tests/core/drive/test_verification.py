@@ -28,7 +28,7 @@ from builders import (
     tool,
 )
 from messages import NO, YES, Json, asks, compact, text
-from pushing import PushingSession, asked_once, cassette_with, elicit, posted
+from pushing import PushingSession, asked_once, cassette_with, elicit, posted, roots
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.transports import over_pipes
@@ -448,6 +448,66 @@ def test_what_was_pushed_while_several_calls_were_pending_is_answered_in_one() -
         (sent,) = pushed_to(running, elicit("live", words))
         assert (sent and sent["result"]) == result
         assert running.verified().verdict == ("same" if result else "rounds-changed")
+
+
+def told_roots(*, during_call: bool) -> Cassette:
+    """Return a session whose server asks for roots on its stream, before a call or during it."""
+    talk = PushingSession()
+    stream_ = talk.listen()
+    call = talk.open(CALL) if during_call else None
+    talk.say(stream_, roots())
+    answered = talk.post(posted(roots(), {"roots": []}))
+    call = talk.open(CALL) if call is None else call
+    talk.end(call, answer(CALL, text("done")))
+    talk.end(stream_)
+    turns = [talk.turn({"roots-1": (stream_, 0)}, {"roots-1": answered})]
+    owned = (turns, []) if not during_call else ([], turns)
+    return cassette_with(([talk.exchange(stream_)], owned[0]), ([talk.exchange(call)], owned[1]))
+
+
+@pytest.mark.parametrize("during_call", [False, True])
+def test_what_a_server_asks_of_its_own_accord_may_come_at_another_time(
+    *, during_call: bool
+) -> None:
+    """It is answered before the call and during it; a call after the answer waits for it."""
+    for is_early in (True, False):
+        verifier, (listening, calling) = verifier_of(told_roots(during_call=during_call))
+        stream_ = begun(verifier, listening)
+        observation = stream_.conversation.next()
+        assert verifier.awaits(calling) is not during_call
+        if is_early:
+            push = push_on(observation, roots("early"))
+            assert stream_.conversation.session.pushed(push) is not None
+            assert not verifier.awaits(calling)
+        running = begun(verifier, calling)
+        calls = running.conversation.next()
+        if not is_early:
+            push = push_on(observation, roots("late"))
+            assert stream_.conversation.session.pushed(push) is not None
+        show(calls, lambda body: stream(answer(body, text("done"))))
+        running.conversation.responded(calls)
+        assert not verifier.awaits_more(calling)
+        assert verifier.ended(running).verdict == "same"
+        assert verifier.ended(stream_).verdict == "skipped"
+
+
+def test_what_a_server_does_not_ask_any_more_is_told() -> None:
+    """Of the call during which it was asked, or of the stream; nothing waits for it twice."""
+    verifier, (listening, calling) = verifier_of(told_roots(during_call=False))
+    stream_ = begun(verifier, listening)
+    stream_.conversation.next()
+    verifier.give_up(calling)
+    assert not verifier.awaits(calling)
+    assert verifier.ended(stream_).verdict == "rounds-changed"
+
+    verifier, (_, calling) = verifier_of(told_roots(during_call=True))
+    running = begun(verifier, calling)
+    calls = running.conversation.next()
+    show(calls, lambda body: stream(answer(body, text("done"))))
+    running.conversation.responded(calls)
+    assert verifier.awaits_more(calling)
+    assert verifier.ended(running).verdict == "rounds-changed"
+    assert not verifier.awaits_more(calling)
 
 
 # Places that don't count

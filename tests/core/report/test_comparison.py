@@ -14,7 +14,9 @@ from messages import Json, text
 
 from mrtr_cassette.core.compare.conversations import CassetteComparison, compared
 from mrtr_cassette.core.compare.values import Change, Verdict
-from mrtr_cassette.core.drive.verification import Learned, TurnChange, VerifiedInteraction, planned
+from mrtr_cassette.core.drive.ignored import Learned
+from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.drive.verification import TurnChange, VerifiedInteraction
 from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
 from mrtr_cassette.core.report.comparison import (
     Verification,
