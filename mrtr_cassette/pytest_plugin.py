@@ -23,6 +23,7 @@ _INI_OPTIONS = ("ignore", "redact", "redact_keys", "redact_env", "no_redact", "s
 """The options that an ini file can set: what holds for a whole suite, whatever its tests are."""
 _MODES = ("none", "once", "append", "all", "verify")
 _COUNTS = "mrtr_cassette_counts"
+_REDACTED = "mrtr_cassette_redacted"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -105,6 +106,7 @@ class SuiteRun:
         self.config = config
         self.mode, self.is_mode_given = _mode(config)
         self.counts: Counter[str] = Counter()
+        self._redacted: list[str] = []
         self._problems: list[str] = []
         self._uses: Uses | None = None
 
@@ -134,18 +136,22 @@ class SuiteRun:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Add up what a worker of pytest-xdist counted."""
-        self.counts.update(getattr(node, "workeroutput", {}).get(_COUNTS, {}))
+        """Add up what a worker of pytest-xdist counted and noted."""
+        output = getattr(node, "workeroutput", {})
+        self.counts.update(output.get(_COUNTS, {}))
+        self._redacted += output.get(_REDACTED, [])
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Publish what tests share; a worker of pytest-xdist hands on what it counted."""
         if self._uses is not None:
             self._problems = self._uses.publish_shared()
+            self._redacted += self._uses.redacted
         if self._problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         output = getattr(self.config, "workeroutput", None)
         if output is not None:
             output[_COUNTS] = dict(self.counts)
+            output[_REDACTED] = self._redacted
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what became of the cassettes."""
@@ -155,6 +161,8 @@ class SuiteRun:
         if self.counts and self.config.get_verbosity() >= 0:
             told = ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items()))
             terminalreporter.write_line(f"mrtr-cassette: {told}")
+            for line in self._redacted:
+                terminalreporter.write_line(f"mrtr-cassette: {line}")
 
 
 _RUN = pytest.StashKey[SuiteRun]()

@@ -36,7 +36,7 @@ from mrtr_cassette.cli.common import (
 )
 from mrtr_cassette.core.report.ci import annotation, junit
 from mrtr_cassette.core.report.events import recording_said, replay_said
-from mrtr_cassette.core.report.runs import report_of_replay, summary_data
+from mrtr_cassette.core.report.runs import recording_data, report_of_replay, summary_data
 from mrtr_cassette.errors import UpstreamError, UsageError
 from mrtr_cassette.options import AnyOptions, RecordOptions, ReplayOptions
 from mrtr_cassette.shell.files.cassettes import exists, load_cassette
@@ -72,6 +72,11 @@ _HTTP_ONLY: Final = frozenset(
 )
 
 
+def _report_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    path = click.Path(path_type=Path, dir_okay=False)
+    return click.option("--report", type=path, metavar="FILE", help=text)
+
+
 @click.command(cls=TakesCommand)
 @click.argument("url", required=False)
 @click.option(
@@ -95,6 +100,7 @@ _HTTP_ONLY: Final = frozenset(
 )
 @shared_options(RecordOptions)
 @log_format
+@_report_option("Write what the recording came to, and what was redacted in which calls: JSON.")
 @click.pass_context
 def record(
     context: click.Context,
@@ -103,6 +109,7 @@ def record(
     upstream: str | None,
     output: Location,
     log_format: str,
+    report: Path | None,
     *,
     stdio: bool,
     **given: Any,
@@ -122,20 +129,22 @@ def record(
     log = Log(log_format)
     options = read_options(RecordOptions, given, log)
     command = tuple(after_dashes(context) or ())
+    if report is not None:
+        check_reports([report])
     if stdio:
         if not command or url is not None or upstream is not None:
             raise UsageError(
                 "--stdio needs a command that starts the server, and no URL",
                 hint="mrtr-cassette record --stdio --output FILE -- SERVER ARGS",
             )
-        _run_on_pipes(context, options, log, partial(_record_pipe, command, output))
+        _run_on_pipes(context, options, log, partial(_record_pipe, command, output, report))
     server = _server_of(url, upstream)
     if options.answers is not None:
         say("note: this proxy answers in its client's place, and is not transparent")
     adds = options.existing == "append" and exists(output)
     earlier = load_cassette(output) if adds else None
     warn_of_path(server, rules_of_both(earlier, options.redaction))
-    _run_on_http(context, options, command, partial(_record, server, output, log, command))
+    _run_on_http(context, options, command, partial(_record, server, output, log, report, command))
 
 
 def _server_of(url: str | None, upstream: str | None) -> str | list[str]:
@@ -164,6 +173,7 @@ async def _record(
     upstream: str | list[str],
     output: Location,
     log: Log,
+    report: Path | None,
     command: tuple[str, ...],
     options: RecordOptions,
 ) -> int:
@@ -174,13 +184,17 @@ async def _record(
             )
             if end.code and not end.was_stopped:
                 session.failure = f"{command[0]!r} ended with {end.code}"
-        code = _conclude_recording(session, log)
+        code = _conclude_recording(session, log, report)
         is_unused = session.is_unused and _had_no_client(command, end, log)
     return end.code or code or int(is_unused)
 
 
 async def _record_pipe(
-    command: tuple[str, ...], output: Location, options: RecordOptions, log: Log
+    command: tuple[str, ...],
+    output: Location,
+    report: Path | None,
+    options: RecordOptions,
+    log: Log,
 ) -> int:
     session, code = await record_pipe(
         command,
@@ -190,14 +204,17 @@ async def _record_pipe(
         client=client_sha256(),
         restarts_within_s=_RESTARTS_WITHIN_S,
     )
-    concluded = _conclude_recording(session, log)
+    concluded = _conclude_recording(session, log, report)
     return code or concluded
 
 
-def _conclude_recording(session: RecordSession, log: Log) -> int:
+def _conclude_recording(session: RecordSession, log: Log, report: Path | None) -> int:
     """Say what became of a recording; return the exit code."""
-    event, line = recording_said(session.report)
+    concluded = session.report
+    event, line = recording_said(concluded)
     log.tell(line, event)
+    if report is not None:
+        write_report(report, lambda: recording_data(concluded), {})
     if session.player is not None:
         tell_unused(session.player.unused_ignores(), log)
     if session.problem is not None:
@@ -213,12 +230,8 @@ def _conclude_recording(session: RecordSession, log: Log) -> int:
 @click.argument("words", nargs=-1, required=True, type=click.Path(), metavar="CASSETTE...")
 @shared_options(ReplayOptions)
 @log_format
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write what was played, missed and unplayed: JSON, or JUnit XML where the name ends "
-    "in .xml.",
+@_report_option(
+    "Write what was played, missed and unplayed: JSON, or JUnit XML where the name ends in .xml."
 )
 @click.option("--stdio", is_flag=True, help="Serve the own stdin and stdout instead of HTTP.")
 @click.pass_context

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NoReturn
 import pytest
 from _pytest._code.code import ExceptionChainRepr, ReprEntryNative
 
+from mrtr_cassette.core.report.redactions import Redaction, redaction_lines
 from mrtr_cassette.core.report.runs import InteractionOutcome, ReplayReport
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.shell.files.cassettes import OPENED_VARIABLE, is_cassette
@@ -65,6 +66,8 @@ class Uses:
         self._ini = Place("the ini file", ini)
         self._outcomes: dict[str, TestOutcome] = {}
         self._sharers: dict[Path, list[str]] = {}
+        self.redacted: list[str] = []
+        """What redaction replaced in the cassettes that were written, in lines for people."""
         self._plays_all: bool = config.getoption("mrtr_fail_on_unplayed")
         self._writes_pages: bool = bool(config.getoption("mrtr_view"))
         config.pluginmanager.register(self, "mrtr-cassette-uses")
@@ -218,6 +221,7 @@ class Uses:
             hint = _hint_at_faked_files(item)
             problems += [f"{objection}{hint}" for objection in objections]
             self._count(use.outcome)
+            self._note_redacted(use.path, use.redacted)
             if passes and not objections:
                 warnings += use.warnings
         return problems, warnings
@@ -225,6 +229,10 @@ class Uses:
     def _count(self, outcome: str | None) -> None:
         if outcome is not None:
             self._counts[outcome] += 1
+
+    def _note_redacted(self, path: Path, redacted: tuple[Redaction, ...]) -> None:
+        shown = _shown_path(path, self._config)
+        self.redacted += [f"{shown}: {line}" for line in redaction_lines(redacted)]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note what a test came to; one that is run again has the outcome of its last attempt."""
@@ -260,6 +268,7 @@ class Uses:
             except MrtrCassetteError as error:
                 outcome, problem = "discarded (not written)", error.in_terms(TERMS)
             self._count(outcome)
+            self._note_redacted(shared.path, shared.redacted)
             problems += [] if problem is None else [problem]
         return problems
 
@@ -269,6 +278,12 @@ class Uses:
             return _write_page(self._config.rootpath, use) if self._writes_pages else None
         except (MrtrCassetteError, OSError) as error:
             return f"could not be written: {error}"
+
+
+def _shown_path(path: Path, config: pytest.Config) -> Path:
+    """Return a path as the root directory names it, if it is in there."""
+    root = config.rootpath
+    return path.relative_to(root) if path.is_relative_to(root) else path
 
 
 def _hint_at_faked_files(node: Any) -> str:
@@ -388,9 +403,7 @@ class Orphans:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """List the orphans."""
         terminalreporter.section("mrtr-cassette: cassettes that no collected test uses")
-        root = self._config.rootpath
         for path in self._orphans:
-            shown = path.relative_to(root) if path.is_relative_to(root) else path
-            terminalreporter.line(str(shown))
+            terminalreporter.line(str(_shown_path(path, self._config)))
         if not self._orphans:
             terminalreporter.line("none")

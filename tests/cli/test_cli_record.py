@@ -85,6 +85,31 @@ def test_a_command_is_recorded(tmp_path: Path) -> None:
     assert len(read(path)["interactions"]) == 1
 
 
+LOGGING_IN = """
+import os, urllib.request
+
+call = b'{"jsonrpc":"2.0","id":0,"method":"tools/call","params":{"name":"login","arguments":%s}}'
+headers = {"Content-Type": "application/json"}
+body = call % b'{"password":"open sesame"}'
+url = os.environ["MRTR_CASSETTE_URL"]
+urllib.request.urlopen(urllib.request.Request(url, body, headers)).read()
+"""
+
+
+def test_a_report_has_what_a_recording_came_to(tmp_path: Path) -> None:
+    """`--report` has the facts of the last line and what was replaced, as JSON."""
+    path, report = tmp_path / "c.json", tmp_path / "report.json"
+    client = [sys.executable, "-c", LOGGING_IN]
+    ended = recording(path, PONG, client=client, options=("--report", str(report)))
+    assert ended.code == 0
+    facts = read(report)
+    assert (facts["cassette"], facts["interactions"], facts["exchanges"]) == (str(path), 1, 1)
+    calls = [{"interaction": 1, "call": 'tools/call "login"'}]
+    assert facts["redacted"] == [{"rule": "password", "count": 1, "calls": calls}]
+    assert '  redacted: password ×1 (#1 tools/call "login")' in ended.err.splitlines()
+    assert "sesame" not in ended.err + report.read_text() + path.read_text()
+
+
 @pytest.mark.parametrize(
     ("reply", "client", "code", "what"),
     [

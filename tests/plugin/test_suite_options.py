@@ -127,6 +127,17 @@ def test_run_says_its_mode_and_what_became_of_its_cassettes(suite):
     assert "mrtr-cassette" not in quiet.stdout.str()
 
 
+def test_run_says_what_was_redacted(suite):
+    """The summary names the cassette, the rule, and the calls in which it was replaced."""
+    suite.write(
+        "test_one.py", ONE_TEST.replace("APPLICATION)", "APPLICATION, redact=['release-train'])")
+    )
+    path = "cassettes/test_one/test_deploy.json"
+    redacted = f"mrtr-cassette: {path}: redacted: custom-1 ×1 (#2 tools/list)"
+    suite.run().stdout.fnmatch_lines(["mrtr-cassette: 1 recorded", redacted])
+    suite.run().stdout.no_fnmatch_line("*redacted:*")
+
+
 def test_old_cassette_is_recorded_anew_or_told(suite):
     """`max_age` counts the days since the recording: mode once records again, mode none warns."""
     suite.write("test_one.py", ONE_TEST)

@@ -17,6 +17,7 @@ from harness import ACCEPT, Answer, http, looped, playing, post, taping
 from messages import input_required, message, result, tool_call
 from standin import JSON, Visit, answering, json_response, response, upstream
 
+from mrtr_cassette.core.report.events import recording_said
 from mrtr_cassette.core.report.runs import report_of_miss
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.errors import UsageError
@@ -344,3 +345,56 @@ async def test_secret_that_is_found_later_is_not_in_the_cassette(tmp_path: Path)
     assert secret not in path.read_text()
     async with playing(path) as replay:
         assert b'"n":1' in (await post(replay.url, before)).body
+
+
+@looped
+async def test_recording_tells_what_was_replaced(tmp_path: Path) -> None:
+    """Its end names rule, count and calls; where it adds to a cassette, only of what is new."""
+    path = tmp_path / "c.json"
+    login = tool_call("login", arguments={"password": "c0rrect-horse"})
+    repeat = tool_call("type", arguments={"text": "c0rrect-horse"})
+    reset = tool_call("reset", arguments={"password": "battery-staple", "api_key": 12})
+    told = []
+    for existing, calls in (
+        ("keep", (login, repeat, login)),
+        ("append", (login, reset)),
+        ("replace", (repeat, reset)),
+        ("replace", (tool_call("add"),)),
+    ):
+        script = answering(*[json_response(result({"ok": 1}))] * len(calls))
+        async with taping(path, script, existing=existing) as tape:
+            for call in calls:
+                await post(tape.url, call)
+        event, line = recording_said(tape.session.report)
+        told.append((line.splitlines()[1:], event["redacted"]))
+
+    logins = [{"interaction": number, "call": 'tools/call "login"'} for number in (1, 3)]
+    typed = {"interaction": 2, "call": 'tools/call "type"'}
+    added, second = ({"interaction": number, "call": 'tools/call "reset"'} for number in (4, 2))
+    assert told == [
+        (
+            ['  redacted: password ×3 (#1, #3 tools/call "login"; #2 tools/call "type")'],
+            [{"rule": "password", "count": 3, "calls": [logins[0], typed, logins[1]]}],
+        ),
+        (
+            [
+                '  redacted: password ×1 (#4 tools/call "reset")',
+                '  redacted: api-key ×1 (#4 tools/call "reset")',
+            ],
+            [
+                {"rule": "password", "count": 1, "calls": [added]},
+                {"rule": "api-key", "count": 1, "calls": [added]},
+            ],
+        ),
+        (
+            [
+                '  redacted: password ×1 (#2 tools/call "reset")',
+                '  redacted: api-key ×1 (#2 tools/call "reset")',
+            ],
+            [
+                {"rule": "password", "count": 1, "calls": [second]},
+                {"rule": "api-key", "count": 1, "calls": [second]},
+            ],
+        ),
+        ([], []),
+    ]

@@ -290,7 +290,8 @@ def recording_said(report: RecordingReport) -> Said:
 
 
 _CONCLUDED: Final = (
-    "interactions exchanges played unrecorded unread kept same=is_same unpublished=objection"
+    "interactions exchanges played unrecorded unread kept same=is_same unpublished=objection "
+    "redacted"
 )
 
 

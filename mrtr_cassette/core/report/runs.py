@@ -18,6 +18,7 @@ from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import Interaction, arguments_json
+from mrtr_cassette.core.report.redactions import Redaction, redaction_lines
 from mrtr_cassette.core.report.text import as_data, result_texts, short_digests
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse
@@ -458,6 +459,7 @@ class RecordingReport:
     elsewhere: tuple[str, ...] = ()
     unread: int = 0
     """How many exchanges have a body that could not be read."""
+    redacted: tuple[Redaction, ...] = ()
 
 
 def recording_text(report: RecordingReport) -> str:
@@ -481,8 +483,15 @@ def recording_text(report: RecordingReport) -> str:
         outcome = f"{report.cassette} stays as it is"
     else:
         return "nothing was recorded, no cassette was written"
-    elsewhere = map(_elsewhere_text, report.elsewhere)
-    return "\n".join([", ".join([outcome, *parts]), *elsewhere])
+    lines = [", ".join([outcome, *parts])]
+    lines += map(_elsewhere_text, report.elsewhere)
+    lines += [f"  {line}" for line in redaction_lines(report.redacted)]
+    return "\n".join(lines)
+
+
+def recording_data(report: RecordingReport) -> Any:
+    """Return what a recording came to, as JSON-ready data."""
+    return as_data(report, {})
 
 
 # Calls

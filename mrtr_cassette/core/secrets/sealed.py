@@ -55,6 +55,11 @@ def rule_of_number(rule: str) -> str:
     return f"{rule}{_NUMBER}"
 
 
+def plain_rule(rule: str) -> str:
+    """Return a rule without what a placeholder adds where it finds a number."""
+    return rule.removesuffix(_NUMBER)
+
+
 def placeholder(rule: str, token: str) -> str:
     """Return what stands for a secret; a token has letters, digits, `_`, `-` and `.`."""
     return f"<{rule}:{token}>"

@@ -25,6 +25,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.merge import Source, merged, sources_of
 from mrtr_cassette.core.record.publish_check import Outcomes
+from mrtr_cassette.core.report.redactions import Redaction, redactions_of
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.options import Existing
 from mrtr_cassette.shell.files.disk import (
@@ -163,6 +164,8 @@ class Publication(NamedTuple):
     kept: int = 0
     is_same: bool = False
     """All stand as before, and the file was left alone."""
+    redacted: tuple[Redaction, ...] = ()
+    """What redaction replaced in what is new."""
 
 
 def publish_recording(
@@ -189,11 +192,21 @@ def publish_recording(
         from mrtr_cassette.core.drive.updating import recorded_over
 
         whole, kept = recorded_over(earlier, recorded)
-    publication = Publication(len(whole.interactions), kept, whole is earlier and not renews)
+    is_same = whole is earlier and not renews
+    redacted = _redactions_in(whole, path, existing)
+    publication = Publication(len(whole.interactions), kept, is_same, redacted)
     if not publication.is_same:
         whole = replace(whole, recorded_at=recorded.recorded_at)
         publish(path, [dump(whole)], replace=existing != "keep", hint=hint)
     return publication
+
+
+def _redactions_in(recorded: Cassette, path: Location, existing: Existing) -> tuple[Redaction, ...]:
+    """Return what redaction replaced, without what the cassette that is added to has already."""
+    redacted = redactions_of(recorded)
+    if redacted and existing == "append" and exists(path):
+        return redactions_of(recorded, load_cassette(path))
+    return redacted
 
 
 # Journals

@@ -16,6 +16,7 @@ from typing import Any, Literal, NoReturn, cast
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.record.assembly import lasting
+from mrtr_cassette.core.report.redactions import Redaction
 from mrtr_cassette.core.report.runs import UnplayedError, unused_text
 from mrtr_cassette.errors import (
     CassetteError,
@@ -85,6 +86,8 @@ class SharedRecording:
     """The cassette is too old as it stands."""
     tests: dict[str, None]
     """The tests that share the cassette."""
+    redacted: tuple[Redaction, ...] = ()
+    """What redaction replaced, when it is published."""
 
     def publish(
         self, outcomes: Mapping[str, TestOutcome], narrowed: str | None
@@ -108,6 +111,7 @@ class SharedRecording:
                     "share it, add to it with --mrtr-mode=append, or delete it first"
                 )
         published = publish_recording(self.path, recorded, self.existing, renews=self.renews)
+        self.redacted = published.redacted
         if published.is_same:
             return "same, kept", None
         return "added to" if self.existing == "append" and not is_new else "recorded", None
@@ -171,6 +175,7 @@ class CassetteUse:
         outcome: what became of the cassette, as the run's summary counts it; None where the end of
             the run decides.
         age_days: the age of the cassette where it is too old, else None.
+        redacted: what redaction replaced in a cassette that was written for the test alone.
     """
 
     def __init__(
@@ -191,6 +196,7 @@ class CassetteUse:
         self.given_up: Literal["skipped", "xfailed"] | None = None
         self.is_stopped = self._is_same = False
         self.outcome: str | None = "replayed"
+        self.redacted: tuple[Redaction, ...] = ()
         self._run = run
         self._mode = run.mode if run.is_mode_given else settings.mode or run.mode
         self._settings = settings
@@ -485,6 +491,8 @@ class CassetteUse:
             whole = load_cassette(session.path)
             published = publish_recording(self.path, whole, self._existing(), renews=renews)
         self._is_same = published is not None and published.is_same
+        if published is not None and self._shared is None:
+            self.redacted = published.redacted
         if self._shared is not None and session.exchanges:
             path_of(session.path).replace(self._shared.place)
         return [f"the recording is not whole: {lost}"] if lost else []

@@ -171,6 +171,7 @@ class RecordSession(Session):
             interactions=None if self.published is None else published.interactions,
             kept=published.kept,
             is_same=published.is_same,
+            redacted=published.redacted,
             exchanges=self.exchanges,
             played=None if self.player is None else self.player.plays,
             unrecorded=len(self.unrecorded),

@@ -68,6 +68,7 @@ from mrtr_cassette.core.report.events import (
     unreachable_said,
     unread_said,
 )
+from mrtr_cassette.core.report.redactions import RedactedCall, Redaction
 from mrtr_cassette.core.report.runs import (
     CallResult,
     InteractionOutcome,
@@ -231,6 +232,13 @@ def harmless() -> ReplayReport:
     return report_of_replay(player)
 
 
+DROPS = [RedactedCall(number, 'tools/call "drop"') for number in range(1, 13)]
+REDACTED = (
+    Redaction("password", 2, (DROPS[0], RedactedCall(2, "ping"), DROPS[2])),
+    Redaction("custom-1", 30, (*DROPS,)),
+)
+
+
 def recordings() -> str:
     """Return what recordings came to: line and event."""
     lines = []
@@ -243,6 +251,7 @@ def recordings() -> str:
         RecordingReport("c.json", 3, 4, None, 0, kept=2),
         RecordingReport("c.json", 3, 4, None, 0, kept=3, is_same=True),
         RecordingReport("c.json", 1, 2, None, 0, unread=1),
+        RecordingReport("c.json", 12, 12, None, 0, redacted=REDACTED),
     ):
         event, line = recording_said(report)
         assert line == recording_text(report)

@@ -1,0 +1,84 @@
+"""What redaction replaced in a recording: rule, count, and in which calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, plain_rule
+from mrtr_cassette.errors import printable
+
+_MOST_CALLS: Final = 10
+"""Calls that a line names."""
+
+
+class RedactedCall(NamedTuple):
+    """An interaction in which something was replaced."""
+
+    interaction: int
+    call: str
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """In how many places secrets of one rule were replaced, and in which calls."""
+
+    rule: str
+    count: int
+    calls: tuple[RedactedCall, ...]
+
+
+def redactions_of(recorded: Cassette, earlier: Cassette | None = None) -> tuple[Redaction, ...]:
+    """Return what was replaced, by rule, without what an earlier recording has already."""
+    counts = _counts(recorded)
+    if earlier is not None:
+        counts -= _counts(earlier)
+    totals: Counter[str] = Counter()
+    calls: dict[str, list[RedactedCall]] = {}
+    for (rule, number), count in counts.items():
+        totals[rule] += count
+        call = recorded.interactions[number - 1].exchanges[0].call.title
+        calls.setdefault(rule, []).append(RedactedCall(number, printable(call)))
+    return tuple([Redaction(rule, totals[rule], tuple(found)) for rule, found in calls.items()])
+
+
+def _counts(cassette: Cassette) -> Counter[tuple[str, int]]:
+    """Return how many placeholders there are, by rule and number of the interaction."""
+    counts: Counter[tuple[str, int]] = Counter()
+    for interaction in cassette.interactions:
+        for exchange in interaction.own:
+            for match in PLACEHOLDER.finditer(_text_of(exchange)):
+                counts[plain_rule(match["rule"]), interaction.number] += 1
+    return counts
+
+
+def _text_of(exchange: RecordedExchange) -> str:
+    """Return all texts of an exchange that redaction changes."""
+    request, response = exchange.request, exchange.response
+    headers, body = request.headers, request.body
+    if response is not None:
+        headers += response.headers
+        body += b"\n" + response.body
+    return "\n".join([request.target, *[value for _, value in headers], body.decode("latin-1")])
+
+
+def redaction_lines(redactions: Iterable[Redaction]) -> list[str]:
+    """Return what was replaced, for people, in a line for each rule."""
+    lines = []
+    for redaction in redactions:
+        shown = _calls_text(redaction.calls[:_MOST_CALLS])
+        rest = len(redaction.calls) - _MOST_CALLS
+        if rest > 0:
+            shown += f"; and {rest} more"
+        lines.append(f"redacted: {redaction.rule} ×{redaction.count} ({shown})")
+    return lines
+
+
+def _calls_text(calls: Sequence[RedactedCall]) -> str:
+    numbers: dict[str, list[str]] = {}
+    for number, call in calls:
+        numbers.setdefault(call, []).append(f"#{number}")
+    return "; ".join([f"{', '.join(found)} {call}" for call, found in numbers.items()])
