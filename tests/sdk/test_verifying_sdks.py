@@ -85,8 +85,11 @@ async def test_what_was_recorded_over_http_is_held_to_a_server_on_pipes() -> Non
 HABITS = ("node", str(PEERS / "server_habits.mjs"))
 
 
-def record_habits(path: Path, *calls: JsonObject) -> list[JsonObject]:
-    """Record a session on pipes whose roots are told before these calls; return its results."""
+def record_habits(path: Path, *calls: JsonObject, cancels: bool = False) -> list[JsonObject]:
+    """Record a session on pipes whose roots are told before these calls; return its results.
+
+    If it `cancels`, one that never ends is cancelled.
+    """
     client = {"protocolVersion": LEGACY, "capabilities": {"roots": {}}, "clientInfo": {"name": "c"}}
     client["clientInfo"]["version"] = "1"
     results = []
@@ -101,15 +104,21 @@ def record_habits(path: Path, *calls: JsonObject) -> list[JsonObject]:
         for number, call in enumerate(calls, start=1):
             server.say(compact(tool_call(call["name"], id=number, arguments=call)) + b"\n")
             results.append(json.loads(server.hear())["result"])
+        if cancels:
+            slow = tool_call("slow", id="slow", arguments={}, _meta={"progressToken": 1})
+            server.say(compact(slow) + b"\n")
+            server.hear()
+            notice = message("notifications/cancelled", {"requestId": "slow"}, id=None)
+            server.say(compact(notice) + b"\n")
         assert server.end() == (b"", 0)
     return results
 
 
 @looped
-async def test_roots_are_told_before_the_calls_that_need_them(tmp_path: Path) -> None:
-    """The server asks of its own accord, and logs: both belong to no call."""
+async def test_a_session_on_pipes_is_repeated_event_by_event(tmp_path: Path) -> None:
+    """Roots are told before the calls that need them, and a call is cancelled after its progress."""
     path = tmp_path / "c.json"
-    (folders,) = record_habits(path, {"name": "folders"})
+    (folders,) = record_habits(path, {"name": "folders"}, cancels=True)
     assert folders["content"][0]["text"] == "in file:///work"
     verification = await verify_cassette(path, HABITS, VerifyOptions())
-    assert verification.counts == {"same": 3, "skipped": 1}
+    assert verification.counts == {"same": 5, "skipped": 1}

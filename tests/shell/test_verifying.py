@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from contract import Contract, Plant, Reply, record_contract
-from harness import looped, post, taping
-from messages import tool_call
-from standin import Script, Visit, response, upstream
+from harness import ACCEPT, connected, looped, post, taping
+from messages import CAPABLE, compact, message, tool_call
+from standin import (
+    JSON,
+    Script,
+    Visit,
+    chunk,
+    event,
+    json_response,
+    response,
+    stream_head,
+    upstream,
+)
 
 from mrtr_cassette.core.report.comparison import Verification
 from mrtr_cassette.errors import UsageError
@@ -175,3 +187,67 @@ async def test_only_what_reads_is_asked_twice(cassette: Path, tmp_path: Path) ->
     assert server.called["deploy"] == 4
     assert server.called["build"] == 1
     assert server.answers["prompt.1"] == 2
+
+
+class Slow:
+    """A server whose call ends only when it is cancelled, or left: with an error, if it `responds`."""
+
+    def __init__(self, *, responds: bool) -> None:
+        self.responds = responds
+        self.cancelled: list[Any] = []
+        self._told = asyncio.Event()
+
+    async def __call__(self, visit: Visit) -> None:
+        """Answer one request."""
+        body = visit.request.json
+        if body["method"] == "notifications/cancelled":
+            self.cancelled.append(body["params"]["requestId"])
+            await visit.send(response(b"", status="202 Accepted"))
+            self._told.set()
+            return
+        if body["method"] == "tools/list":
+            await visit.send(
+                json_response({"jsonrpc": "2.0", "id": body["id"], "result": {"tools": []}})
+            )
+            return
+        token = body["params"]["_meta"]["progressToken"]
+        step = message("notifications/progress", {"progressToken": token, "progress": 1}, id=None)
+        await visit.send(stream_head(), chunk(event(step)))
+        if not self.responds:
+            await visit.left()
+            return
+        await self._told.wait()
+        error = {"code": -32000, "message": "cancelled"}
+        ending = {"jsonrpc": "2.0", "id": body["id"], "error": error}
+        await visit.send(chunk(event(ending)), chunk(b""))
+
+
+async def leave_slow(url: str, *, cancels: bool, responds: bool) -> None:
+    """Make the call, leave it after its progress, and read the rest if there is any."""
+    async with connected(url) as connection:
+        call = tool_call("slow", id=7, _meta={**CAPABLE, "progressToken": 7})
+        path = urlsplit(url).path
+        _, body = await connection.ask("POST", path, JSON, ACCEPT, body=compact(call))
+        await body.until(b"\n\n")
+        if cancels:
+            await post(url, message("notifications/cancelled", {"requestId": 7}, id=None))
+        if responds:
+            await body.rest()
+
+
+@pytest.mark.parametrize(
+    ("cancels", "responds"), [(True, True), (True, False), (False, False)], ids=str
+)
+@looped
+async def test_a_call_that_its_client_left_is_left_at_the_same_point(
+    tmp_path: Path, *, cancels: bool, responds: bool
+) -> None:
+    """With a notification that has the id of today, or without one; a response is compared."""
+    path = tmp_path / "slow.json"
+    async with taping(path, Slow(responds=responds)) as tape:
+        await leave_slow(tape.url, cancels=cancels, responds=responds)
+    server = Slow(responds=responds)
+    verification = await verified(path, server)
+    assert verification.counts == {"same": 1 + cancels}
+    assert len(server.cancelled) == cancels
+    assert 7 not in server.cancelled

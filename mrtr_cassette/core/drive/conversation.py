@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, Protocol
 from mrtr_cassette.core.cassette.lookup import caller_values
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.compare.values import Change
+from mrtr_cassette.core.drive.departures import Departure, messages_so_far
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import (
     INPUT_RESPONSES,
@@ -424,7 +425,8 @@ class Conversation:
 
     With `follows_task` it goes on with the task that the server makes of the call. Its script is
     told of the task when that is created, and of each state that asks something new. A task that
-    has not ended when the conversation does is cancelled. Without a script nothing is answered.
+    has not ended when the conversation does is cancelled. Without a script nothing is answered. It
+    is left as its `departure` says.
     """
 
     def __init__(
@@ -434,8 +436,11 @@ class Conversation:
         session: ServerSession,
         *,
         follows_task: bool = False,
+        departure: Departure | None = None,
     ) -> None:
         self.request, self.session = request, session
+        self.cancelling: Observation | None = None
+        """The notification that cancels the call, once it is sent."""
         self.standing: NeedsAnswers | AskedOtherwise | Finished | None = None
         self.is_over = False
         """Whether nothing that still comes is of interest."""
@@ -447,6 +452,7 @@ class Conversation:
         self._asked = 0
         self._seen_keys: set[str] = set()
         self._pending: Observation | None = None
+        self._departure, self._requests = departure, 0
         self._due = [self._with_answers(None, None)]
 
     def _with_answers(self, answers: bytes | None, state: str | None) -> Request:
@@ -471,11 +477,9 @@ class Conversation:
         Where an ask is not answered, this is the one that cancels the call or its task.
         """
         if self.is_over and self._pending is not None:
-            message, self._pending = self._pending.call.message, None
-            identity = None if message is None else message.spelled(ID_PATH)
-            if identity is None:
-                return None
-            return self.session.post(self.request, _CANCELLED % identity, self)
+            pending, self._pending = self._pending, None
+            departure = self._departure
+            return None if departure and not departure.cancels else self._cancel(pending)
         if self.is_over:
             return self.leave()
         if self.task is not None and not self._due:
@@ -484,7 +488,42 @@ class Conversation:
             return None
         observation = self.session.request(self._due.pop(0), self)
         self._pending = observation if self.task is None else None
+        self._requests += 1
         return observation
+
+    def _cancel(self, pending: Observation) -> Observation | None:
+        message = pending.call.message
+        identity = None if message is None else message.spelled(ID_PATH)
+        if identity is None:
+            return None
+        self.cancelling = self.session.post(self.request, _CANCELLED % identity, self)
+        return self.cancelling
+
+    @property
+    def may_leave_at_once(self) -> bool:
+        """Whether the pending request is to be left before anything has come."""
+        departure = self._departure
+        if departure is None or self._pending is None:
+            return False
+        return departure.after == 0 and departure.request == self._requests - 1
+
+    def came(self, observation: Observation) -> Observation | None:
+        """Take what has come of a response, after which the call may be left.
+
+        Returns the notification that cancels it beside the response, if that is waited for.
+        """
+        departure = self._departure
+        if departure is None or observation is not self._pending or self.is_over:
+            return None
+        if departure.request != self._requests - 1 or self.cancelling is not None:
+            return None
+        exchange = observation.seal(End.OPEN, 0.0)
+        if observation.is_answered or messages_so_far(exchange.response) < departure.after:
+            return None
+        if departure.waits:
+            return self._cancel(observation)
+        self._stand(Finished(self._asked + 1, exchange))
+        return None
 
     def leave(self) -> Observation | None:
         """Return the request that cancels the task, unless it has ended or was cancelled."""
@@ -525,6 +564,7 @@ class Conversation:
         self._stand(None)
         if self.session.refused_id(exchange):
             self._due = [observation.call.request]
+            self._requests -= 1
             return
         if self._follows_task:
             self.task = created_task(observation.call.message, response)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -15,6 +15,7 @@ from mrtr_cassette.core.cassette.recorded import (
     TaskTurn,
 )
 from mrtr_cassette.core.cassette.sessions import endpoint_piece, listens, opened_session
+from mrtr_cassette.core.drive.departures import Departure, Departures, departures_in
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import (
@@ -57,6 +58,10 @@ class Planned:
     opens: str
     skipped: str | None
     is_compared: bool = True
+    departure: Departure | None = None
+    """How the client left it before it ended."""
+    cancels: int | None = None
+    """The number of the call that it cancels."""
 
 
 def planned(
@@ -70,7 +75,9 @@ def planned(
     over_sse = any(_begins_old_stream(each.exchanges[0].response) for each in cassette.interactions)
     endpoint = endpoint_of(cassette.upstream)
     plan = []
-    for interaction in without_pongs(cassette.interactions):
+    interactions = without_pongs(cassette.interactions)
+    departures = departures_in(interactions)
+    for interaction in interactions:
         first = interaction.exchanges[0]
         call, session = first.call, session_of(first.request)
         part = _part_of(first, call)
@@ -79,12 +86,19 @@ def planned(
         elif call.request.is_line and not is_on_pipes:
             skipped = "it stands for the beginning of a pipe"
         else:
-            skipped = next(_objections(interaction, call, part, endpoint), None)
+            skipped = next(_objections(interaction, call, part, endpoint, departures), None)
         opens = opened_session(first.response) if call.method == INITIALIZE else NO_SESSION
-        names = (call.method, call.name, f"{call.method} {call.name}", f"{interaction.number}")
-        wanted = any(fnmatchcase(name, pattern) for pattern in only for name in names)
-        plan.append(Planned(interaction, call, part, session, opens, skipped, wanted or not only))
+        is_compared = not only or _is_selected(interaction, call, only)
+        item = Planned(interaction, call, part, session, opens, skipped, is_compared)
+        departure = departures.of_calls.get(interaction.number)
+        cancels = departures.cancelled.get(interaction.number)
+        plan.append(replace(item, departure=departure, cancels=cancels))
     return plan
+
+
+def _is_selected(interaction: RecordedInteraction, call: Call, only: Sequence[str]) -> bool:
+    names = (call.method, call.name, f"{call.method} {call.name}", f"{interaction.number}")
+    return any(fnmatchcase(name, pattern) for pattern in only for name in names)
 
 
 def depends_on_writes(planned: Planned) -> bool:
@@ -124,10 +138,14 @@ def _part_of(exchange: RecordedExchange, call: Call) -> Part:
 
 
 def _objections(
-    interaction: RecordedInteraction, call: Call, part: Part, endpoint: str
+    interaction: RecordedInteraction,
+    call: Call,
+    part: Part,
+    endpoint: str,
+    departures: Departures,
 ) -> Iterator[str]:
     first, last = interaction.exchanges[0], interaction.exchanges[-1]
-    if call.method == CANCELLED:
+    if call.method == CANCELLED and interaction.number not in departures.cancelled:
         yield "it cancels a call that is not pending now"
     if call.message is not None and call.message.kind is Kind.RESPONSE:
         yield "it answers what a server pushed in the recorded run"
@@ -136,6 +154,7 @@ def _objections(
     if first.response is not None and first.response.status in ABOUT_COPIES:
         yield "it asks about a copy that its client had of an earlier response"
     is_lost = last.response is None or last.response.end is not End.COMPLETE
+    is_lost = is_lost and interaction.number not in departures.of_calls
     needs_one = part == "call" or (part != "listening" and not call.request.is_line)
     if is_lost and needs_one and last.rpc_response is None:
         yield "no whole response was recorded: its client left, or the server was lost"

@@ -68,6 +68,7 @@ from mrtr_cassette.core.wire.http import (
     CREDENTIAL_HEADERS,
     LARGEST_BODY,
     NO_STATUS,
+    End,
     Request,
 )
 from mrtr_cassette.core.wire.pointers import ABSENT
@@ -420,6 +421,7 @@ class Verifier:
             turns = self._turns[interaction.number] = open_turns(interaction)
             self._asides_of(interaction).take(interaction.number, turns)
         self._listening: dict[int, RecordedScript] = {}
+        self._left: dict[int, Conversation] = {}
         self._values: dict[str, str] = {}
         self._unmade: int | None = None
         """The number of the first call that was not sent and may have changed something."""
@@ -473,6 +475,8 @@ class Verifier:
             return VerifiedInteraction(
                 planned, "not-reached", reason=self._unopened[planned.session]
             )
+        if planned.cancels is not None:
+            return self._cancelled(planned, planned.cancels)
         interaction, ignored = planned.interaction, self._ignored_for(planned.call)
         asides, turns = self._asides_of(interaction), self._turns.pop(interaction.number, None)
         if turns is None:
@@ -486,8 +490,23 @@ class Verifier:
         if session.id and planned.session:
             script.states.append((session.id, planned.session))
         request = self._sent(planned.call.request)
-        conversation = Conversation(request, script, session, follows_task=True)
+        conversation = Conversation(
+            request, script, session, follows_task=True, departure=planned.departure
+        )
+        if planned.departure is not None:
+            self._left[interaction.number] = conversation
         return Repeated(planned, conversation, script)
+
+    def _cancelled(self, planned: Planned, call: int) -> VerifiedInteraction:
+        """Return what came of the notification that cancelled a call."""
+        left = self._left.get(call)
+        if left is None or left.cancelling is None:
+            reason = f"it cancels #{call}, which was not sent, or has ended before"
+            return VerifiedInteraction(planned, "skipped", reason=reason)
+        live = left.cancelling.seal(End.COMPLETE, 0.0)
+        changes = response_changes(planned.interaction.exchanges[0], live)
+        turns = tuple([TurnChange(0, change) for change in changes])
+        return VerifiedInteraction(planned, heaviest(changes), turns)
 
     def _skipped(self, planned: Planned) -> VerifiedInteraction | None:
         """Return the verdict on an interaction that is not sent, or None."""

@@ -108,19 +108,7 @@ class LiveServer:
                 await asyncio.sleep(steps.wait_s)
             if (observation := steps.next()) is None:
                 return
-            reading = self._begin(observation, steps, supply)
-            try:
-                await asyncio.wait({reading})
-            finally:
-                reading.cancel()
-            # What reads is cancelled where the response is of no interest any more.
-            error: BaseException | None = self._refusals.pop(steps, None)
-            if not reading.cancelled():
-                error = reading.exception()
-            if isinstance(error, OSError):
-                raise UpstreamError(no_response(self.shown_as, error))
-            if error is not None:
-                raise error
+            await self._exchanged(observation, steps, supply)
             steps.responded(observation)
             if told is not None and steps.task is not None:
                 told(steps.task)
@@ -131,6 +119,26 @@ class LiveServer:
                 else:
                     # The ask stands while the call is cancelled.
                     supply = None
+
+    async def _exchanged(
+        self, observation: Observation, steps: Conversation, supply: Supply | None
+    ) -> None:
+        """Send a request, and read its response until that is of no interest any more."""
+        reading = self._begin(observation, steps, supply)
+        try:
+            if steps.may_leave_at_once:
+                await asyncio.wait({reading}, timeout=self.head_s)
+                self._came(observation, steps)
+            await asyncio.wait({reading})
+        finally:
+            reading.cancel()
+        error: BaseException | None = self._refusals.pop(steps, None)
+        if not reading.cancelled():
+            error = reading.exception()
+        if isinstance(error, OSError):
+            raise UpstreamError(no_response(self.shown_as, error))
+        if error is not None:
+            raise error
 
     async def listen(self, steps: Conversation, supply: Supply | None = None) -> Observation | None:
         """Send one request whose response is a listening stream, and read it beside all others.
@@ -207,6 +215,7 @@ class LiveServer:
             observation.response_started(response.status, passed_headers(response.headers))
             if begun is not None:
                 begun.set()
+            self._came(observation, steps)
             await self._show(response, observation, steps)
         while (rest := resumption(observation)) is not None:
             request, after_s = rest
@@ -229,6 +238,23 @@ class LiveServer:
                 self._go_on(self._answer_ping(observation.pings.pop(0), steps))
             for push in observation.take_pushed():
                 await self._pushed(push, steps)
+            self._came(observation, steps)
+
+    def _came(self, observation: Observation, steps: Conversation) -> None:
+        """Leave a call after what has come, as its client left it."""
+        if steps.is_over:
+            return
+        cancelling = steps.came(observation)
+        if cancelling is not None:
+            self._go_on(self._read(cancelling, steps))
+        if steps.is_over:
+            self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        """Leave the responses that are of no interest any more."""
+        for steps, reading, _ in self._under_way:
+            if steps.is_over:
+                reading.cancel()
 
     async def _pushed(self, push: OpenPush, steps: Conversation) -> None:
         async with self._answering:
@@ -241,9 +267,7 @@ class LiveServer:
                 self._posts.add(post)
                 post.add_done_callback(self._posts.discard)
         self._was_asked.set()
-        for each, reading, _ in self._under_way:
-            if each.is_over:
-                reading.cancel()
+        self._stop_reading()
 
     async def _answer_ping(self, ping: Message, steps: Conversation) -> None:
         """Answer a ping, whatever comes of it."""

@@ -132,7 +132,7 @@ def test_each_kind_of_traffic_has_its_part() -> None:
     ("script", "options", "reason"),
     [
         ([(retry(CALL, {"a": YES}, state="unknown" * 4), text("x"))], {}, "begins with a retry"),
-        ([(CALL, stream(end=End.OPEN))], {}, "no whole response"),
+        ([(CALL, stream(end=End.BROKEN))], {}, "no whole response"),
         ([(CANCELLED, Answer((), (), 202))], {}, "cancels"),
         ([(post(POSTED), Answer((), (), 202))], {}, "answers what a server pushed"),
         ([(get("/mcp", ("Last-Event-ID", "7")), Answer((b": x\n\n",), EVENTS))], {}, "resumes"),

@@ -1,0 +1,112 @@
+"""How clients left calls before these ended: by cancelling them, or by closing the connection."""
+# Source: MCP 2025-11-25 and 2026-07-28, "Cancellation".
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.cassette.sessions import listens
+from mrtr_cassette.core.protocol.calls import session_of
+from mrtr_cassette.core.protocol.jsonrpc import Kind, messages_in
+from mrtr_cassette.core.protocol.methods import CANCELLED, PING
+from mrtr_cassette.core.wire.http import End, Response
+from mrtr_cassette.core.wire.jsonbytes import canonical
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """How a client left a call.
+
+    Attributes:
+        request: which of the call's requests was pending, from 0.
+        after: how many messages of its response had come.
+        cancels: whether the client said so by a notification.
+        waits: whether a response came all the same.
+    """
+
+    request: int
+    after: int
+    cancels: bool
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Departures:
+    """Those of a cassette.
+
+    Attributes:
+        of_calls: by the number of the interaction.
+        cancelled: the number of the call that an interaction cancels, by its own.
+    """
+
+    of_calls: dict[int, Departure] = field(default_factory=dict)
+    cancelled: dict[int, int] = field(default_factory=dict)
+
+
+def departures_in(interactions: Iterable[RecordedInteraction]) -> Departures:
+    """Return how the clients of a recording left their calls."""
+    found = Departures()
+    calls: dict[tuple[str, str], RecordedInteraction] = {}
+    for interaction in interactions:
+        exchange = interaction.exchanges[-1]
+        message, session = exchange.call.message, session_of(exchange.request)
+        if message is None:
+            continue
+        if message.method == CANCELLED:
+            named = canonical(message.params.get("requestId"))
+            call = calls.get((session, named))
+            if call is not None and _is_pending(call.exchanges[-1], exchange):
+                found.of_calls[call.number] = _cancelled(call, exchange)
+                found.cancelled[interaction.number] = call.number
+        elif message.kind is Kind.REQUEST and message.id is not None:
+            calls[session, message.id] = interaction
+            if _was_closed(exchange):
+                count = messages_so_far(exchange.response)
+                departure = Departure(len(interaction.exchanges) - 1, count, cancels=False)
+                found.of_calls[interaction.number] = departure
+    return found
+
+
+def _is_pending(call: RecordedExchange, cancelling: RecordedExchange) -> bool:
+    """Tell whether a call had no response when a notification came that cancels it."""
+    if listens(call.call, call.response):
+        return False
+    located, response = call.located_response, call.response
+    if located is None or response is None or cancelling.number is None:
+        return located is None
+    return response.pieces[located.piece].after >= cancelling.number
+
+
+def _cancelled(call: RecordedInteraction, cancelling: RecordedExchange) -> Departure:
+    exchange = call.exchanges[-1]
+    count = messages_so_far(exchange.response, cancelling.number)
+    is_answered = exchange.rpc_response is not None
+    return Departure(len(call.exchanges) - 1, count, cancels=True, waits=is_answered)
+
+
+def _was_closed(exchange: RecordedExchange) -> bool:
+    """Tell whether a client closed the connection on which the response was to come."""
+    response = exchange.response
+    if response is None or response.is_lines or listens(exchange.call, response):
+        return False
+    return response.end is End.OPEN and exchange.rpc_response is None
+
+
+def messages_so_far(response: Response | None, before: int | None = None) -> int:
+    """Return how many messages of a response came, but for pings, before a request with a number.
+
+    Over a pipe, only what names the request counts.
+    """
+    if response is None:
+        return 0
+    count = 0
+    for located in messages_in(response):
+        message = located.message
+        is_named = "progressToken" in message.params or message.kind is Kind.REQUEST
+        is_early = before is None or response.pieces[located.piece].after < before
+        is_about_call = message.method != PING and (is_named or not response.is_lines)
+        if is_early and is_about_call and message.kind is not Kind.RESPONSE:
+            count += 1
+    return count
