@@ -64,6 +64,11 @@ def printable_lines(text: str) -> str:
     return _LINE_COMMAND.sub(lambda match: match[0][:-1] + r"\x3a", "\n".join(lines))
 
 
+def line_by_line(*lines: str) -> str:
+    """Return a text of these lines, in which nobody whose words they repeat can begin another."""
+    return printable_lines("\n".join(map(printable, lines)))
+
+
 def printable_json(text: str) -> str:
     """Escape the same as JSON does, which leaves JSON what it means; tabs stay."""
     lines = [_escaped(line, _json_escape, kept="\t") for line in text.split("\n")]

@@ -32,8 +32,8 @@ from mrtr_cassette.errors import (
     Terms,
     counted,
     in_terms,
+    line_by_line,
     printable,
-    printable_lines,
     shorten,
 )
 
@@ -44,8 +44,7 @@ Said = tuple[Event, str]
 
 
 def _said(event: Event, line: str) -> Said:
-    """Return an event with its line, in which nobody whose words it repeats can begin another."""
-    return event, printable_lines(printable(line))
+    return event, line_by_line(line)
 
 
 # Recording

@@ -30,6 +30,7 @@ from mrtr_cassette.errors import (
     UpstreamError,
     counted,
     in_terms,
+    line_by_line,
     printable,
     printable_lines,
     shorten,
@@ -218,7 +219,8 @@ def _fixes(miss: Miss) -> Sequence[str]:
     fixes, nearest = _FIXES[miss.reason], miss.nearest
     if nearest is None:
         return fixes
-    if nearest.answers is not None and miss.differences:
+    is_elsewhere = miss.reason is Reason.UNKNOWN_METHOD
+    if nearest.answers is not None and miss.differences and not is_elsewhere:
         return _FIXES_UNDER_WAY[Reason.ANSWERS_DIFFER]
     if nearest.created_by is not None:
         return _FIXES_UNDER_WAY.get(miss.reason, fixes)
@@ -376,7 +378,7 @@ def summary_text(report: ReplayReport) -> str:
         harmless.append(f"  not recorded, answered as by any server{times}: {each.call}")
     lines += _first_ten(harmless)
     lines += map(_elsewhere_text, report.elsewhere)
-    return "\n".join(lines)
+    return line_by_line(*lines)
 
 
 def _elsewhere_text(place: str) -> str:
@@ -434,10 +436,11 @@ class UnpublishedError(MrtrCassetteError):
     exit_code = 4
 
     def __init__(self, path: object, reason: str) -> None:
+        shown = printable(str(path))
         super().__init__(
-            f"{path} was not written: {reason}\n"
+            f"{shown} was not written: {printable(reason)}\n"
             "what was recorded is in the journal beside it; publish it with: "
-            f"mrtr-cassette recover {path} (or delete the journal)"
+            f"mrtr-cassette recover {shown} (or delete the journal)"
         )
         self.reason = reason
 
@@ -486,7 +489,7 @@ def recording_text(report: RecordingReport) -> str:
     lines = [", ".join([outcome, *parts])]
     lines += map(_elsewhere_text, report.elsewhere)
     lines += [f"  {line}" for line in redaction_lines(report.redacted)]
-    return "\n".join(lines)
+    return line_by_line(*lines)
 
 
 def recording_data(report: RecordingReport) -> Any:

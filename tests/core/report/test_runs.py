@@ -60,7 +60,6 @@ from mrtr_cassette.core.report.events import (
     played_events,
     pushed_said,
     recording_said,
-    repeated_said,
     replay_said,
     request_event,
     response_said,
@@ -644,36 +643,6 @@ def test_event_and_its_line(teller: Callable[[], Told], *, updates_goldens: bool
         lines += [orjson.dumps(event).decode(), *line]
     case = read_case(DATA / "reports" / "events.case")
     case.expect(teller.__name__, "\n".join([*lines, ""]), updates=updates_goldens)
-
-
-NAMES = st.text(st.sampled_from("a\r\n\t\x1b\x85\u2028:#[]é"), min_size=1, max_size=9)
-
-
-@given(NAMES, st.sampled_from(["map", "array"]))
-def test_nobody_writes_a_line_of_the_log_but_its_recorder(name: str, dialect: str) -> None:
-    """Whatever server and client call their keys, fields, tools and methods, an event is one line."""
-    asked: Any = {"resultType": "input_required", "inputRequests": {name: form(name)}}
-    answers: Any = {name: {"action": "accept", "content": {name: name}}}
-    if dialect == "array":
-        asked = {"inputRequests": [{"id": name, "kind": name}], "requestState": STATE}
-        answers = [{"id": name, "value": name}]
-    call = tool(name, **{name: name})
-    answer = retry(call, answers, state=STATE if dialect == "array" else None)
-    told: list[Event | Said] = []
-    for request, response in ((call, asked), (answer, text(name)), (rpc(name), {name: name})):
-        observation = observed(request, response)
-        told += [request_event(observation), ended(observation, observation.started_ms)]
-    player = player_of((call, asked), (answer, text(name)))
-    told += played_events(hit(player, call))
-    asker, _ = player.interactions[0]
-    told += [caught_up_said(asker), repeated_said(asker), missed_event(missed(player, tool(name)))]
-    told += [unreachable_said(name, name), failed_said(name)]
-    for item in told:
-        event, *lines = item if isinstance(item, tuple) else (item,)
-        assert b"\n" not in orjson.dumps(event)
-        for line in lines:
-            assert_harmless(line)
-            assert "\n" not in line
 
 
 @pytest.mark.parametrize("name", [rb"\ud800", rb"a\u0000b", rb"\u001b[31m"])

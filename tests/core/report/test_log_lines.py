@@ -1,0 +1,146 @@
+"""Law of the log: nobody whose words an event repeats writes a line of it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from builders import Conversation, get, hit, missed, notification, player_of, post, retry, rpc, tool
+from harmless import assert_harmless
+from hypothesis import given
+from hypothesis import strategies as st
+from messages import YES, form, text
+from pushing import PushingSession, asked_once, elicit, posted
+
+from mrtr_cassette.core.answers.fulfilment import CallTurn
+from mrtr_cassette.core.cassette.recorded import pushed_asks
+from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.protocol.tasks import TaskState
+from mrtr_cassette.core.record.recorder import Unread
+from mrtr_cassette.core.replay.diagnosis import Harmless
+from mrtr_cassette.core.report import events
+from mrtr_cassette.core.report.events import Event, Said
+from mrtr_cassette.core.report.runs import CallResult, RecordingReport, report_of_replay
+from mrtr_cassette.core.wire.http import End
+from mrtr_cassette.errors import printable_json
+
+STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
+TELLERS = sorted(
+    name
+    for name, teller in inspect.getmembers(events, inspect.isfunction)
+    if teller.__module__ == events.__name__ and not name.startswith("_")
+)
+"""All public functions of the module."""
+Told = Iterator[tuple[str, Event | Said]]
+
+
+def questions_of(name: str, dialect: str) -> tuple[Any, Any, str | None]:
+    """Return a result that asks, its answers and its state, all with a name wherever one may be."""
+    if dialect == "array":
+        asked = {"inputRequests": [{"id": name, "kind": name}], "requestState": STATE}
+        return asked, [{"id": name, "value": name}], STATE
+    asked = {"resultType": "input_required", "inputRequests": {name: form(name)}}
+    return asked, {name: {"action": "accept", "content": {name: name}}}, None
+
+
+def recording_told(name: str, dialect: str) -> Told:
+    """Tell of a recording."""
+    asked, answers, state = questions_of(name, dialect)
+    call = tool(name, **{name: name})
+    answer = retry(call, answers, state=state)
+    for request, response in ((call, asked), (answer, text(name)), (rpc(name), {name: name})):
+        talk = Conversation()
+        number = talk.request(request)
+        talk.response(number, response)
+        observation = talk.observation(number)
+        yield "request_event", events.request_event(observation)
+        exchange = observation.seal(End.COMPLETE, 1)
+        said = events.response_said(observation, exchange, End.COMPLETE, 1)
+        yield "response_said", said
+    yield "unread_said", events.unread_said(observation, Unread("response", name, hides_id=True))
+    yield "sent_elsewhere_said", events.sent_elsewhere_said(observation, name)
+    yield "unreachable_said", events.unreachable_said(name, name)
+    yield "failed_said", events.failed_said(name)
+    session = PushingSession()
+    stream = session.open(call)
+    session.say(stream, elicit(name, words=name))
+    listening = session.talk.observation(stream)
+    (push,) = listening.take_pushed()
+    yield "pushed_said", events.pushed_said(listening, push)
+    answering = session.talk.observation(session.post(posted(elicit(name), answers)))
+    yield "request_event", events.request_event(answering)
+    report = RecordingReport(name, 1, 1, None, 0, elsewhere=(name,))
+    for told in (report, replace(report, objection=name), replace(report, is_same=True)):
+        yield "recording_said", events.recording_said(told)
+    unchanged = replace(report, interactions=None, played=1)
+    yield "recording_said", events.recording_said(unchanged)
+
+
+def replay_told(name: str, dialect: str) -> Told:
+    """Tell of a replay, and of what is added to one."""
+    asked, answers, state = questions_of(name, dialect)
+    call = tool(name, **{name: name})
+    answer = retry(call, answers, state=state)
+    player = player_of((call, asked), (answer, text(name)))
+    for event in events.played_events(hit(player, call)):
+        yield "played_events", event
+    yield "missed_event", events.missed_event(missed(player, tool(name, **{name: 1})))
+    for request in (post(notification(f"notifications/{name}")), get(f"/.well-known/{name}")):
+        harmless = player.request_received(request)
+        assert isinstance(harmless, Harmless)
+        yield "harmless_event", events.harmless_event(harmless)
+    player.path = name
+    came_to = replace(report_of_replay(player), elsewhere=(name,), without_response=(1,))
+    yield "replay_said", events.replay_said(came_to)
+    asker, _ = player.interactions[0]
+    yield "caught_up_said", events.caught_up_said(asker)
+    yield "repeated_said", events.repeated_said(asker)
+    cassette = asked_once(elicit(words=name), YES, call, text(name))
+    ((ask,),) = pushed_asks(cassette.interactions).values()
+    named = ask._replace(request=replace(ask.request, key=name))
+    yield "asked_by_push_event", events.asked_by_push_event(named)
+
+
+def call_told(name: str) -> Told:
+    """Tell of a call without a client."""
+    asked = {name: InputRequest(name, name)}
+    for sources in ({}, {name: "rule 1"}):
+        yield "turn_said", events.turn_said(CallTurn(1, "result", asked, {}, sources, None))
+    yield "task_said", events.task_said(TaskState(name, name, asked, {"statusMessage": name}))
+    for problem in (None, name):
+        result = CallResult(name, name, problem=problem)
+        yield "call_ended_event", events.call_ended_event(result)
+
+
+def lines_of(name: str, dialect: str) -> dict[str, list[str]]:
+    """Return the lines that each function makes of words, for people and for programs."""
+    found: dict[str, list[str]] = {teller: [] for teller in TELLERS}
+    told = [*recording_told(name, dialect), *replay_told(name, dialect), *call_told(name)]
+    for teller, item in told:
+        event, *texts = item if isinstance(item, tuple) else (item,)
+        texts.append(printable_json(orjson.dumps(event).decode()))
+        for shown in texts:
+            assert_harmless(shown)
+            found[teller] += shown.split("\n")
+    return found
+
+
+NAMES = st.text(st.sampled_from("a\r\n\t\x1b\x85\u2028:#[]é"), min_size=1, max_size=9)
+
+
+@given(NAMES, st.sampled_from(["map", "array"]))
+def test_nobody_writes_a_line_of_the_log_but_its_recorder(name: str, dialect: str) -> None:
+    """Whatever server and client call keys, fields, tools and methods, there are as many lines."""
+    assert {teller: len(lines) for teller, lines in lines_of(name, dialect).items()} == {
+        teller: len(lines) for teller, lines in lines_of("a", dialect).items()
+    }
+
+
+@pytest.mark.parametrize("teller", TELLERS)
+def test_the_law_of_the_log_is_about_every_event(teller: str) -> None:
+    """A function of the module that the law doesn't call fails here."""
+    assert lines_of("a", "map")[teller]
