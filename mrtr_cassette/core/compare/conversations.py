@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
@@ -73,6 +73,8 @@ from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse, pars
 from mrtr_cassette.core.wire.pointers import (
     ABSENT,
     ANY,
+    Difference,
+    differences,
     escape_pointer,
     pointer_path,
     without_paths,
@@ -495,13 +497,19 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class InteractionComparison:
-    """One interaction of two cassettes, or of one of them."""
+    """One interaction of two cassettes, or of one of them.
+
+    Attributes:
+        request: where the arguments of a call that only the second has differ from those of one by
+            its name that only the first has.
+    """
 
     recorded: int | None
     received: int | None
     call: str
     is_moved: bool
     stages: tuple[Stage, ...]
+    request: tuple[Difference, ...] = ()
 
     @property
     def mark(self) -> Mark:
@@ -557,7 +565,9 @@ def compared(
     """
     old, new = (list(_sides_of(cassette, ignored_for)) for cassette in (recorded, received))
     interactions = []
-    for at_old, at_new, is_moved in _aligned(_partners(old, new), len(old), len(new)):
+    partners = _partners(old, new)
+    namesakes = _namesakes(partners, old, new)
+    for at_old, at_new, is_moved in _aligned(partners, len(old), len(new)):
         before = None if at_old is None else old[at_old]
         after = None if at_new is None else new[at_new]
         sides = [side for side in (before, after) if side is not None]
@@ -566,7 +576,9 @@ def compared(
         call, ignored = next((it.call, it.pointers) for it in (after, before) if it is not None)
         one, other = (None if it is None else it.interaction.number for it in (before, after))
         stages = tuple(_stages_of(before, after, ignored))
-        interactions.append(InteractionComparison(one, other, str(call), is_moved, stages))
+        namesake = None if at_new is None else namesakes.get(at_new)
+        request = () if namesake is None else _request_differences(namesake, new[at_new or 0])
+        interactions.append(InteractionComparison(one, other, str(call), is_moved, stages, request))
     return CassetteComparison(recorded.path, received.path, tuple(interactions))
 
 
@@ -694,6 +706,32 @@ def _partners(old: Sequence[_Side], new: Sequence[_Side]) -> dict[int, int]:
         )
         partners |= {new_left[at_new]: old_left[at_old] for at_old, at_new in found}
     return partners
+
+
+def _namesakes(
+    partners: Mapping[int, int], old: Sequence[_Side], new: Sequence[_Side]
+) -> dict[int, _Side]:
+    """Return, for new interactions without a partner, old ones without one of the same name."""
+    paired_old = set(partners.values())
+    unpaired: dict[tuple[str, str], list[_Side]] = defaultdict(list)
+    for index, side in enumerate(old):
+        if index not in paired_old:
+            unpaired[side.call.method, side.call.name].append(side)
+    found: dict[int, _Side] = {}
+    for index, side in enumerate(new):
+        namesakes = unpaired.get((side.call.method, side.call.name))
+        if index not in partners and namesakes:
+            found[index] = namesakes.pop(0)
+    return found
+
+
+def _request_differences(old: _Side, new: _Side) -> tuple[Difference, ...]:
+    ignored = tuple(map(pointer_path, new.pointers))
+    before, after = (
+        without_paths(side.interaction.exchanges[0].call.arguments, ignored) for side in (old, new)
+    )
+    is_json = not isinstance(before, bytes) and not isinstance(after, bytes)
+    return tuple(differences(before, after)) if is_json else ()
 
 
 def _aligned(

@@ -187,6 +187,13 @@ def _other_answer(
     if not posted:
         return None
     candidates = [each for each in posted if not each.played] or posted
+    here = [each for each in candidates if each.key.endpoint == call.endpoint]
+    if not here:
+        nearest = candidates[0]
+        detail = printable(f"this was answered at {nearest.key.endpoint}, not at {call.endpoint}")
+        paths = (canonical(each.request.target) for each in (nearest, call))
+        return Miss(call, Reason.UNKNOWN_METHOD, detail, nearest, (Difference("/#path", *paths),))
+    candidates = here
     detail = "the question was answered in another way"
     return _beside(call, candidates, Reason.ANSWERS_DIFFER, detail, ignored)
 

@@ -27,7 +27,7 @@ from mrtr_cassette.core.compare.values import (
 from mrtr_cassette.core.drive.ignored import Learned
 from mrtr_cassette.core.drive.verification import TurnChange, VerifiedInteraction
 from mrtr_cassette.core.report.text import as_data
-from mrtr_cassette.core.wire.pointers import ANY, excerpts
+from mrtr_cassette.core.wire.pointers import ANY, Difference, excerpts
 from mrtr_cassette.errors import counted, printable, printable_lines, shorten
 
 _STRUCTURED: Final = "/structuredContent"
@@ -111,7 +111,7 @@ def _as_text(value: str | None) -> str | None:
 # Lines
 
 
-def shown_values(change: Change) -> tuple[str | None, str | None]:
+def shown_values(change: Change | Difference) -> tuple[str | None, str | None]:
     """Return the two values of a change as people read them; long ones from where they part."""
     old, new = (
         json.dumps(json.loads(value), ensure_ascii=False)
@@ -191,6 +191,11 @@ def _interaction_lines(interaction: InteractionComparison) -> Iterator[str]:
         number = f"#{recorded} (now #{received})"
     line = f"{mark} {number} {printable(interaction.call)}"
     yield f"{line}: {', '.join(facts)}" if facts else line
+    for difference in interaction.request:
+        yield f"    request {printable(difference.pointer) or '/'}"
+        old, new = shown_values(difference)
+        yield f"      - {old or 'nothing'}"
+        yield f"      + {new or 'nothing'}"
     if mark == "~":
         places = ((_place_of(stage), stage.counting) for stage in interaction.stages)
         yield from _places_lines(places)
@@ -376,7 +381,7 @@ def verification_data(verifications: Sequence[Verification]) -> dict[str, Any]:
 _ROWS: Final[Mapping[type, str]] = {
     Change: "verdict pointer recorded received is_information",
     CassetteComparison: "recorded received same=is_same verdict interactions",
-    InteractionComparison: "mark recorded received call verdict moved=is_moved stages",
+    InteractionComparison: "mark recorded received call verdict moved=is_moved request stages",
     Stage: "kind turn mark changes",
     Verification: "cassette upstream is_good counts accepted interactions",
     VerifiedInteraction: "number call verdict reason changes",

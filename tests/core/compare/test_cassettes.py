@@ -26,6 +26,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION
 from mrtr_cassette.core.compare.conversations import CassetteComparison, Stage, compared, held_to
 from mrtr_cassette.core.wire.http import End, channel_request, line_request
+from mrtr_cassette.core.wire.pointers import Difference
 
 STATE = "a-recorded-state-0123456789abcdef"
 
@@ -69,6 +70,20 @@ def test_calls_are_aligned_by_what_they_are(old: str, new: str, lines: list[str]
     assert outline(found) == lines
     assert found.is_same is all(line.startswith("=") for line in lines)
     assert found.verdict == ("same" if found.is_same else "shape-changed")
+
+
+def test_call_with_other_arguments_is_held_to_one_by_its_name() -> None:
+    """It is another call, of which is told where it differs from one that is missing."""
+    old = [(tool("add", a=1, b=2), text("3")), (tool("drop"), text("x"))]
+    new = [(tool("add", a=1, b=3, at=9), text("4")), (tool("add", a=1, b=4), text("5"))]
+    found = comparison(old, new, "/arguments/at")
+
+    assert outline(found) == ["- 1 .", "- 2 .", "+ . 1", "+ . 2"]
+    assert [each.request for each in found.interactions] == [
+        *((), ()),
+        (Difference("/arguments/b", "2", "3"),),
+        (),
+    ]
 
 
 def test_another_path_of_the_server_is_the_same_call() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from builders import (
@@ -30,6 +31,7 @@ from pushing import asked_once, cassette_with, elicit, in_sealed_session, posted
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss, Reason
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.report.runs import report_of_miss
 from mrtr_cassette.core.wire.http import EVENT_STREAM, NO_METHOD, NO_STATUS, Request
 
 CALL = tool("deploy", env="prod", replicas=3)
@@ -300,6 +302,21 @@ def test_wrong_answer_to_a_pushed_question_is_told_by_its_field() -> None:
         ("/action", '"accept"', '"decline"'),
         ("/content", '{"ok":true}', None),
     ]
+
+
+@pytest.mark.parametrize("answer", [YES, NO])
+def test_answer_that_is_posted_to_another_url_is_told_by_its_path(answer: Any) -> None:
+    """Whatever it says: the question was answered elsewhere."""
+    cassette = asked_once(elicit(), YES, CALL, text("done"))
+
+    miss = posted_miss(replace(posted(elicit(), answer), target="/other"), cassette)
+
+    assert (miss.reason, miss.detail) == (
+        Reason.UNKNOWN_METHOD,
+        "this was answered at POST /mcp, not at POST /other",
+    )
+    assert found(miss) == [("/#path", '"/mcp"', '"/other"')]
+    assert report_of_miss(miss, "f").fixes[0] == "check the URL that the client uses"
 
 
 def test_answer_to_nothing_that_was_asked_is_like_other_traffic() -> None:
