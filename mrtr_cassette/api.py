@@ -136,6 +136,12 @@ def verify(path: FilePath, upstream: str | Sequence[str], **options: Any) -> Ver
 def _check_recording(recording: Recording) -> None:
     if recording.objection is not None:
         raise UnpublishedError(recording.place, recording.objection)
+    _warn_of_unused(recording)
+
+
+def _warn_of_unused(used: Recording | Replay) -> None:
+    for name, value in used.unused_options or ():
+        warnings.warn(f"{name} {value!r} matched nothing in {used.place}", stacklevel=2)
 
 
 def _check_replay(options: ReplayOptions, replay: Replay) -> None:
@@ -145,6 +151,7 @@ def _check_replay(options: ReplayOptions, replay: Replay) -> None:
         raise MissesError(replay.place, replay.misses)
     if options.fail_on_unplayed and replay.unplayed:
         raise UnplayedError(replay.place, replay.unplayed)
+    _warn_of_unused(replay)
 
 
 def diff(

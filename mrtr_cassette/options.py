@@ -273,7 +273,9 @@ class ProxyOptions(SecretOptions):
         choices=("auto", "strict", "order"),
     )
     reads: Collection[str] = option_field(
-        "list", "Name a tool that changes nothing on the server", metavar="TOOL"
+        "list",
+        "Name a tool, or a method that MCP doesn't have, that changes nothing on the server",
+        metavar="TOOL|METHOD",
     )
 
     def __post_init__(self) -> None:

@@ -24,6 +24,7 @@ _INI_OPTIONS = ("ignore", "redact", "redact_keys", "redact_env", "no_redact", "s
 _MODES = ("none", "once", "append", "all", "verify")
 _COUNTS = "mrtr_cassette_counts"
 _REDACTED = "mrtr_cassette_redacted"
+_READS = "mrtr_cassette_reads"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -107,6 +108,7 @@ class SuiteRun:
         self.mode, self.is_mode_given = _mode(config)
         self.counts: Counter[str] = Counter()
         self._redacted: list[str] = []
+        self.reads: Counter[str] = Counter()
         self._problems: list[str] = []
         self._uses: Uses | None = None
 
@@ -117,8 +119,9 @@ class SuiteRun:
 
             values = {name: self.config.getini(_INI + name) for name in _INI_OPTIONS}
             ini = {name: value for name, value in values.items() if value is not None}
+            counts = (self.counts, self.reads)
             self._uses = Uses(
-                self.config, self.mode, self.counts, ini, is_mode_given=self.is_mode_given
+                self.config, self.mode, *counts, ini, is_mode_given=self.is_mode_given
             )
         return self._uses
 
@@ -140,6 +143,7 @@ class SuiteRun:
         output = getattr(node, "workeroutput", {})
         self.counts.update(output.get(_COUNTS, {}))
         self._redacted += output.get(_REDACTED, [])
+        self.reads.update(output.get(_READS, {}))
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Publish what tests share; a worker of pytest-xdist hands on what it counted."""
@@ -152,12 +156,17 @@ class SuiteRun:
         if output is not None:
             output[_COUNTS] = dict(self.counts)
             output[_REDACTED] = self._redacted
+            output[_READS] = dict(self.reads)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what became of the cassettes."""
         for problem in self._problems:
             terminalreporter.section("mrtr-cassette: cassettes that could not be written", red=True)
             terminalreporter.line(problem)
+        for name, times in sorted(self.reads.items()):
+            if not times:
+                line = f"mrtr-cassette: reads {name!r} matched nothing in this run"
+                terminalreporter.write_line(line)
         if self.counts and self.config.get_verbosity() >= 0:
             told = ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items()))
             terminalreporter.write_line(f"mrtr-cassette: {told}")

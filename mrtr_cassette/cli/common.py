@@ -386,8 +386,8 @@ def tell_of_journal(cassette: Location, log: Log) -> None:
         log.tell(f"note: {note}", {"event": "unpublished", "note": note})
 
 
-def tell_unused(pointers: Iterable[str], log: Log) -> None:
-    """Say what was to be ignored and was nowhere."""
-    for pointer in pointers:
-        text = f"note: --ignore {printable(pointer)} matched nothing"
-        log.tell(text, {"event": "unused_ignore", "pointer": pointer})
+def tell_unused(options: Iterable[tuple[str, str]], log: Log) -> None:
+    """Say which options made no difference, each with its value."""
+    for name, value in options:
+        text = f"note: {TERMS[name]} {printable(value)} matched nothing"
+        log.tell(text, {"event": "unused", "option": name, "value": value})

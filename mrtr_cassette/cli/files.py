@@ -139,9 +139,9 @@ def diff(
         if are_folders:
             verb = "differs" if len(differing) == 1 else "differ"
             click.echo(f"{len(differing)} of {counted(len(comparisons), 'cassette')} {verb}")
-    for it in ignored:
-        if all(files_diff(*pair, ignore=[it]) == files_diff(*pair) for pair in pairs.values()):
-            tell_unused([it], Log())
+    for pointer in ignored:
+        if all(files_diff(*pair, ignore=[pointer]) == files_diff(*pair) for pair in pairs.values()):
+            tell_unused([("ignore", pointer)], Log())
     context.exit(1 if differing and not for_git else 0)
 
 

@@ -264,7 +264,8 @@ async def _verify(
     ):
         say(_WITHHELD)
     left_out = [change for each in verifications for change in each.left_out]
-    tell_unused(unused_pointers(options.ignore, left_out), Log())
+    unused = unused_pointers(options.ignore, left_out)
+    tell_unused([("ignore", pointer) for pointer in unused], Log())
     return verifications, problems or exit_code_of(verifications)
 
 

@@ -215,8 +215,7 @@ def _conclude_recording(session: RecordSession, log: Log, report: Path | None) -
     log.tell(line, event)
     if report is not None:
         write_report(report, lambda: recording_data(concluded), {})
-    if session.player is not None:
-        tell_unused(session.player.unused_ignores(), log)
+    tell_unused(session.outcome.unused or (), log)
     if session.problem is not None:
         text = f"error: the recording is not whole: {session.problem}"
         log.tell(text, {"event": "concluded", "problem": session.problem})
@@ -311,7 +310,7 @@ def _conclude_replay(
     annotate(map(annotation, summary.misses))
     if report is not None:
         write_report(report, lambda: summary_data(summary), {".xml": lambda: junit(summary)})
-    tell_unused(player.unused_ignores(), log)
+    tell_unused(player.unused_options(), log)
     return bool(summary.misses or (options.fail_on_unplayed and summary.incomplete))
 
 

@@ -53,14 +53,18 @@ class Uses:
         config: pytest.Config,
         mode: Mode,
         counts: Counter[str],
+        reads: Counter[str],
         ini: Mapping[str, Any],
         *,
         is_mode_given: bool,
     ) -> None:
-        """Begin with none; `counts` takes what becomes of each cassette."""
+        """Begin with none.
+
+        `counts` takes what becomes of each cassette, `reads` in how many tests each name matched.
+        """
         self._config = config
         is_worker = hasattr(config, "workerinput")
-        self._run = Run(mode, is_mode_given, config.rootpath, is_worker)
+        self._run = Run(mode, is_mode_given, config.rootpath, is_worker, reads)
         self._uses: dict[CassetteUse, tuple[Any, str | None]] = {}
         self._counts = counts
         self._ini = Place("the ini file", ini)

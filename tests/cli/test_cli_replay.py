@@ -202,19 +202,21 @@ async def test_a_hostile_cassette_steers_neither_terminal_nor_runner(tmp_path: P
 
 
 @looped
-async def test_what_was_ignored_in_vain_is_told(tmp_path: Path) -> None:
-    """A pointer to a member that neither a recorded request nor a client's has is a mistake."""
+async def test_options_that_match_nothing_are_told(tmp_path: Path) -> None:
+    """A pointer to a member that no request has is a mistake, and so is the name of no call."""
     path = tmp_path / "c.json"
     async with taping(path, answering(json_response(result({})))) as tape:
         await post(tape.url, message("tools/list", {"at": 1}))
     pointers = ("/at", "/now", "/att", "/inputResponses/a~1b")
     ignored = [word for pointer in pointers for word in ("--ignore", pointer)]
-    async with command("replay", path, "--port", 0, *ignored) as process:
+    reads = ("--reads", "tools/list", "--reads", "tpyo")
+    async with command("replay", path, "--port", 0, *ignored, *reads) as process:
         await post(await process.listening(), message("tools/list", {"at": 2, "now": 3}))
         ended = await process.stopped()
     assert ended.code == 0
-    assert ended.err.splitlines()[-2:] == [
-        f"note: --ignore {pointer} matched nothing" for pointer in pointers[2:]
+    assert ended.err.splitlines()[-3:] == [
+        "note: --reads tpyo matched nothing",
+        *(f"note: --ignore {pointer} matched nothing" for pointer in pointers[2:]),
     ]
 
 

@@ -319,3 +319,15 @@ def test_options_of_replays_alone_do_not_keep_a_test_from_being_recorded(suite):
     suite.write("test_one.py", marked)
     for mode in ("once", "append", "all", "none", "verify"):
         suite.run(f"--mrtr-mode={mode}")
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_what_is_said_to_read_and_matches_in_no_test_is_told(suite, workers):
+    """A name that one test of the run calls is no mistake in the others."""
+    options = "reads=['deploy', 'tpyo']"
+    marked = ONE_TEST.replace("upstream=APPLICATION", f"upstream=APPLICATION, {options}")
+    suite.write("test_one.py", marked)
+    suite.run()
+    ended = suite.run("--mrtr-mode=none", *workers)
+    lines = [line for line in ended.outlines if "matched nothing" in line]
+    assert lines == ["mrtr-cassette: reads 'tpyo' matched nothing in this run"]

@@ -171,6 +171,7 @@ CANCELLED = notification("notifications/cancelled", requestId="mine")
     [
         (get("/mcp", ("Accept", "text/event-stream")), None),
         (rpc("subscriptions/listen", {}), None),
+        (rpc("events/stream", {"name": "pushed"}), None),
         (notification("notifications/x"), None),
         (SLOW, CANCELLED),
     ],

@@ -31,7 +31,6 @@ from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
     GET_PROMPT,
     INITIALIZE,
-    LISTEN,
     METHODS,
     READ_RESOURCE,
     method_of,
@@ -316,7 +315,8 @@ def wanted_of(words: Sequence[str]) -> Wanted:
     method, name, rest = words[0], "", words[1:]
     known = METHODS.get(method)
     # Sessions and streams are opened by no call.
-    if known is None or method in (INITIALIZE, LISTEN) or not (known.reads or known.named_by):
+    is_opening = method == INITIALIZE or (known is not None and known.listens)
+    if known is None or is_opening or not (known.reads or known.named_by):
         method, name = CALL_TOOL, method
     elif known.named_by:
         if not rest:

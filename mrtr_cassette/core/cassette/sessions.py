@@ -16,7 +16,7 @@ from mrtr_cassette.core.protocol.calls import (
     session_of,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind, last_response
-from mrtr_cassette.core.protocol.methods import LISTEN
+from mrtr_cassette.core.protocol.methods import method_of
 from mrtr_cassette.core.protocol.origins import ServerOrigin, origin_in, shown_origin
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
@@ -120,7 +120,7 @@ def listens(call: Call, response: Response | None) -> bool:
     if call.message is None:
         is_stream = response is not None and response.is_event_stream
         return (call.request.method == "GET" and is_stream) or opens_channel(call.request)
-    return call.message.kind is Kind.REQUEST and call.method == LISTEN
+    return call.message.kind is Kind.REQUEST and method_of(call.method).listens
 
 
 def event_ids(response: Response | None) -> Iterator[tuple[int, str]]:

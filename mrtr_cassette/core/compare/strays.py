@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.jsonrpc import server_message
-from mrtr_cassette.core.protocol.methods import LISTEN, LOG, method_of
+from mrtr_cassette.core.protocol.methods import LOG, method_of
 from mrtr_cassette.core.wire.http import opens_channel
 
 _NAMES_REQUEST: Final = frozenset({"progressToken", "requestId", "taskId"})
@@ -22,7 +22,7 @@ def drop_strays(method: str, recorded: list[Any], live: list[Any]) -> None:
 
     What is logged before any call, or of the server's own accord, belongs to none.
     """
-    if method == LISTEN:
+    if method_of(method).listens:
         return
     if not method or method_of(method).describes_server:
         for messages in (recorded, live):

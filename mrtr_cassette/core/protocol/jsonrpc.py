@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import InputRequired, may_ask, recognise
-from mrtr_cassette.core.protocol.methods import CANCELLED, LISTEN
+from mrtr_cassette.core.protocol.methods import CANCELLED, method_of
 from mrtr_cassette.core.wire.codings import content_coding
 from mrtr_cassette.core.wire.http import End, Piece, Response
 from mrtr_cassette.core.wire.jsonbytes import (
@@ -236,7 +236,7 @@ def _plain_echoes(message: Message, request: Message) -> list[Echo] | None:
         value, wanted = repeated_token(message), request.progress_token
     # A key that stands once in the bytes, in its only spelling, is the message's own.
     is_certain = raw.count(key) == (value is not None) and b"\\u" not in raw
-    if not is_certain or b"subscriptionId" in raw or request.method == LISTEN:
+    if not is_certain or b"subscriptionId" in raw or method_of(request.method).listens:
         return None
     echoed = _echoed(name, value, wanted)
     if echoed is None:
@@ -267,7 +267,7 @@ def _is_used(place: EchoPlace, message: Message, request: Message) -> bool:
     if not place.method:
         return True
     # A server of the 2025 era cancels what it has asked itself, maybe under the id of the call.
-    return message.method == place.method and request.method == LISTEN
+    return message.method == place.method and method_of(request.method).listens
 
 
 def _echoed(name: str, value: str | None, wanted: str | None) -> str | None:

@@ -38,6 +38,7 @@ class Method:
         repeats: whether clients send it again and again as time goes by.
         reads: whether it changes nothing, so that its response may be played again.
         steady: whether its result is the same whatever was written before.
+        listens: whether its response is a stream that stays open, of what others cause.
         asks: whether its result may ask for input, which the same request answers, sent again.
         volatile: the places in its result that differ in each recording.
         describes_server: whether its result says what the server offers.
@@ -50,6 +51,7 @@ class Method:
     repeats: bool = False
     reads: bool = False
     steady: bool = False
+    listens: bool = False
     asks: bool = False
     volatile: frozenset[MemberPath] = frozenset()
     describes_server: bool = False
@@ -75,13 +77,14 @@ _CALLED: Final = (
 )
 _PROMPT: Final = _modified(("messages", ANY, "content"), ("messages", ANY, "content", "resource"))
 _RESOURCES: Final = _modified(("resources", ANY))
+_OCCURRED: Final = frozenset({("events", ANY, "timestamp")})
 _CLIENT: Final = ("capabilities", "clientInfo", "protocolVersion")
 
 _TABLE: Final = (
     # Opening, ending and watching
     Method(INITIALIZE, reads=True, steady=True, describes_server=True, not_in_key=_CLIENT),
     Method(DISCOVER, reads=True, steady=True, describes_server=True),
-    Method(LISTEN, reads=True),
+    Method(LISTEN, reads=True, listens=True),
     Method(PING, repeats=True, reads=True, steady=True),
     Method("logging/setLevel", reads=True, steady=True),
     Method(CANCELLED, not_in_key=("requestId",)),
@@ -122,6 +125,14 @@ _TABLE: Final = (
     Method("skills/list", reads=True, describes_server=True),
     Method("skills/get", "uri", reads=True),
     Method("resources/directory/read", "uri", reads=True, volatile=_RESOURCES),
+    # Events, by SEP-3415
+    Method("events/list", reads=True, describes_server=True),
+    Method("events/poll", "name", repeats=True, reads=True, volatile=_OCCURRED),
+    Method("events/stream", "name", reads=True, listens=True),
+    Method("events/subscribe", "name"),
+    Method("events/unsubscribe", "name"),
+    # Interceptors
+    Method("interceptors/list", reads=True, describes_server=True),
 )
 _NOTICES = """
 elicitation/complete initialized message progress prompts/list_changed resources/list_changed

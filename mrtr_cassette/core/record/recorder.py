@@ -45,7 +45,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     splice_pieces,
     unread_texts,
 )
-from mrtr_cassette.core.protocol.methods import CANCELLED, LISTEN, PING
+from mrtr_cassette.core.protocol.methods import CANCELLED, PING, method_of
 from mrtr_cassette.core.protocol.origins import origin_in
 from mrtr_cassette.core.protocol.tasks import created_id, named_task, notified_states
 from mrtr_cassette.core.record.linking import OpenPush, PushTurns
@@ -332,7 +332,7 @@ class Observation:
         """The next event may say where to post."""
         if message is None:
             return
-        if message.kind is Kind.REQUEST and message.method != LISTEN:
+        if message.kind is Kind.REQUEST and not method_of(message.method).listens:
             self._is_call = True
             recorder.pushes.begun(self._channel, number, message.same_id, call)
         elif message.kind is Kind.RESPONSE:

@@ -130,7 +130,7 @@ class Player:
 
         Args:
             ignored: members of the params that don't count, as keys from the outermost inwards.
-            reads: tools that change nothing, whatever the recorded list of tools says.
+            reads: tools and methods that change nothing, whatever the recording says of them.
             paced: the shell will keep the recorded rhythm.
             strict: harmless requests that were not recorded are misses.
             stateless: no reply depends on what has been played.
@@ -401,11 +401,18 @@ class Player:
         key = lookup_key(call)
         self._unseen = [path for path in self._unseen if lookup_key(call, (path,)) == key]
 
-    def unused_ignores(self) -> list[str]:
-        """Return, as pointers, what was to be left out and no request has, recorded or received."""
-        for each in self.entries if self._unseen else ():
-            self._see(each.call)
-        return ["".join(f"/{escape_pointer(key)}" for key in path) for path in self._unseen]
+    def unused_options(self) -> list[tuple[str, str]]:
+        """Return the options that made no difference to any request, recorded or received.
+
+        These are pointers to what was to be left out, and the names of what was to only read.
+        """
+        for entry in self.entries if self._unseen else ():
+            self._see(entry.call)
+        unused = [("reads", name) for name in self._worlds.unused_reads()]
+        for path in self._unseen:
+            pointer = "".join(f"/{escape_pointer(key)}" for key in path)
+            unused.append(("ignore", pointer))
+        return unused
 
     def _unmatched(
         self, recorded: Request, session: LiveSession, choice: Chosen
@@ -545,10 +552,10 @@ class Player:
         After a write nothing is played that may depend on it.
         """
         call = self.shown(request)
-        is_request = call.message is not None and call.message.kind is Kind.REQUEST
-        key = self.key_of(call)
-        if is_request and not self._worlds.only_reads(key):
-            self._worlds.went_live(key, self._order.session_of(request).writes)
+        if call.message is None or call.message.kind is not Kind.REQUEST:
+            return
+        writes = self._order.session_of(request).writes
+        if self._worlds.went_live(self.key_of(call), writes):
             self._order.has_written_elsewhere = True
 
     @property

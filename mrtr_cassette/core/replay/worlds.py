@@ -233,6 +233,8 @@ class Worlds:
         self._timelines = timelines
         self._recorders = recorders
         self._named = frozenset(reads)
+        self._went_live: set[str] = set()
+        """What a live server was called for: names of tools, and methods."""
         self._is_strict = history is History.STRICT
         paths = Counter([entry.path for entry in self._by_arrival])
         self._repeated = {path for path, count in paths.items() if count > 1}
@@ -242,13 +244,22 @@ class Worlds:
 
     def only_reads(self, key: CallKey) -> bool:
         """Tell whether a call is known to change nothing."""
+        if _called(key) in self._named:
+            return True
         if key.method == CALL_TOOL:
-            return key.name in self._named or key.name in self._hinted
+            return self._hints.get(key.name, False)
         return method_of(key.method).reads
 
+    def unused_reads(self) -> list[str]:
+        """Return the names said to only read that neither a call nor a list of tools has."""
+        known = {*self._hints, *self._went_live}
+        for entry in self._by_arrival:
+            known.add(_called(entry.key))
+        return sorted(self._named - known)
+
     @cached_property
-    def _hinted(self) -> frozenset[str]:
-        """The tools of which every recorded list says that they only read."""
+    def _hints(self) -> dict[str, bool]:
+        """Whether every recorded list that has a tool says that it only reads."""
         says: dict[str, bool] = {}
         for each in self._by_arrival:
             if each.key.method != LIST_TOOLS:
@@ -260,7 +271,7 @@ class Worlds:
                 is_hint = isinstance(hints, dict) and hints.get("readOnlyHint") is True
                 if isinstance(tool, dict) and isinstance(name := tool.get("name"), str):
                     says[name] = says.get(name, True) and is_hint
-        return frozenset(name for name, is_hint in says.items() if is_hint)
+        return says
 
     def repeats_with_time(self, entry: ReplayEntry) -> bool:
         """Tell whether clients repeat a request as time goes by: a poll, or what a cache held."""
@@ -351,11 +362,17 @@ class Worlds:
             played.living = {key: _World(writes) for key, writes in self.writes.items()}
         return played.living
 
-    def went_live(self, key: CallKey, played: PlayedWrites) -> None:
-        """Take note of a call that a live server answers; no world has it if it writes."""
-        if not self.only_reads(key):
-            played.made.append(MadeWrite(f"{key} {key.arguments}"))
-            played.living = {}
+    def went_live(self, key: CallKey, played: PlayedWrites) -> bool:
+        """Take note of a call that a live server answers; tell whether it writes.
+
+        No world has a write that was not recorded.
+        """
+        self._went_live.add(_called(key))
+        if self.only_reads(key):
+            return False
+        played.made.append(MadeWrite(f"{key} {key.arguments}"))
+        played.living = {}
+        return True
 
     def played(self, entry: ReplayEntry, played: PlayedWrites) -> None:
         """Take note that a call begins or ends; worlds end that don't have what it writes next."""
@@ -477,6 +494,11 @@ class Worlds:
         recorded = [MadeWrite(_told(entry), entry) for entry in before]
         after, made = _told_apart(recorded, played.made)
         return nearest, f"this was recorded after {after}; this run has made {made}"
+
+
+def _called(key: CallKey) -> str:
+    """Return what a user names a call by who says that it only reads: a tool, or the method."""
+    return key.name if key.method == CALL_TOOL else key.method
 
 
 def _task_answers(entry: ReplayEntry) -> tuple[str, ...]:

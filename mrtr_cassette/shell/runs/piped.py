@@ -355,9 +355,12 @@ class ClientStarts:
         """What all starts came to so far."""
         starts = self._starts() if self._last is None else self._last
         numbers = set(range(1, 1 + (0 if self.base is None else len(self.base.interactions))))
+        unused: set[tuple[str, str]] | None = None
         for start in starts:
             if start.unplayed is not None:
                 numbers &= set(start.unplayed)
+            if start.unused is not None:
+                unused = {*start.unused} if unused is None else unused & {*start.unused}
         return RunOutcome(
             misses=[miss for start in starts for miss in start.misses],
             played=sum(start.played for start in starts),
@@ -366,15 +369,13 @@ class ClientStarts:
             unrecorded=[text for start in starts for text in start.unrecorded],
             problem=next(filter(None, (start.problem for start in starts)), None),
             objection=next(filter(None, (start.objection for start in starts)), None),
+            unused=None if unused is None else sorted(unused),
         )
 
     def _starts(self) -> list[RunOutcome]:
         # The last word of each process counts.
         told = dict(json.loads(line) for line in self._outcomes.read_bytes().splitlines())
-        return [
-            RunOutcome(**{**data, "misses": [*map(_miss_from, data["misses"])]})
-            for data in told.values()
-        ]
+        return [_outcome_from(data) for data in told.values()]
 
     def recorded(self) -> Cassette | None:
         """Return the cassette as it is by now."""
@@ -397,6 +398,12 @@ class ClientStarts:
             if is_good and journal.exists() and not is_locked(journal):
                 recover_journal(self.path)
         self._whole, self._last = self.recorded(), last
+
+
+def _outcome_from(data: dict[str, Any]) -> RunOutcome:
+    misses = [*map(_miss_from, data["misses"])]
+    unused = None if data["unused"] is None else [tuple(pair) for pair in data["unused"]]
+    return RunOutcome(**{**data, "misses": misses, "unused": unused})
 
 
 def _miss_from(data: dict[str, Any]) -> MissReport:

@@ -133,6 +133,8 @@ class Run:
     """Where commands run."""
     is_worker: bool
     """Other processes run tests of the suite too."""
+    reads: Counter[str]
+    """In how many tests each name in `reads` matched something."""
     applications: Applications = field(default_factory=Applications)
     folder: Path = field(default_factory=lambda: Path(mkdtemp(prefix="mrtr-cassette-")))
     """Has the recordings that are no cassettes yet."""
@@ -393,6 +395,8 @@ class CassetteUse:
         if self._missing is not None:
             self.outcome = "not used"
             return [str(self._missing.error)] if passed and self._missing.is_needed else []
+        if passed and self.given_up is None:
+            self._count_reads()
         problems: list[str] = []
         plays_all = plays_all or self._settings.replay.fail_on_unplayed
         if passed and plays_all and self.shown.unplayed:
@@ -410,6 +414,13 @@ class CassetteUse:
         elif self.shown.problem is not None:
             problems.insert(0, self.shown.problem)
         return problems
+
+    def _count_reads(self) -> None:
+        unused = self.shown.unused_options
+        if unused is None:
+            return
+        for name in self._settings.replay.reads:
+            self._run.reads[name] += ("reads", name) not in unused
 
     def _objections_to(self, session: RecordSession | ClientStarts) -> list[str]:
         """Return why a recording is not good, as texts."""

@@ -65,6 +65,8 @@ class RunOutcome:
     """Why the recording is not whole, or a process that the client started came to nothing."""
     objection: str | None = None
     """Why the recording is not published as a cassette."""
+    unused: Sequence[tuple[str, str]] | None = None
+    """Options that made no difference, with their values; None where nothing plays."""
 
 
 @dataclass(slots=True, eq=False)
@@ -108,6 +110,7 @@ class Session:
             unrecorded=tuple(self.unrecorded),
             problem=self.problem,
             objection=self.objection,
+            unused=None if player is None else player.unused_options(),
         )
 
     @property

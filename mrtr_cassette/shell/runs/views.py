@@ -113,6 +113,11 @@ class MrtrCassette:
         """The names of answers that nothing asked for: of a call, or of the marker in all calls."""
         return sorted(self._unused | (self._unused_of_all or set()))
 
+    @property
+    def unused_options(self) -> Sequence[tuple[str, str]] | None:
+        """Values of `ignore` and `reads` that matched nothing so far; None where nothing plays."""
+        return self._session.outcome.unused
+
     def call(
         self,
         name: str,

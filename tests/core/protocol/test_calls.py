@@ -375,6 +375,18 @@ def test_method_that_is_in_no_table_is_a_write() -> None:
     assert method_of("made/up/list") == method_of("") == Method("other")
 
 
+def test_events_and_interceptors_are_in_the_table() -> None:
+    """A stream of events is one to which a client listens; what makes a webhook is a write."""
+    events = {name: each for name, each in METHODS.items() if name.startswith("events/")}
+
+    assert [name for name, each in events.items() if each.listens] == ["events/stream"]
+    writes = [name for name, each in events.items() if not each.reads]
+    assert writes == ["events/subscribe", "events/unsubscribe"]
+    assert [name for name, each in events.items() if not each.named_by] == ["events/list"]
+    assert method_of("interceptors/list").reads
+    assert not method_of("interceptor/invoke").reads
+
+
 def test_the_guide_lists_the_methods_that_read() -> None:
     """Users find there which calls may be repeated."""
     guide = Path(__file__).parents[3] / "docs" / "matching.md"

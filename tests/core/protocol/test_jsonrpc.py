@@ -168,13 +168,14 @@ def test_places_of_the_callers_values_are_those_of_the_schema() -> None:
     assert {place.path for place in ECHO_PLACES} == {*IN_SCHEMA.values()}
 
 
+@pytest.mark.parametrize("method", ["subscriptions/listen", "events/stream"])
 @pytest.mark.parametrize("spelled", [7, "7"])
-def test_only_a_listening_stream_is_cancelled_by_its_server(spelled: int | str) -> None:
+def test_only_a_listening_stream_is_cancelled_by_its_server(
+    spelled: int | str, method: str
+) -> None:
     """Its cancellation repeats the id; otherwise a server cancels what it has asked itself."""
     cancelled = message(notification("notifications/cancelled", requestId=spelled, reason="bye"))
-    listen, call = (
-        message(rpc(method, {}, 7)) for method in ("subscriptions/listen", "tools/call")
-    )
+    listen, call = (message(rpc(name, {}, 7)) for name in (method, "tools/call"))
 
     (found,) = echoes(cancelled, listen)
     assert cancelled.raw[found.span.start : found.span.end] == compact(spelled)

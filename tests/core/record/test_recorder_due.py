@@ -138,9 +138,10 @@ def test_each_event_of_a_listening_stream_is_due_before_it_passes() -> None:
     )
 
 
-def test_subscription_is_due_whole_with_its_response() -> None:
+@pytest.mark.parametrize("method", ["subscriptions/listen", "events/stream"])
+def test_subscription_is_due_whole_with_its_response(method: str) -> None:
     """With the response the exchange is complete, and its line replaces what was written."""
-    request = rpc("subscriptions/listen")
+    request = rpc(method)
     final = sse(answer(request, {}))
     (
         listening(post(request))

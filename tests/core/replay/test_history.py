@@ -14,6 +14,7 @@ from builders import (
     loaded,
     open_session,
     player_of,
+    post,
     refusal,
     retry,
     rpc,
@@ -77,6 +78,26 @@ def test_tool_that_is_not_known_to_read_is_a_write() -> None:
     assert told(player_of(*STORE), GET, GET, SET, GET) == ["0", OTHER, "set", "1"]
     assert told(player_of(*STORE), SET, GET) == ["set", OTHER]
     assert told(player_of(*STORE, reads=["get"]), SET, GET, GET) == ["set", "1", "1"]
+
+
+def test_method_that_is_in_no_table_is_a_write() -> None:
+    """A user may say that it only reads."""
+    look = rpc("store/look")
+    store = ((look, text("0")), (SET, text("set")), (look, text("1")))
+
+    assert told(player_of(*store), SET, look, look) == ["set", OTHER, OTHER]
+    assert told(player_of(*store, reads=["store/look"]), SET, look, look) == ["set", "1", "1"]
+
+
+def test_what_is_said_to_read_and_matches_nothing_is_known() -> None:
+    """A name counts if a call has it, recorded or live, or a recorded list of tools."""
+    names = ["get", "log", "live", "store/look", "tools/call", "tpyo"]
+    player = player_of(HINTED, *STORE, reads=names)
+    unused = [name for name in names if ("reads", name) in player.unused_options()]
+    assert unused == ["log", "live", "store/look", "tools/call", "tpyo"]
+    player.goes_live(post(tool("live")))
+    player.goes_live(post(rpc("store/look")))
+    assert player.unused_options() == [("reads", name) for name in ("log", "tools/call", "tpyo")]
 
 
 def test_miss_tells_both_histories() -> None:
