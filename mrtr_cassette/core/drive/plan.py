@@ -14,7 +14,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedInteraction,
     TaskTurn,
 )
-from mrtr_cassette.core.cassette.sessions import endpoint_piece, listens, opened_session
+from mrtr_cassette.core.cassette.sessions import listens, opened_session
 from mrtr_cassette.core.drive.departures import Departure, Departures, departures_in
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
@@ -37,7 +37,6 @@ from mrtr_cassette.core.wire.http import (
     LAST_EVENT_ID_HEADER,
     End,
     Request,
-    Response,
     opens_channel,
 )
 from mrtr_cassette.core.wire.jsonbytes import canonical
@@ -72,7 +71,6 @@ def planned(
     Of the patterns in `only`, one must match the method, the name, both, or the number; none stands
     for all.
     """
-    over_sse = any(_begins_old_stream(each.exchanges[0].response) for each in cassette.interactions)
     endpoint = endpoint_of(cassette.upstream)
     plan = []
     interactions = without_pongs(cassette.interactions)
@@ -81,10 +79,10 @@ def planned(
         first = interaction.exchanges[0]
         call, session = first.call, session_of(first.request)
         part = _part_of(first, call)
-        if over_sse:
-            skipped: str | None = "it was recorded over HTTP+SSE, which is not repeated"
-        elif call.request.is_line and not is_on_pipes:
-            skipped = "it stands for the beginning of a pipe"
+        if call.request.is_line and not is_on_pipes:
+            skipped: str | None = "it stands for the beginning of a pipe"
+        elif is_on_pipes and not call.request.is_line:
+            skipped = "it is no part of a session, and the server takes nothing else"
         else:
             skipped = next(_objections(interaction, call, part, endpoint, departures), None)
         opens = opened_session(first.response) if call.method == INITIALIZE else NO_SESSION
@@ -118,13 +116,6 @@ def _path_of(target: str) -> str:
 def is_at(endpoint: str, request: Request) -> bool:
     """Tell whether a request is sent to a path."""
     return not request.is_line and _path_of(request.target) == endpoint
-
-
-def _begins_old_stream(response: Response | None) -> bool:
-    if response is None or not response.is_event_stream:
-        return False
-    _, endpoint = endpoint_piece(response)
-    return endpoint is not None
 
 
 def _part_of(exchange: RecordedExchange, call: Call) -> Part:

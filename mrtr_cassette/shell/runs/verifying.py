@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.old_transport import is_over_old_transport, over_lines
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import rejoined
 from mrtr_cassette.core.cassette.transports import over_http, over_pipes
@@ -36,6 +37,7 @@ from mrtr_cassette.options import VerifyOptions
 from mrtr_cassette.shell.files.cassettes import load_cassette, publish, read_file
 from mrtr_cassette.shell.files.disk import reason_of, write_whole
 from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.shell.pipes.old_transport import over_old_transport
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.upstreams import PORT, Target, is_on_pipes, running_command, target_of
 
@@ -62,7 +64,11 @@ async def _held(
             command, running = upstream, running_command(upstream, Path.cwd())
             upstream = (await stack.enter_async_context(running)).url
         target = target_of(upstream, options, cassette.redaction or BUILT_IN, command)
-        of_transport = over_pipes(cassette) if target.is_on_pipes else over_http(cassette)
+        shown = target.origin if target.is_on_pipes else target.name
+        if is_over_old_transport(cassette):
+            of_transport, target = over_lines(cassette), _over_lines(target)
+        else:
+            of_transport = over_pipes(cassette) if target.is_on_pipes else over_http(cassette)
         verifier = Verifier(
             rejoined(of_transport),
             target.path,
@@ -85,12 +91,21 @@ async def _held(
             _keep_learned(Path(options.learn), run.places)
         return Verification(
             cassette.path,
-            target.origin if target.is_on_pipes else target.name,
+            shown,
             tuple(sorted(verified, key=lambda each: each.number)),
             frozenset(options.fail_on),
             tuple(run.places),
             untried=tuple(run.untried),
         )
+
+
+def _over_lines(target: Target) -> Target:
+    """Return how a server that may speak HTTP+SSE is reached by lines."""
+    if target.is_on_pipes:
+        return target
+    connecting, headers = target.connecting, target.given.headers
+    connected = over_old_transport(connecting, target.path, target.origin, headers)
+    return replace(target, connecting=connected, is_on_pipes=True)
 
 
 def _keep_learned(path: Path, places: Sequence[tuple[str, Learned]]) -> None:
@@ -252,6 +267,11 @@ async def update_cassette(
     """
     data = read_file(path)
     cassette = load(data, str(path))
+    if is_over_old_transport(cassette):
+        raise UsageError(
+            f"{path} was recorded over HTTP+SSE, and no changes are taken into such a cassette",
+            hint="record it again",
+        )
     if is_on_pipes(upstream) is not (cassette.transport == "stdio"):
         raise UsageError(
             f"{path} was recorded over another transport than that of the live server",

@@ -105,7 +105,6 @@ def test_requests_without_params_are_repeated(params: bytes, method: str) -> Non
 # The plan
 
 EVENTS = (("Content-Type", "text/event-stream"),)
-ENDPOINT = b"event: endpoint\ndata: /messages?session_id=0123456789abcdef01\n\n"
 POSTED = compact({"jsonrpc": "2.0", "id": "x", "result": {}})
 TASK = "a-task-0123456789-abcdef"
 CANCELLED = notification("notifications/cancelled", requestId=1)
@@ -140,7 +139,6 @@ def test_each_kind_of_traffic_has_its_part() -> None:
         ([(rpc("subscriptions/listen"), stream())], {}, "listens to what"),
         ([(get("/x"), Answer((b"a",), (), end=End.BROKEN))], {}, "no whole response"),
         ([(tool("a", at="sha256:" + "0" * 64), text("x"))], {}, "that no recorded response issued"),
-        ([(get("/sse"), Answer((ENDPOINT,), EVENTS))], {}, "HTTP+SSE"),
         (SCRIPT, {"seals_answers": True}, "answer of turn 1 is sealed: only its hash is known"),
         (
             (SCRIPT[0], (SECRET_ANSWER, text("done"))),

@@ -1,0 +1,122 @@
+"""A recording of HTTP+SSE as one of lines: one stream has all that the server says, as a pipe has.
+
+Source: MCP 2024-11-05, "Transports", HTTP with SSE.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.cassette.sessions import endpoint_piece, opened_session
+from mrtr_cassette.core.cassette.transports import on_one_line
+from mrtr_cassette.core.protocol.calls import session_of
+from mrtr_cassette.core.protocol.jsonrpc import (
+    Kind,
+    Message,
+    repeated_token,
+    same_name,
+    server_message,
+)
+from mrtr_cassette.core.wire.http import (
+    NO_STATUS,
+    End,
+    Piece,
+    Response,
+    channel_request,
+    line_request,
+)
+from mrtr_cassette.core.wire.sse import read_event
+
+_Lines = dict[RecordedExchange, list[Piece]]
+
+
+def begins_old_stream(exchange: RecordedExchange) -> bool:
+    """Tell whether a response is a stream of HTTP+SSE: it says where its client posts."""
+    response = exchange.response
+    if response is None or not response.is_event_stream:
+        return False
+    _, endpoint = endpoint_piece(response)
+    return endpoint is not None
+
+
+def is_over_old_transport(cassette: Cassette) -> bool:
+    """Tell whether a cassette has sessions of HTTP+SSE."""
+    return any(begins_old_stream(exchange) for exchange in _exchanges(cassette))
+
+
+def _exchanges(cassette: Cassette) -> Iterable[RecordedExchange]:
+    for interaction in cassette.interactions:
+        yield from interaction.own
+
+
+def over_lines(cassette: Cassette) -> Cassette:
+    """Return a recording of HTTP+SSE as one over pipes; what is no part of a session stays."""
+    streams: dict[str, RecordedExchange] = {}
+    posts: dict[str, list[RecordedExchange]] = defaultdict(list)
+    for exchange in sorted(_exchanges(cassette), key=lambda each: each.number or 0):
+        if begins_old_stream(exchange):
+            streams[opened_session(exchange.response)] = exchange
+        elif exchange.request.method == "POST":
+            posts[session_of(exchange.request)].append(exchange)
+    changed: dict[RecordedExchange, RecordedExchange] = {}
+    for session, stream in streams.items():
+        lines = _assigned(stream, posts[session])
+        for exchange, pieces in lines.items():
+            response = _response(exchange, pieces)
+            request = line_request(on_one_line(exchange.request.body), session)
+            if exchange is stream:
+                request = channel_request(session)
+            changed[exchange] = replace(exchange, request=request, response=response)
+    return replace(cassette.with_exchanges(changed), transport="stdio")
+
+
+def _assigned(stream: RecordedExchange, posts: Sequence[RecordedExchange]) -> _Lines:
+    """Return the lines of each exchange of a session.
+
+    All pieces of the stream keep their places in it; what is moved leaves an empty one.
+    """
+    lines: _Lines = {stream: [], **{post: [] for post in posts}}
+    response = stream.response
+    for index, piece in enumerate(() if response is None else response.pieces):
+        data = read_event(piece.raw, first=index == 0).data
+        message = server_message(data) if data else None
+        line = piece._replace(raw=b"")
+        if data and message is not None:
+            line = piece._replace(raw=on_one_line(data) + b"\n")
+            owner = _owner(message, piece.after, posts)
+            if owner is not None:
+                lines[owner].append(line)
+                line = piece._replace(raw=b"")
+        lines[stream].append(line)
+    return lines
+
+
+def _owner(
+    message: Message, after: int, posts: Sequence[RecordedExchange]
+) -> RecordedExchange | None:
+    """Return the latest request that a message responds to, or reports the progress of; or None."""
+    responds = message.kind is Kind.RESPONSE
+    name = message.same_id if responds else same_name(repeated_token(message))
+    if name is None or message.kind is Kind.REQUEST:
+        return None
+    for post in reversed(posts):
+        asked = post.call.message
+        if asked is None or asked.kind is not Kind.REQUEST or (post.number or 0) > after:
+            continue
+        if name == (asked.same_id if responds else same_name(asked.progress_token)):
+            return post
+    return None
+
+
+def _response(exchange: RecordedExchange, pieces: Sequence[Piece]) -> Response | None:
+    message = exchange.call.message
+    if message is None:
+        return Response(NO_STATUS, (), tuple(pieces), End.OPEN)
+    if message.kind is not Kind.REQUEST:
+        return None
+    messages = [server_message(piece.raw) for piece in pieces]
+    is_whole = any(said is not None and said.kind is Kind.RESPONSE for said in messages)
+    return Response(NO_STATUS, (), tuple(pieces), End.COMPLETE if is_whole else End.OPEN)
