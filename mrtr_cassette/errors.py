@@ -3,40 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from signal import Signals
 from traceback import walk_tb
-from typing import Final, Literal
+from typing import Literal
+
+from mrtr_cassette.terms import LIBRARY_TERMS, Terms, in_terms
 
 SHOWN_CHARS = 200
-
-Terms = Mapping[str, str]
-"""What a front writes in the place of each slot.
-
-A text of the core or the shell never spells an option: it has a slot, such as `<<append>>`.
-"""
-
-LIBRARY_TERMS: Final[Terms] = {
-    "accept_gzip": 'headers={"Accept-Encoding": "gzip"}',
-    "append": 'existing="append"',
-    "cassette": "path",
-    "header_form": 'headers={"Name": "value"}',
-    "ignore_value": 'ignore=["/POINTER"]',
-    "record": "record(upstream, path)",
-    "record_too": 'record(upstream, path, existing="append")',
-    "repeat_always": 'repeat="always"',
-    "history_order": 'history="order"',
-    "reads_tool": 'reads=["TOOL"]',
-    "replace": 'existing="replace"',
-}
-"""The slots that are no option's name; an option is its keyword here."""
-
-_SLOT = re.compile("<<([a-z_]+)>>")
-
-
-def in_terms(text: str, terms: Terms = LIBRARY_TERMS) -> str:
-    """Fill the slots of a text in the terms of a front; what it has no term for is its name."""
-    return _SLOT.sub(lambda slot: terms.get(slot[1], slot[1]), text)
 
 
 def shorten(text: str, limit: int = SHOWN_CHARS) -> str:

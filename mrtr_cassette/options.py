@@ -11,7 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
+from mrtr_cassette.errors import UsageError
+from mrtr_cassette.terms import LIBRARY_TERMS, Terms
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.secrets.rules import RedactionRules

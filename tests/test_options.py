@@ -7,7 +7,7 @@ import pytest
 
 import mrtr_cassette
 from mrtr_cassette.cli import common
-from mrtr_cassette.errors import LIBRARY_TERMS, UsageError
+from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import (
     RecordOptions,
     ReplayOptions,
@@ -16,6 +16,7 @@ from mrtr_cassette.options import (
     flag_of,
     options_of,
 )
+from mrtr_cassette.terms import LIBRARY_TERMS, SUITE_TERMS
 from mrtr_cassette.testing import settings
 
 PACKAGE = Path(mrtr_cassette.__file__).parent
@@ -82,7 +83,7 @@ def test_a_header_that_can_not_be_kept_is_refused(name, problem):
     assert RecordOptions(match_headers=["X-Tenant"]).kept_headers == {"x-tenant"}
 
 
-@pytest.mark.parametrize("terms", [LIBRARY_TERMS, common.TERMS, settings.TERMS])
+@pytest.mark.parametrize("terms", [LIBRARY_TERMS, common.TERMS, SUITE_TERMS])
 def test_every_front_has_a_term_for_every_slot(terms):
     """A text of the package names no slot that a front would leave as it stands."""
     slots = {
@@ -114,6 +115,7 @@ def test_only_the_command_line_names_its_flags():
     pattern = re.compile(rf"({'|'.join(sorted(flags))})(?![a-z-])")
     ours = {
         PACKAGE / "options.py",
+        PACKAGE / "terms.py",
         *(PACKAGE / "cli").rglob("*.py"),
         *(PACKAGE / "demo").rglob("*"),
     }

@@ -21,7 +21,6 @@ from mrtr_cassette.core.secrets.rules import RedactionRules, patterns_of_path
 from mrtr_cassette.errors import (
     CassetteError,
     MrtrCassetteError,
-    Terms,
     UsageError,
     printable,
     printable_json,
@@ -42,6 +41,7 @@ from mrtr_cassette.shell.files.cassettes import exists, is_cassette, unpublished
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.log import OnEvent
 from mrtr_cassette.shell.files.stores import Location, location
+from mrtr_cassette.terms import SHELL_TERMS, Terms
 
 Decorator = Callable[[Any], Any]
 
@@ -52,17 +52,7 @@ TERMS: Final[Terms] = {
         for name, option in options_of(options).items()
         if (flag := flag_of(name, option))
     },
-    "accept_gzip": "--header 'Accept-Encoding: gzip'",
-    "append": "--append",
-    "cassette": "--output",
-    "header_form": "--header 'Name: value'",
-    "ignore_value": "--ignore POINTER",
-    "record": "mrtr-cassette record --upstream URL --output FILE",
-    "record_too": "mrtr-cassette record --append, or all calls with record --force",
-    "repeat_always": "--repeat always",
-    "history_order": "--history order",
-    "reads_tool": "--reads TOOL",
-    "replace": "--force",
+    **SHELL_TERMS,
 }
 """What the command line writes where a text names an option."""
 

@@ -60,7 +60,7 @@ from mrtr_cassette.shell.files.log import Announcer, heard_by
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.runs.answerers import ask_at_terminal, has_terminal, load_answers
 from mrtr_cassette.shell.runs.calling import call as call_server
-from mrtr_cassette.shell.runs.running import URL_VARIABLE, run_until_signal
+from mrtr_cassette.shell.runs.running import TOLD_VARIABLE, URL_VARIABLE, run_until_signal
 from mrtr_cassette.shell.runs.verifying import Choose, Update, update_cassette, verify_cassette
 
 
@@ -126,7 +126,9 @@ def call(
     person = ask_at_terminal if has_person else None
     called = (upstream, wanted, sources, options, announcer)
     result = run_until_signal(call_server(*called, cassette=cassette, ask_person=person))
-    for line in problem_lines(result):
+    # A replay on pipes, and one that has started this command, tell misses on the same terminal.
+    is_told = not isinstance(upstream, str) or upstream == os.environ.get(TOLD_VARIABLE)
+    for line in problem_lines(result, is_miss_told=is_told):
         say(line)
     if as_json:
         click.echo(printable_json(canonical(call_data(result))))

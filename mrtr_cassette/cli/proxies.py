@@ -18,6 +18,7 @@ import click
 
 from mrtr_cassette.cli.common import (
     CASSETTE,
+    TERMS,
     Log,
     TakesCommand,
     after_dashes,
@@ -37,13 +38,15 @@ from mrtr_cassette.cli.common import (
 from mrtr_cassette.core.report.ci import annotation, junit
 from mrtr_cassette.core.report.events import recording_said, replay_said
 from mrtr_cassette.core.report.runs import recording_data, report_of_replay, summary_data
+from mrtr_cassette.core.secrets.credentials import shown_by
+from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.errors import UpstreamError, UsageError
 from mrtr_cassette.options import AnyOptions, RecordOptions, ReplayOptions
 from mrtr_cassette.shell.files.cassettes import exists, load_cassette
 from mrtr_cassette.shell.files.log import Aside
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.http.access import is_loopback
-from mrtr_cassette.shell.pipes.processes import client_sha256
+from mrtr_cassette.shell.pipes.processes import client_sha256, given_to
 from mrtr_cassette.shell.runs.piped import record_pipe, replay_pipe
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.replaying import replaying
@@ -55,6 +58,7 @@ from mrtr_cassette.shell.runs.running import (
     stop_signals,
 )
 from mrtr_cassette.shell.runs.sessions import RecordSession, ReplaySession, Session, rules_of_both
+from mrtr_cassette.terms import Terms, shell_words
 
 _GIVEN: Final = click.core.ParameterSource.COMMANDLINE
 _DRAIN_S: Final = 10.0
@@ -179,9 +183,8 @@ async def _record(
 ) -> int:
     async with stop_signals() as signals:
         async with recording(upstream, output, options, on_event=log.event) as session:
-            end = await _until_stopped(
-                session, command, signals, f"point the client there; Ctrl-C writes {output}"
-            )
+            hint = f"point the client there; Ctrl-C writes {output}"
+            end = await _until_stopped(session, command, signals, log, hint)
             if end.code and not end.was_stopped:
                 session.failure = f"{command[0]!r} ended with {end.code}"
         code = _conclude_recording(session, log, report)
@@ -266,7 +269,16 @@ def replay(
         tell_of_journal(each, log)
     if stdio:
         _run_on_pipes(context, options, log, partial(_replay_pipe, cassette, report, command))
+    options = replace(options, terms=_terms_with(command))
     _run_on_http(context, options, command, partial(_replay, cassette, log, report, command))
+
+
+def _terms_with(command: tuple[str, ...]) -> Terms:
+    """Return the terms with the client that a recording would run, unless it is given secrets."""
+    words = shell_words(command)
+    if not command or shown_by(BUILT_IN, given_to(command))(words) != words:
+        return TERMS
+    return {**TERMS, "client": f" -- {words}"}
 
 
 async def _replay(
@@ -280,7 +292,7 @@ async def _replay(
     drain_s = _DRAIN_S if options.stateless else 0.0
     async with stop_signals() as signals:
         async with replaying(cassette, options, on_event=log.event, drain_s=drain_s) as session:
-            end = await _until_stopped(session, command, signals)
+            end = await _until_stopped(session, command, signals, log)
         fails = _conclude_replay(session, options, log, report)
         is_used = session.player.plays or session.player.misses
         is_unused = not is_used and _had_no_client(command, end, log)
@@ -368,6 +380,7 @@ async def _until_stopped(
     session: Session,
     command: Sequence[str],
     signals: asyncio.Queue[signal.Signals],
+    log: Log,
     hint: str = "",
 ) -> CommandEnd:
     """Announce the address, and wait for the command's end or a signal."""
@@ -375,7 +388,8 @@ async def _until_stopped(
     gc.freeze()
     tell(f"listening on {session.shown_url}")
     if command:
-        return await run_command(command, session.url, signals, say)
+        tells = log.line is not None
+        return await run_command(command, session.url, signals, say, tells_misses=tells)
     if hint:
         say(hint)
     await signals.get()

@@ -6,13 +6,14 @@ import difflib
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
 
-from mrtr_cassette.errors import LIBRARY_TERMS, MrtrCassetteError, Terms, UsageError
+from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.options import (
     AnyOptions,
     Option,
@@ -24,21 +25,9 @@ from mrtr_cassette.options import (
     options_of,
 )
 from mrtr_cassette.shell.runs.plays import Settings
+from mrtr_cassette.terms import SHELL_TERMS, SUITE_TERMS
 
-TERMS: Final[Terms] = {
-    **LIBRARY_TERMS,
-    "append": "--mrtr-mode=append",
-    "cassette": "file name",
-    "ignore_value": 'ignore=["/POINTER"] in the marker mrtr_cassette',
-    "record": "pytest --mrtr-mode=once",
-    "record_too": "--mrtr-mode=append",
-    "repeat_always": 'repeat="always" in the marker mrtr_cassette',
-    "history_order": 'history="order" in the marker mrtr_cassette',
-    "reads_tool": 'reads=["TOOL"] in the marker mrtr_cassette',
-    "replace": "--mrtr-mode=all",
-}
-"""What pytest's side writes where a text names an option."""
-
+_RECORDING = ("record_too", "record_again", "record_pipe_too", "record_pipe_again")
 _NOT_FOR_SUITES = frozenset(
     {
         *("log", "admin_port", "max_body", "existing", "stateless", "beside", "on_miss", "answers"),
@@ -96,11 +85,13 @@ def place_of_call(name: str, names: Sequence[Any], keywords: Mapping[str, Any]) 
     return Place(name, {**keywords, "name": names[0]})
 
 
-def settings_of(places: Sequence[Place]) -> Settings:
+def settings_of(places: Sequence[Place], test: str = "") -> Settings:
     """Return what several places say together, from the farthest to the nearest.
 
-    The nearest has the last word; lists and headers of all places add up.
+    The nearest has the last word; lists and headers of all places add up. `test` is what pytest
+    is given to run the test again.
     """
+    terms = SUITE_TERMS | {"test": f" {shlex.quote(test)}" if test else ""}
     merged: dict[str, Any] = {}
     for place in places:
         names = [name for name in place.values if name not in ("name", "beside")]
@@ -110,7 +101,10 @@ def settings_of(places: Sequence[Place]) -> Settings:
 
     def chosen(kind: type[AnyOptions], **others: Any) -> AnyOptions:
         values = {name: merged[name] for name in options_of(kind) if name in merged}
-        return kind(**values | others, terms=TERMS)
+        if merged.get("beside"):
+            # Several cassettes are recorded one by one.
+            others["terms"] = terms | {name: SHELL_TERMS[name] for name in _RECORDING}
+        return kind(**values | {"terms": terms} | others)
 
     # Those of the marker are for calls without a client.
     answers = merged.pop("answers", None)
@@ -133,7 +127,7 @@ def _merged(place: str, name: str, farther: Any, value: Any) -> Any:
     try:
         value = checked(name, option, value)
     except UsageError as error:
-        raise UsageError(f"{place}: {error.in_terms(TERMS)}") from None
+        raise UsageError(f"{place}: {error.in_terms(SUITE_TERMS)}") from None
     if farther is None:
         return value
     if option.kind == "list":

@@ -23,8 +23,9 @@ from mrtr_cassette.shell.files.cassettes import OPENED_VARIABLE, is_cassette
 from mrtr_cassette.shell.files.reports import write_page
 from mrtr_cassette.shell.runs.plays import CassetteUse, Run, TestOutcome
 from mrtr_cassette.shell.runs.views import Mode, MrtrCassette
+from mrtr_cassette.terms import SUITE_TERMS
 from mrtr_cassette.testing.settings import (
-    TERMS,
+    MARKER,
     Place,
     cassette_folder,
     cassette_path,
@@ -114,7 +115,7 @@ class Uses:
             hint = _hint_at_faked_files(request.node)
             if not (hint or path.exists()):
                 hint = hint_at_rename(path, items)
-            raise pytest.fail.Exception(error.in_terms(TERMS) + hint, pytrace=False) from None
+            raise pytest.fail.Exception(error.in_terms(SUITE_TERMS) + hint, pytrace=False) from None
 
         try:
             if not isinstance(suite, dict):
@@ -122,7 +123,8 @@ class Uses:
                     f"the fixture mrtr_cassette_config returns {suite!r}, and not a dict"
                 )
             own = Place("the fixture mrtr_cassette_config", suite)
-            settings = settings_of([self._ini, own, *places()])
+            test = _named_from(self._config.invocation_params.dir, request.node)
+            settings = settings_of([self._ini, own, *places()], test)
             path = cassette_path(request.node, settings.name)
             sharers: list[str] | None = None
             if request.scope != "function" or settings.name is not None:
@@ -153,13 +155,12 @@ class Uses:
             use.failed = use.failed or report.failed
             if is_skipped:
                 continue
-            misses = use.unreported_misses()
-            if misses is not None:
-                _with_misses_first(report, misses)
+            cause = use.unreported_misses() or use.unreported_differences(is_alone=False)
+            if cause is not None:
+                _with_cause_first(report, cause)
             sections = {
                 _PAGE_TITLE: self._page_of(use),
                 "mrtr-cassette: output of the upstream": use.upstream_output,
-                "mrtr-cassette: differences": use.differences(),
             }
             report.sections += [(title, text) for title, text in sections.items() if text]
         return report
@@ -172,6 +173,20 @@ class Uses:
             for use, (node, fixture) in self._uses.items()
             if node is item or (node in chain and fixture in names)
         ]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
+        """Fail a test for what is wrong by the end of its call: that is one failure of one test."""
+        yield
+        problems = []
+        for use in self._used_by(item):
+            problem = use.unreported_misses()
+            node, _ = self._uses[use]
+            if problem is None and node is item:
+                problem = use.unreported_differences(is_alone=_is_alone(item))
+            problems += [] if problem is None else [problem]
+        if problems:
+            pytest.fail("\n\n".join(problems), pytrace=False)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
@@ -270,7 +285,7 @@ class Uses:
             try:
                 outcome, problem = shared.publish(self._outcomes, _narrowed_by(self._config))
             except MrtrCassetteError as error:
-                outcome, problem = "discarded (not written)", error.in_terms(TERMS)
+                outcome, problem = "discarded (not written)", error.in_terms(SUITE_TERMS)
             self._count(outcome)
             self._note_redacted(shared.path, shared.redacted)
             problems += [] if problem is None else [problem]
@@ -290,6 +305,15 @@ def _shown_path(path: Path, config: pytest.Config) -> Path:
     return path.relative_to(root) if path.is_relative_to(root) else path
 
 
+def _named_from(folder: Path, node: Any) -> str:
+    """Return what pytest takes for a test, a class or a module, when it runs in a folder."""
+    file, colons, rest = str(node.nodeid).partition("::")
+    root = node.config.rootpath
+    if file in ("", ".") or folder == root:
+        return f"{file}{colons}{rest}".removeprefix(".")
+    return f"{os.path.relpath(root / file, folder)}{colons}{rest}"
+
+
 def _hint_at_faked_files(node: Any) -> str:
     """Return a line about pyfakefs, where a test uses it, or nothing."""
     if "fs" not in getattr(node, "fixturenames", ()) or "pyfakefs" not in sys.modules:
@@ -300,14 +324,24 @@ def _hint_at_faked_files(node: Any) -> str:
     )
 
 
-def _with_misses_first(report: pytest.TestReport, text: str) -> None:
-    """Show misses before the traceback of a failed test, and their first line in the summary.
+def _is_alone(item: pytest.Item) -> bool:
+    """Tell whether a test has no other fixture that may speak to a cassette until its teardown."""
+    found = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+    for name, definitions in found.items():
+        takes = [argument for each in definitions for argument in each.argnames]
+        if not name.startswith(MARKER) and any(each.startswith(MARKER) for each in takes):
+            return False
+    return True
+
+
+def _with_cause_first(report: pytest.TestReport, text: str) -> None:
+    """Show a cause before the traceback of a failed test, and its first line in the summary.
 
     What the client made of its error comes below, as the traceback of a library is long.
     """
     shown = report.longrepr
     if not isinstance(shown, ExceptionChainRepr):
-        report.sections.append(("mrtr-cassette: misses", text))
+        report.sections.append(("mrtr-cassette", text))
         return
     first = shown.chain[0][0]
     first.reprentries = [ReprEntryNative([f"{text}\n\n"]), *first.reprentries]

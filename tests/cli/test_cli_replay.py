@@ -129,7 +129,7 @@ async def test_a_miss_is_1_and_explained(tmp_path: Path) -> None:
     assert answer.reason == "unknown-name"
     assert (ended.code, ended.out) == (1, "")
     assert answer.json["error"]["message"] in ended.err
-    assert "record this call too with mrtr-cassette record --append, or all calls" in ended.err
+    assert f"record this call too with mrtr-cassette record --append --output {path} " in ended.err
     assert ended.err.splitlines()[-3:] == [
         "played 0 of 2 interactions, 1 miss (unknown-name 1)",
         '  never played: #1 tools/call "deploy"',

@@ -37,6 +37,7 @@ from builders import (
 from messages import array_asks, asks, text
 
 from mrtr_cassette.core.cassette.model import CassetteModel
+from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
@@ -44,12 +45,7 @@ from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import harmless_event, missed_event, played_events
-from mrtr_cassette.core.report.runs import (
-    error_body,
-    report_of_miss,
-    report_of_replay,
-    summary_text,
-)
+from mrtr_cassette.core.report.runs import error_body, miss_report, report_of_replay, summary_text
 from mrtr_cassette.core.report.text import inspection_data, inspection_text
 from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import canonical
@@ -174,7 +170,7 @@ def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
         orjson.dumps(harmless_event(decision))
         return
     if isinstance(decision, Miss):
-        report = report_of_miss(decision, PATH)
+        report = miss_report(decision, Cassette(PATH))
         body = error_body(report, decision.call)
         json.loads(body)
         orjson.dumps(missed_event(decision))

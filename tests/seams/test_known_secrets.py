@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrtr_cassette.core.cassette.model import CassetteModel
+from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.report.runs import report_of_miss
-from mrtr_cassette.errors import LIBRARY_TERMS
+from mrtr_cassette.core.report.runs import miss_report
+from mrtr_cassette.terms import LIBRARY_TERMS
 
 SECRETS = ("hunter2hunter", "Tr0ub4dor&3<x>", 'p"w\\é/1+x9', "qk/7+Jx0bW9kZWw/aGVsbG8+d29ybGQ=")
 SPELLINGS: tuple[Callable[[str], str], ...] = (
@@ -136,7 +137,7 @@ def test_unknown_session_id_is_in_no_miss() -> None:
     player = Player(loaded(recorded(text_of("argument", "a", 1))))
     call = post(tool("note", text=f"in {identity}"), ("Mcp-Session-Id", identity))
     miss = missed(player, call)
-    report = report_of_miss(miss, "f", str, LIBRARY_TERMS)
+    report = miss_report(miss, Cassette("f"), str, LIBRARY_TERMS)
 
     assert identity not in repr(miss)
     assert identity not in repr(report)

@@ -47,6 +47,7 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.journal import decode_line, encode_line
 from mrtr_cassette.core.cassette.lookup import lookup_key
 from mrtr_cassette.core.cassette.model import CassetteModel
+from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.drive.updating import recorded_over
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import answers_in, recognise
@@ -57,12 +58,7 @@ from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.replay.worlds import History
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import response_said
-from mrtr_cassette.core.report.runs import (
-    error_body,
-    report_of_miss,
-    report_of_replay,
-    summary_text,
-)
+from mrtr_cassette.core.report.runs import error_body, miss_report, report_of_replay, summary_text
 from mrtr_cassette.core.report.text import inspection_text
 from mrtr_cassette.core.secrets.sealed import is_searched
 from mrtr_cassette.core.wire.codings import readable
@@ -584,7 +580,7 @@ def test_recording_and_replaying_are_total(data: st.DataObject) -> None:
     for request in requests:
         decision = player.request_received(request)
         if isinstance(decision, Miss):
-            report = report_of_miss(decision, "f")
+            report = miss_report(decision, Cassette("f"))
             assert report.text.encode()
             assert parse(error_body(report, decision.call))["error"]["code"]
         elif isinstance(decision, Play):
@@ -820,7 +816,7 @@ def replayed(plan: Plan, cassette: CassetteModel, order: list[int], **options: A
         identity, token = (step, f"t{step}") if step % 2 else (f"other {step}", 1000 + step)
         echoed = None if turn.echoes is None else issued[turn.echoes]
         decision = player.request_received(post(asked_by(turn, identity, token, echoed)))
-        assert isinstance(decision, Play), report_of_miss(decision, "f").text
+        assert isinstance(decision, Play), miss_report(decision, Cassette("f")).text
         got = sent_now(decision)
         if turn.state is not None:
             issued[one] = state_of(got)

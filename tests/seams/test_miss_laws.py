@@ -245,7 +245,7 @@ RENDERINGS: tuple[Callable[[Miss, MissReport], None], ...] = (
 
 def render(miss: Miss, player: Player) -> None:
     """Make sure that a miss has every form."""
-    report = report_of_miss(miss, player.path, player.redacted)
+    report = report_of_miss(miss, player)
     for rendering in RENDERINGS:
         rendering(miss, report)
 

@@ -24,9 +24,10 @@ from builders import (
 )
 from messages import NO, YES, asks, text
 
+from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import Repeat
-from mrtr_cassette.core.report.runs import error_body, report_of_miss
+from mrtr_cassette.core.report.runs import error_body, miss_report
 from mrtr_cassette.core.secrets.sealed import seal_answers, sealed_hash
 from mrtr_cassette.core.wire.pointers import pointer_path
 
@@ -169,7 +170,7 @@ def test_what_was_not_recorded_is_a_miss(name: str) -> None:
     assert replay.player.misses == [miss]
     assert replay.player.plays == plays
 
-    report = report_of_miss(miss, "talk.json")
+    report = miss_report(miss, Cassette("talk.json"))
     body = json.loads(error_body(report, miss.call))
     told, data = report.text, report.facts
     assert (body["jsonrpc"], body["id"]) == ("2.0", "my-id")

@@ -11,7 +11,8 @@ from mrtr_cassette.core.record.recorder import NOTHING, Side, redacted
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Request, Response, header_value
-from mrtr_cassette.errors import LIBRARY_TERMS, Terms, in_terms, printable
+from mrtr_cassette.errors import printable
+from mrtr_cassette.terms import LIBRARY_TERMS, Terms, in_terms
 
 HTML = "HTML"
 _ADVICE: Mapping[str, str] = {

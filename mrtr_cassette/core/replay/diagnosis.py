@@ -54,6 +54,8 @@ class Miss:
     """A request without a recorded reply, and in what it differs from the nearest recorded one.
 
     It is refused if it answers what the server asked during a call, which gets the miss too.
+    `may_read` is the tool or method that would have to be known to change nothing, for the request
+    to get a recorded reply; or empty.
     """
 
     call: Call
@@ -62,6 +64,7 @@ class Miss:
     nearest: ReplayEntry | None = None
     differences: tuple[Difference, ...] = ()
     is_refused: bool = False
+    may_read: str = ""
 
 
 def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason) -> Miss:

@@ -376,6 +376,11 @@ class PlayOrder:
         left = [each for each, count in zip(entries, times, strict=True) if count <= most]
         return left or ([last] if self._may_repeat(last) else [])
 
+    @property
+    def repeats_reads(self) -> bool:
+        """Whether what only reads may be played again, and nothing else."""
+        return self._repeat is Repeat.AUTO
+
     def _may_repeat(self, entry: ReplayEntry) -> bool:
         if self._repeat is Repeat.NEVER:
             return False

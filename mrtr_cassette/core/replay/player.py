@@ -63,7 +63,7 @@ from mrtr_cassette.core.replay.matching import (
 from mrtr_cassette.core.replay.order import Chosen, LiveSession, MatchKey, PlayOrder, Repeat
 from mrtr_cassette.core.replay.reply import Came, Delivery, Reply, build_reply
 from mrtr_cassette.core.replay.tasks import LiveTask, RecordedTask, Step, recorded_tasks
-from mrtr_cassette.core.replay.worlds import History, Worlds
+from mrtr_cassette.core.replay.worlds import History, Worlds, called_as
 from mrtr_cassette.core.wire.codings import readable
 from mrtr_cassette.core.wire.http import ACCEPTED, End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
@@ -105,6 +105,7 @@ class Player:
 
     Attributes:
         path: the cassette's path, as shown in messages.
+        adds_to: the file to which a recording may add, the first one where several are played.
         recording: the cassette.
         interactions: for each interaction, the exchanges that no earlier one has.
         plays: how many requests got a recorded reply.
@@ -138,7 +139,7 @@ class Player:
         Raises:
             CassetteError: the cassette can't be played without memory.
         """
-        self.path = cassette.path
+        self.path = self.adds_to = cassette.path
         self.recording = cassette
         self.misses: list[Miss] = []
         self.harmless: list[Harmless] = []
@@ -432,13 +433,14 @@ class Player:
             if miss.differences:
                 miss = after_placeholders(miss, self._placeholders_played())
         elif choice.why_not is Reason.OTHER_HISTORY:
-            nearest, detail = self._worlds.nearest(choice.nearest, session.writes)
-            miss = Miss(call, choice.why_not, detail, nearest)
+            nearest, detail, tool = self._worlds.nearest(choice.nearest, session.writes)
+            miss = Miss(call, choice.why_not, detail, nearest, may_read=tool)
         elif choice.why_not is Reason.SESSION_UNKNOWN:
             standing = self._order.opened.standing_of(session_of(recorded))
             miss = Miss(call, choice.why_not, standing.value, choice.nearest[0])
         else:
-            miss = not_now(call, choice.nearest, choice.why_not)
+            may_read = called_as(call.key()) if self._order.repeats_reads else ""
+            miss = replace(not_now(call, choice.nearest, choice.why_not), may_read=may_read)
         if call.message is not None and call.message.kind is Kind.RESPONSE:
             miss = replace(miss, is_refused=self._refuse(call.message, session, miss))
         self.misses.append(miss)

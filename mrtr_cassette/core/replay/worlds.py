@@ -186,6 +186,12 @@ class MadeWrite(NamedTuple):
     told: str
     entry: ReplayEntry | None = None
     beside: int = 0
+    live: CallKey | None = None
+
+    @property
+    def key(self) -> CallKey | None:
+        """The call."""
+        return self.live if self.entry is None else self.entry.key
 
     def words(self, numbered: bool) -> str:  # noqa: FBT001
         """Return how it is told, with the number of its interaction if so wished."""
@@ -244,7 +250,7 @@ class Worlds:
 
     def only_reads(self, key: CallKey) -> bool:
         """Tell whether a call is known to change nothing."""
-        if _called(key) in self._named:
+        if called_as(key) in self._named:
             return True
         if key.method == CALL_TOOL:
             return self._hints.get(key.name, False)
@@ -254,7 +260,7 @@ class Worlds:
         """Return the names said to only read that neither a call nor a list of tools has."""
         known = {*self._hints, *self._went_live}
         for entry in self._by_arrival:
-            known.add(_called(entry.key))
+            known.add(called_as(entry.key))
         return sorted(self._named - known)
 
     @cached_property
@@ -367,10 +373,10 @@ class Worlds:
 
         No world has a write that was not recorded.
         """
-        self._went_live.add(_called(key))
+        self._went_live.add(called_as(key))
         if self.only_reads(key):
             return False
-        played.made.append(MadeWrite(f"{key} {key.arguments}"))
+        played.made.append(MadeWrite(f"{key} {key.arguments}", live=key))
         played.living = {}
         return True
 
@@ -480,8 +486,11 @@ class Worlds:
 
     def nearest(
         self, entries: Sequence[ReplayEntry], played: PlayedWrites
-    ) -> tuple[ReplayEntry, str]:
-        """Return the nearest of some calls; say after which writes it came, and which were made."""
+    ) -> tuple[ReplayEntry, str, str]:
+        """Return the nearest of some calls; say after which writes it came, and which were made.
+
+        The last one is the tool or method in which they differ.
+        """
         here = set(self.keep(list(entries), played))
         elsewhere = [entry for entry in entries if entry not in here] or entries
         unplayed = [entry for entry in elsewhere if not entry.played] or elsewhere
@@ -493,10 +502,11 @@ class Worlds:
         before = [write.entry for write in writes if write.lifetime.end < start]
         recorded = [MadeWrite(_told(entry), entry) for entry in before]
         after, made = _told_apart(recorded, played.made)
-        return nearest, f"this was recorded after {after}; this run has made {made}"
+        detail = f"this was recorded after {after}; this run has made {made}"
+        return nearest, detail, _differing_call(nearest.key, recorded, played.made)
 
 
-def _called(key: CallKey) -> str:
+def called_as(key: CallKey) -> str:
     """Return what a user names a call by who says that it only reads: a tool, or the method."""
     return key.name if key.method == CALL_TOOL else key.method
 
@@ -535,6 +545,25 @@ def _told(entry: ReplayEntry) -> str:
             answers.insert(0, step.lookup.answers)
         step = step.parent
     return " answered ".join([f"{entry.key} {entry.key.arguments}", *answers])
+
+
+def _differing_call(
+    called: CallKey, recorded: Sequence[MadeWrite], made: Sequence[MadeWrite]
+) -> str:
+    """Return a tool or method in which two lists of writes differ: what is called, if it is in one.
+
+    What is called again and again, with other answers, is likely to be what only reads.
+    """
+    begun = 0
+    for before, now in zip(recorded, made, strict=False):
+        if before.told != now.told:
+            break
+        begun += 1
+    writes = (*made[begun:], *recorded[begun:])
+    differing = [called_as(write.key) for write in writes if write.key is not None]
+    if called_as(called) in differing:
+        return called_as(called)
+    return differing[0] if differing else ""
 
 
 def _told_apart(recorded: Sequence[MadeWrite], made: Sequence[MadeWrite]) -> tuple[str, str]:

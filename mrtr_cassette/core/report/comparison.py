@@ -29,6 +29,7 @@ from mrtr_cassette.core.drive.verification import TurnChange, VerifiedInteractio
 from mrtr_cassette.core.report.text import as_data
 from mrtr_cassette.core.wire.pointers import ANY, Difference, excerpts
 from mrtr_cassette.errors import counted, printable, printable_lines, shorten
+from mrtr_cassette.terms import LIBRARY_TERMS, Terms, in_terms
 
 _STRUCTURED: Final = "/structuredContent"
 _TEXTS: Final = f"/content/{ANY}/text"
@@ -41,8 +42,7 @@ _MARKED: Final[Mapping[Mark, str]] = {
 _NOT_COMPARED = frozenset({"skipped", "not-reached"})
 _MARKS = {"same": "=", "skipped": "-"}
 _DIFFERENT, _UNREACHABLE = 1, 4
-_VOLATILE: Final = ("text-changed", "shape-changed")
-"""Verdicts on what may differ in every run."""
+_NOT_IN_BOTH: Final[Mapping[Mark, str]] = {"-": "not called", "+": "not recorded"}
 
 
 # Changes that are told as one
@@ -167,18 +167,19 @@ def comparison_text(comparison: CassetteComparison) -> str:
     return printable_lines("\n".join(lines))
 
 
-def held_text(comparison: CassetteComparison) -> str:
-    """Return a cassette and what a test did now as text, with the ways out."""
-    differing = (each for each in comparison.interactions if each.mark == "~")
-    results = (stage for each in differing for stage in each.stages if stage.kind == "result")
-    folds = folded(change for stage in results for change in stage.counting)
-    volatile = [each.pointer for each in folds if each.first.verdict in _VOLATILE]
+def held_text(comparison: CassetteComparison, terms: Terms = LIBRARY_TERMS) -> str:
+    """Return a cassette and what a test did now as text: the verdict, the facts, the ways out."""
+    differing = [each for each in comparison.interactions if each.mark != "="]
+    # Of those with one verdict a call that names something says more than one of discovery.
+    worst = max(differing, key=lambda each: (VERDICTS.index(each.verdict), '"' in each.call))
+    verdict = worst.verdict if worst.mark == "~" else _NOT_IN_BOTH[worst.mark]
+    more = f", and {len(differing) - 1} more" if len(differing) > 1 else ""
+    head = f"{verdict}: {printable(worst.call)}{more}"
     ways = [
         "fix: let the server, or the test, do as recorded",
-        " or: record what happens now with --mrtr-mode=all",
-        *(f" or: leave out what differs in every run with ignore=[{it!r}]" for it in volatile[:1]),
+        f" or: {in_terms('record what happens now with <<record_again>>', terms)}",
     ]
-    return "\n".join([comparison_text(comparison), *ways])
+    return "\n".join([head, "", comparison_text(comparison), *ways])
 
 
 def _interaction_lines(interaction: InteractionComparison) -> Iterator[str]:

@@ -27,15 +27,8 @@ from mrtr_cassette.core.report.runs import (
 from mrtr_cassette.core.report.text import answer_words, as_data, final_words, question_words
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import End
-from mrtr_cassette.errors import (
-    LIBRARY_TERMS,
-    Terms,
-    counted,
-    in_terms,
-    line_by_line,
-    printable,
-    shorten,
-)
+from mrtr_cassette.errors import counted, line_by_line, printable, shorten
+from mrtr_cassette.terms import LIBRARY_TERMS, Terms, in_terms
 
 Event = dict[str, Any]
 """What happened, for a log that programs read: ready for JSON."""

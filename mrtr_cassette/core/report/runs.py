@@ -12,29 +12,29 @@ from typing import Any, Final, Literal, NamedTuple
 import orjson
 
 from mrtr_cassette.core.answers.fulfilment import CallTurn, Unanswered
+from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import Interaction, arguments_json
+from mrtr_cassette.core.report.fixes import asked_in, fixes_of
 from mrtr_cassette.core.report.redactions import Redaction, redaction_lines
 from mrtr_cassette.core.report.text import as_data, result_texts, short_digests
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse
-from mrtr_cassette.core.wire.pointers import Difference, excerpts, pointer_path
+from mrtr_cassette.core.wire.pointers import Difference, excerpts
 from mrtr_cassette.errors import (
-    LIBRARY_TERMS,
     MrtrCassetteError,
-    Terms,
     UpstreamError,
     counted,
-    in_terms,
     line_by_line,
     printable,
     printable_lines,
     shorten,
 )
+from mrtr_cassette.terms import LIBRARY_TERMS, Terms
 
 # Misses
 
@@ -43,77 +43,7 @@ UPSTREAM_CODE: Final = -32011
 """The upstream gave no response."""
 UNRECORDED_CODE: Final = -32012
 """A request that the cassette lacks could not be recorded."""
-
-_RECORD = "record this {} too with <<record_too>>"
-_IGNORE = "leave what differs from run to run out of matching with <<ignore_value>>"
-
-_FIXES = {
-    Reason.UNKNOWN_METHOD: ("check the URL that the client uses", _RECORD.format("request")),
-    Reason.UNKNOWN_NAME: ("call what was recorded", _RECORD.format("call")),
-    Reason.SESSION_UNKNOWN: (
-        "send the session id that this replay gave in its response to initialize",
-        _RECORD.format("request"),
-    ),
-    Reason.CONDITION_MISSING: (_RECORD.format("request"),),
-    Reason.ARGUMENTS_DIFFER: ("send the recorded arguments", _RECORD.format("call"), _IGNORE),
-    Reason.STATE_UNKNOWN: (
-        "echo the requestState of the ask as this replay sent it, not one of another call or run",
-    ),
-    Reason.STATE_MISSING: ("send the retry with the requestState of the ask",),
-    Reason.STATE_UNEXPECTED: ("send the retry without a requestState, as the ask has none",),
-    Reason.ANSWERS_DIFFER: ("answer as recorded", _RECORD.format("answer"), _IGNORE),
-    Reason.ANSWERS_MISSING: (
-        "answer everything that was answered in the recording",
-        _RECORD.format("answer"),
-    ),
-    Reason.HEADERS_CONTRADICT: (
-        "send the method and the name of the body in the headers Mcp-Method and Mcp-Name",
-    ),
-    Reason.ALREADY_PLAYED: (
-        "make the call no more often than it was recorded",
-        _RECORD.format("call"),
-        "allow it again with <<repeat_always>>",
-    ),
-    Reason.OTHER_HISTORY: (
-        "make the same writes as in the recording before this call",
-        "say that a tool only reads with <<reads_tool>>",
-        _RECORD.format("call"),
-        "play equal calls in recorded order, whatever was written, with <<history_order>>",
-    ),
-    Reason.OUT_OF_ORDER: ("send the call without answers first, then answer what it asks",),
-    Reason.ELSEWHERE: ("let the server name its own origin, and record it again",),
-    Reason.NO_RESPONSE: (
-        "give the call up sooner, as in the recording",
-        "record the whole call again, and wait for its response",
-    ),
-    Reason.UNREADABLE: (
-        "have the client send the recorded id",
-        "record the call again, with a response that can be read: <<accept_gzip>>",
-    ),
-    Reason.UNRECORDED: (
-        "record the whole call again, into another cassette",
-        "record all of this cassette again with <<replace>>",
-    ),
-}
-"""What can be done about a miss: one of these; each front fills the slots in its own terms."""
-_FIXES_UNDER_WAY = {
-    Reason.ANSWERS_DIFFER: (
-        "answer as recorded",
-        "record the whole call, or session, with this answer, into another cassette",
-        _IGNORE,
-    ),
-    Reason.OUT_OF_ORDER: ("make the call, poll its task, and answer what it asks, in this order",),
-    Reason.UNKNOWN_METHOD: (
-        "let the task go on",
-        "record the whole call with the cancellation, into another cassette",
-    ),
-}
-"""The same for what pushed requests and tasks get: a call that is played has no other course."""
-_FIXES_AFTER_WRITE: Final = (
-    "say that a tool only reads with <<reads_tool>>",
-    "record all of this cassette again with <<replace>>",
-)
-"""The same for what can't be recorded after a write that was played."""
+_BEGINS_MISS: Final = "miss: "
 
 
 class Nearest(NamedTuple):
@@ -160,10 +90,20 @@ class MissesError(MrtrCassetteError):
         self.misses = tuple(misses)
 
 
-def report_of_miss(
-    miss: Miss, path: str, redacted: Callable[[str], str] = str, terms: Terms = LIBRARY_TERMS
+def report_of_miss(miss: Miss, player: Player, terms: Terms = LIBRARY_TERMS) -> MissReport:
+    """Return a miss of a replay as a report, with the ways out in the terms of a front."""
+    return miss_report(miss, player.recording, player.redacted, terms, player.adds_to)
+
+
+def miss_report(
+    miss: Miss,
+    cassette: Cassette,
+    redacted: Callable[[str], str] = str,
+    terms: Terms = LIBRARY_TERMS,
+    adds_to: str | None = None,
 ) -> MissReport:
-    """Return a miss as a report, with the way out in the terms of a front."""
+    """Return a miss as a report; more is recorded to the file `adds_to`, or to the cassette."""
+    path = cassette.path
 
     def shown(text: str) -> str:
         return printable(redacted(text))
@@ -182,9 +122,9 @@ def report_of_miss(
     differences = tuple(
         Difference(shown(pointer), *map(value, values)) for pointer, *values in miss.differences
     )
-    fixes = tuple(in_terms(fix, terms) for fix in _fixes(miss))
+    fixes = tuple(map(shown, fixes_of(miss, cassette, adds_to or path, terms)))
     lines = [
-        f"miss: {miss.reason.value}: {detail}",
+        f"{_BEGINS_MISS}{miss.reason.value}: {detail}",
         f"  request:  {request}",
         *(f"  question: {question}" for question in questions),
         f"  cassette: {path}" if nearest is None else f"  nearest:  {nearest} in {path}",
@@ -215,43 +155,11 @@ def _request_text(call: Call) -> str:
     return f"{text}, answering {keys or 'nothing'}{state}"
 
 
-def _fixes(miss: Miss) -> Sequence[str]:
-    fixes, nearest = _FIXES[miss.reason], miss.nearest
-    if nearest is None:
-        return fixes
-    is_elsewhere = miss.reason is Reason.UNKNOWN_METHOD
-    if nearest.answers is not None and miss.differences and not is_elsewhere:
-        return _FIXES_UNDER_WAY[Reason.ANSWERS_DIFFER]
-    if nearest.created_by is not None:
-        return _FIXES_UNDER_WAY.get(miss.reason, fixes)
-    if miss.reason is Reason.UNRECORDED and nearest.ask is None:
-        return _FIXES_AFTER_WRITE
-    if miss.reason is Reason.ALREADY_PLAYED and nearest.session:
-        return (*fixes, "open a new session, in which everything is played anew")
-    return fixes
-
-
 def _questions(miss: Miss) -> Iterator[str]:
     """Yield the questions whose answers differ."""
-    nearest = miss.nearest
-    asked: Mapping[str, InputRequest] = {}
-    if nearest is not None and nearest.answers is not None:
-        asked = {nearest.answers.request.key: nearest.answers.request.asks}
-    elif nearest is not None and miss.reason in (Reason.ANSWERS_DIFFER, Reason.ANSWERS_MISSING):
-        asker = nearest if nearest.state is not None else nearest.parent
-        keys = {_answered_key(difference.pointer) for difference in miss.differences}
-        every = {} if asker is None else asker.asked
-        asked = {key: request for key, request in every.items() if key in keys}
-    for key, request in asked.items():
+    for key, request in asked_in(miss).items():
         message = f" {shorten(canonical(request.message))}" if request.message else ""
         yield f"{key} ({request.kind}){message}"
-
-
-def _answered_key(pointer: str) -> str | None:
-    """Return the key of the answer that a pointer leads to, or None if it leads to them all."""
-    # The first step is the member that has the answers.
-    steps = pointer.split("/", 2)
-    return pointer_path(f"/{steps[2]}")[0] if len(steps) > 2 else None
 
 
 # JSON-RPC errors from the proxy itself
@@ -358,7 +266,7 @@ def reports_of_misses(player: Player, terms: Terms = LIBRARY_TERMS) -> tuple[Mis
     """Return what was missed so far."""
     # Another thread may replay meanwhile.
     misses = tuple(player.misses)
-    return tuple(report_of_miss(miss, player.path, player.redacted, terms) for miss in misses)
+    return tuple(report_of_miss(miss, player, terms) for miss in misses)
 
 
 def summary_text(report: ReplayReport) -> str:
@@ -563,10 +471,21 @@ def call_data(result: CallResult) -> Any:
     return as_data(result, _CALL_ROWS)
 
 
-def problem_lines(result: CallResult) -> list[str]:
-    """Return what went wrong, and what was given for nothing, for people."""
+def problem_lines(result: CallResult, *, is_miss_told: bool = False) -> list[str]:
+    """Return what went wrong, and what was given for nothing, for people.
+
+    A miss that the replay has told them already is not repeated.
+    """
     warnings = [f"warning: {unused_text([name])}" for name in result.unused]
+    error = result.error
+    if is_miss_told and error is not None and _is_miss(error):
+        result = replace(result, error={**error, "message": "not recorded, as told above"})
     return [*(f"error: {each}" for each in _problems(result, _as_options)), *warnings]
+
+
+def _is_miss(error: Mapping[str, Any]) -> bool:
+    is_ours = str(error.get("message")).startswith(_BEGINS_MISS)
+    return is_ours and error.get("code") in (MISS_CODE, UNRECORDED_CODE)
 
 
 def _problems(result: CallResult, spelled: Callable[[Unanswered], str]) -> Iterator[str]:

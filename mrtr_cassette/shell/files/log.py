@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeVar, TypeVarTuple, Unpack
 
-from mrtr_cassette.errors import LIBRARY_TERMS, Terms, printable_lines
+from mrtr_cassette.errors import printable_lines
+from mrtr_cassette.terms import LIBRARY_TERMS, Terms
 
 _MOST_WAITING: Final = 10_000
 _GATHERED_S: Final = 0.02

@@ -14,7 +14,7 @@ from typing import Final, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from mrtr_cassette.core.wire.http import Headers, Request, header_value
-from mrtr_cassette.errors import in_terms, internal_error, printable, printable_lines
+from mrtr_cassette.errors import internal_error, printable, printable_lines
 from mrtr_cassette.options import ProxyOptions
 from mrtr_cassette.shell.http.access import Listener, refusal_of
 from mrtr_cassette.shell.http.transport import (
@@ -24,6 +24,7 @@ from mrtr_cassette.shell.http.transport import (
     header_texts,
     render_head,
 )
+from mrtr_cassette.terms import in_terms
 
 _NOT_HANDLED: Final = "the request could not be handled"
 _LAST_CHUNK = b"0\r\n\r\n"

@@ -196,7 +196,7 @@ class CassetteUse:
         self.path = path
         self.failed = False
         self.given_up: Literal["skipped", "xfailed"] | None = None
-        self.is_stopped = self._is_same = False
+        self.is_stopped = self._is_same = self._differs = False
         self.outcome: str | None = "replayed"
         self.redacted: tuple[Redaction, ...] = ()
         self._run = run
@@ -444,6 +444,9 @@ class CassetteUse:
         self, session: RecordSession | ClientStarts, *, passed: bool
     ) -> list[str]:
         problems = self._objections_to(session)
+        if self._differs:
+            self.outcome = "different"
+            return []
         if not passed or problems or self.given_up is not None:
             self.outcome = f"not compared (test {self.given_up or 'failed'})"
             return problems if passed else []
@@ -452,15 +455,27 @@ class CassetteUse:
         self.outcome = "the same" if differences is None else "different"
         return [] if differences is None else [differences]
 
-    def differences(self, *, is_part: bool = True) -> str | None:
+    def unreported_differences(self, *, is_alone: bool) -> str | None:
+        """Return what differs by the end of a test's call in mode verify, once; or None.
+
+        Where nothing but the test itself speaks to the cassette, it has made all its calls.
+        """
+        if self._differs or self._recording is None or self._objections_to(self._recording):
+            return None
+        is_part = self._sharers is not None or not is_alone
+        differences = self.differences(is_part=is_part, is_open=True)
+        self._differs = differences is not None
+        return differences
+
+    def differences(self, *, is_part: bool = True, is_open: bool = False) -> str | None:
         """Return where what happened differs in mode verify; of a part, without missing calls."""
         if self._mode != "verify" or self._recording is None:
             return None
         from mrtr_cassette.shell.runs.verifying import differences_of
 
-        repeated = self._recording.recorded()
+        repeated, options = self._recording.recorded(), self._settings.verify
         try:
-            return differences_of(self.path, repeated, self._settings.verify, is_part=is_part)
+            return differences_of(self.path, repeated, options, is_part=is_part, is_open=is_open)
         except MrtrCassetteError as error:
             return error.in_terms(self._settings.verify.terms)
 
@@ -561,7 +576,6 @@ class CassetteUse:
         count = len(unreported)
         more = f", and {count - 1} more" if count > 1 else ""
         end = f"{counted(count, 'request')} {what} on {self.path}"
-        hint = "--mrtr-mode=all records the whole cassette anew"
-        if self._sharers is not None:
-            hint = f"{hint}, in a run of all tests that share it"
-        return "\n\n".join([f"{head}{more}", *unreported, f"{end}; {hint}"])
+        if not misses:
+            end += "; --mrtr-mode=all records the whole cassette anew"
+        return "\n\n".join([f"{head}{more}", *unreported, end])

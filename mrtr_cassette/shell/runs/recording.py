@@ -388,8 +388,8 @@ class Appender:
             announcer.say(caught_up_said, conversation.asker)
 
     async def _refuse(self, failure: Miss, downstream: Downstream) -> None:
-        session, player = self._session, self._player
-        report = report_of_miss(failure, player.path, player.redacted, session.terms)
+        session = self._session
+        report = report_of_miss(failure, self._player, session.terms)
         session.unrecorded.append(report.text)
         session.announcer.say(lambda: (missed_event(failure), report.text))
         if failure.is_refused:

@@ -107,6 +107,7 @@ def load_server(
         cassette = over(united([*map(cassettes.load_cassette, paths)]))
         player = player_of(cassette, options, paced=paced, stateless=options.stateless)
         player.poll_interval = options.poll_interval
+        player.adds_to = str(path)
     asks = pushed_asks(cassette.interactions) if announcer.listeners else {}
     return cassette, ReplayServer(player, announcer, paced, clock, asks)
 
@@ -248,8 +249,7 @@ class ReplayServer:
         return report
 
     def _report(self, miss: Miss) -> MissReport:
-        player = self.player
-        return report_of_miss(miss, player.path, player.redacted, self.announcer.terms)
+        return report_of_miss(miss, self.player, self.announcer.terms)
 
     def _wake(self) -> None:
         if self.arrival is not None:

@@ -19,6 +19,8 @@ from mrtr_cassette.shell.files.clock import UnfrozenLoop
 from mrtr_cassette.shell.files.disk import reason_of
 
 URL_VARIABLE = "MRTR_CASSETTE_URL"
+TOLD_VARIABLE = "MRTR_CASSETTE_MISSES_TOLD"
+"""Set to the proxy's URL where misses are on the terminal of the command already."""
 _NO_PROXY = ("no_proxy", "NO_PROXY")
 
 T = TypeVar("T")
@@ -145,14 +147,18 @@ async def run_command(
     signals: asyncio.Queue[signal.Signals],
     say: Callable[[str], None],
     grace_s: float = 10.0,
+    *,
+    tells_misses: bool = False,
 ) -> CommandEnd:
     """Run a command with the proxy's URL in its environment, until it ends or a signal comes.
 
     Args:
         say: takes a line about what goes wrong.
+        tells_misses: misses are told to who reads what the command writes.
         grace_s: seconds that the command has to end after a signal before it is killed.
     """
     variables = {**os.environ, **_without_proxy(url), URL_VARIABLE: url}
+    variables[TOLD_VARIABLE] = url if tells_misses else ""
     try:
         process = await asyncio.create_subprocess_exec(*command, env=variables)
     except OSError as error:

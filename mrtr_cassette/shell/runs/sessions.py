@@ -31,20 +31,14 @@ from mrtr_cassette.core.secrets.credentials import Credentials, Given
 from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import End, Headers, Request
-from mrtr_cassette.errors import (
-    LIBRARY_TERMS,
-    CassetteError,
-    MrtrCassetteError,
-    Terms,
-    UsageError,
-    internal_error,
-)
+from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError, internal_error
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import Publication, publish_journal, recorded_so_far
 from mrtr_cassette.shell.files.clock import CLOCK
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.terms import LIBRARY_TERMS, Terms
 
 
 @dataclass(frozen=True, slots=True)

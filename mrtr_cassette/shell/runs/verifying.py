@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.old_transport import is_over_old_transport, over_lines
-from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import rejoined
 from mrtr_cassette.core.cassette.transports import over_http, over_pipes
 from mrtr_cassette.core.compare.conversations import held_to
@@ -27,6 +27,7 @@ from mrtr_cassette.core.drive.ignored import (
 from mrtr_cassette.core.drive.plan import Planned, planned
 from mrtr_cassette.core.drive.updating import Proposal, accepted, proposals
 from mrtr_cassette.core.drive.verification import Repeated, VerifiedInteraction, Verifier
+from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import CALL_TOOL
 from mrtr_cassette.core.report.comparison import Verification, held_text
 from mrtr_cassette.core.secrets.credentials import Given
@@ -220,13 +221,19 @@ class _Run:
 
 
 def differences_of(
-    path: Location, repeated: Cassette | None, options: VerifyOptions, *, is_part: bool
+    path: Location,
+    repeated: Cassette | None,
+    options: VerifyOptions,
+    *,
+    is_part: bool,
+    is_open: bool = False,
 ) -> str | None:
     """Return, as text, what differs where the client of a cassette made its calls again; or None.
 
     Args:
         repeated: the recording of that; None where no call was made.
         is_part: calls that were not made are no difference.
+        is_open: the client may still leave, which is no call.
 
     Raises:
         CassetteError: the cassette can't be read.
@@ -236,9 +243,18 @@ def differences_of(
     made = replace(repeated or replace(recorded, interactions=()), path="this run")
     ignored_for = partial(ignored_in, read_rules(options))
     comparison = held_to(recorded, made, ignored_for, is_part=is_part)
-    verdicts = {each.verdict for each in comparison.interactions if each.mark != "="}
+    differing = [each for each in comparison.interactions if each.mark != "="]
+    if is_open:
+        calls = {each.number for each in recorded.interactions if _is_request(each)}
+        differing = [each for each in differing if each.mark != "-" or each.recorded in calls]
+    verdicts = {each.verdict for each in differing}
     fails = verdicts.intersection(options.fail_on) if options.fail_on else verdicts
-    return held_text(comparison) if fails else None
+    return held_text(comparison, options.terms) if fails else None
+
+
+def _is_request(interaction: RecordedInteraction) -> bool:
+    message = interaction.exchanges[0].call.message
+    return message is not None and message.kind is Kind.REQUEST
 
 
 Choose = Callable[[Sequence[Proposal]], Sequence[Proposal]]

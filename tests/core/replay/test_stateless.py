@@ -42,7 +42,8 @@ from mrtr_cassette.core.wire.http import (
     Request,
     header_value,
 )
-from mrtr_cassette.errors import CassetteError, in_terms
+from mrtr_cassette.errors import CassetteError
+from mrtr_cassette.terms import in_terms
 
 CALL = tool("deploy", env="prod")
 FIRST, SECOND = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m", "eyJzdGVwIjoyfQ.c2lnbmF0dXJlLW9n"

@@ -45,6 +45,7 @@ from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.record.recorder import Recorder, Unread
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss, Reason
+from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.ci import annotation, junit
 from mrtr_cassette.core.report.details import details_of
@@ -78,6 +79,7 @@ from mrtr_cassette.core.report.runs import (
     UnpublishedError,
     call_data,
     error_body,
+    miss_report,
     problem_lines,
     recording_text,
     report_of_miss,
@@ -89,6 +91,7 @@ from mrtr_cassette.core.report.runs import (
 )
 from mrtr_cassette.core.wire.http import End, Request
 from mrtr_cassette.core.wire.pointers import Difference
+from mrtr_cassette.terms import LIBRARY_TERMS, SHELL_TERMS, SUITE_TERMS, Terms
 
 CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
@@ -323,7 +326,7 @@ def test_junit_is_well_formed_whatever_the_names(words: str) -> None:
 
 def test_what_a_run_came_to_is_an_error_of_the_library() -> None:
     """It has the misses, the calls that were not played, or why nothing was published."""
-    miss = report_of_miss(miss_of(ONE, tool("b")), "c.json")
+    miss = miss_report(miss_of(ONE, tool("b")), Cassette("c.json"))
     (one,) = details_of(loaded(cassette_of((tool("a"), text("x"))))).interactions
     missed_, unplayed = MissesError("c.json", [miss, miss]), UnplayedError("c.json", [one])
     unpublished = UnpublishedError("c.json", "all 2 requests got 404")
@@ -342,22 +345,107 @@ def test_every_reason_has_a_way_out() -> None:
     """Each reason comes with what the user can do about it."""
     call = missed(player_of((CALL, text("x"))), tool("y")).call
     for reason in Reason:
-        assert all(report_of_miss(Miss(call, reason, "detail"), "f").fixes), reason
+        assert all(miss_report(Miss(call, reason, "detail"), Cassette("f")).fixes), reason
 
 
-def test_way_out_is_in_the_terms_of_the_front() -> None:
-    """Each front spells its own options; what a client sent is no slot, whatever it looks like."""
-    miss = missed(player_of((CALL, text("x"))), tool("deploy", env="<<ignore_value>>"))
-    terms = {"record_too": "record --append", "ignore_value": "--ignore POINTER"}
-
-    report = report_of_miss(miss, "f", terms=terms)
-
-    assert report.fixes == (
-        "send the recorded arguments",
-        "record this call too with record --append",
-        "leave what differs from run to run out of matching with --ignore POINTER",
+def test_way_out_is_the_whole_command_of_the_front() -> None:
+    """With file, server and options of the cassette, quoted; what a client sent is no slot."""
+    miss = missed(player_of((CALL, text("x"))), tool("deploy", env="<<ignore_values>>"))
+    over_http = Cassette("my c.json", "http://ada:pw@h:1/m?a&b", "verbatim")
+    on_pipes = Cassette("c.json", "node ~/s.mjs 'a b' ;", seals_answers=True, transport="stdio")
+    unknown = (
+        Cassette("c.json", "http://localhost/mcp"),
+        Cassette("c.json", "http://h/<jwt:1>/mcp"),
     )
-    assert '/arguments/env: recorded "prod", received "<<ignore_value>>"' in report.text
+
+    def told(cassette: Cassette, terms: Terms) -> str:
+        report = miss_report(miss, cassette, terms=terms)
+        assert '/arguments/env: recorded "prod", received "<<ignore_values>>"' in report.text
+        first, second = report.fixes
+        assert first == "send the recorded arguments"
+        return second.removeprefix("record this call too with ")
+
+    record = "mrtr-cassette record"
+    assert told(over_http, SHELL_TERMS) == (
+        f"{record} --append --request-state verbatim --output 'my c.json' "
+        "--upstream 'http://h:1/m?a&b'"
+    )
+    assert told(on_pipes, SHELL_TERMS) == (
+        f"{record} --stdio --append --seal-answers --output c.json -- node ~/s.mjs 'a b' ';'"
+    )
+    for cassette in unknown:
+        assert told(cassette, SHELL_TERMS) == f"{record} --append --output c.json --upstream URL"
+    assert told(over_http, LIBRARY_TERMS) == (
+        "record('http://h:1/m?a&b', 'my c.json', existing=\"append\", request_state=\"verbatim\")"
+    )
+    assert told(on_pipes, SUITE_TERMS) == "pytest --mrtr-mode=append"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "received", "is_offered"),
+    [
+        ("prod", "test", False),
+        (1, 2, False),
+        ("2026-11-28T12:00:00Z", "2026-11-29T09:30:00Z", True),
+        (1764331200, 1764417600.5, True),
+        ("8d2f6a1e-3b4c-4d5e-8f90-a1b2c3d4e5f6", "0d2f6a1e3b4c4d5e8f90a1b2c3d4e5f6", True),
+        ("2026-11-28T12:00:00Z", "never", False),
+    ],
+)
+def test_only_what_differs_in_every_run_may_be_left_out(
+    recorded: Any, received: Any, *, is_offered: bool
+) -> None:
+    """Times and random ids are, and no value that a client chose: it would get another's answer."""
+    player = player_of((tool("note", at=recorded), text("x")))
+    fixes = report_of_miss(missed(player, tool("note", at=received)), player, SHELL_TERMS).fixes
+    offered = "leave what differs in every run out of matching with --ignore /arguments/at"
+    assert (offered in fixes) == is_offered
+    assert ("--ignore" in str(fixes)) == is_offered
+
+
+def test_sampled_text_may_be_left_out() -> None:
+    """No model says the same thing twice."""
+    asked = {"say": {"method": "sampling/createMessage", "params": {}}}
+    ask = {"resultType": "input_required", "inputRequests": asked}
+    said = [{"say": {"content": {"type": "text", "text": word}}} for word in ("a", "b")]
+    player = player_of((CALL, ask), (retry(CALL, said[0]), text("x")))
+    play(player, CALL)
+    miss = missed(player, retry(CALL, said[1]))
+    last = report_of_miss(miss, player, SHELL_TERMS).fixes[-1]
+    assert last.endswith("out of matching with --ignore /inputResponses/say/content/text")
+
+
+@pytest.mark.parametrize(
+    ("repeat", "called", "offered"),
+    [
+        (Repeat.AUTO, tool("get it"), "say so with --reads 'get it'"),
+        (Repeat.NEVER, tool("get it"), "allow it again with --repeat always"),
+        (Repeat.AUTO, rpc("odd/method"), "say so with --reads odd/method"),
+    ],
+)
+def test_what_was_played_may_be_said_to_read(repeat: Repeat, called: Any, offered: str) -> None:
+    """The way out names it; where that doesn't help, the call can be allowed again."""
+    player = player_of((called, text("x")), repeat=repeat)
+    play(player, called)
+    report = report_of_miss(missed(player, called), player, SHELL_TERMS)
+    assert report.reason == "already-played"
+    assert report.fixes[-1].endswith(offered)
+    assert len(report.fixes) == 3
+
+
+def test_other_history_names_the_tool_that_may_only_read() -> None:
+    """The one that is called where it stands among the writes, else the first that differs."""
+    writes = [(tool("set", to=1), text("done")), (tool("peek"), text("?"))]
+    recording = [(tool("get"), text("0")), *writes, (tool("get"), text("1"))]
+    by_read = player_of(*recording)
+    play(by_read, tool("set", to=1))
+    looked = player_of(*recording, reads=["get"])
+    for called in (tool("get"), tool("peek")):
+        play(looked, called)
+    for player, name in ((by_read, "get"), (looked, "peek")):
+        report = report_of_miss(missed(player, tool("get")), player, SHELL_TERMS)
+        assert report.reason == "other-history"
+        assert f"say so with --reads {name}" in report.text
 
 
 @pytest.mark.parametrize(("after", "ends"), [("", False), ("z" * 300, True)])
@@ -369,7 +457,7 @@ def test_long_texts_are_shown_where_they_differ(after: str, *, ends: bool) -> No
         player_of((tool("deploy", text=recorded), text("x"))), tool("deploy", text=received)
     )
 
-    report = report_of_miss(miss, "f")
+    report = miss_report(miss, Cassette("f"))
 
     (difference,) = report.facts["differences"]
     assert list(difference.values())[1:] == [f'"{recorded}"', f'"{received}"']
@@ -400,7 +488,7 @@ def test_long_texts_are_shown_where_they_differ(after: str, *, ends: bool) -> No
 def test_request_is_named_as_a_person_would(request_: Any, named: str) -> None:
     """A request is named with its arguments and the keys of its answers."""
     miss = missed(player_of((CALL, text("x"))), request_)
-    assert report_of_miss(miss, "f").request == named
+    assert miss_report(miss, Cassette("f")).request == named
 
 
 def test_miss_steers_neither_terminal_nor_runner() -> None:
@@ -414,11 +502,11 @@ def test_miss_steers_neither_terminal_nor_runner() -> None:
         (rpc(HOSTILE), rpc("x" + HOSTILE)),
     ):
         miss = missed(player_of((recorded, Answer((b"x",)))), received)
-        reports.append(report_of_miss(miss, HOSTILE, lambda text: text + HOSTILE))
+        reports.append(miss_report(miss, Cassette(HOSTILE), lambda text: text + HOSTILE))
     ask = {"inputRequests": {HOSTILE: form(HOSTILE)}, "resultType": "input_required"}
     player = player_of((CALL, ask), (retry(CALL, {HOSTILE: YES}), text("x")))
     play(player, CALL)
-    reports.append(report_of_miss(missed(player, retry(CALL, {HOSTILE: NO})), "f"))
+    reports.append(miss_report(missed(player, retry(CALL, {HOSTILE: NO})), Cassette("f")))
     for report in reports:
         assert_harmless(report.text)
         assert annotation(report).isprintable()
@@ -431,7 +519,7 @@ def test_miss_steers_neither_terminal_nor_runner() -> None:
 def test_annotation_is_one_line_that_names_the_file() -> None:
     """Workflow commands end with the line, so what ends one is escaped, and so are separators."""
     miss = missed(player_of((CALL, text("x"))), rpc("tools/list"))
-    report = replace(report_of_miss(miss, "a,b:c%.json"), text="50%\r\n::x")
+    report = replace(miss_report(miss, Cassette("a,b:c%.json")), text="50%\r\n::x")
 
     assert annotation(report) == (
         "::error file=a%2Cb%3Ac%25.json,title=miss%3A unknown-method::50%25%0D%0A::x"
@@ -496,7 +584,7 @@ MISSES: dict[str, Miss] = {
 @pytest.mark.parametrize("name", MISSES)
 def test_miss_has_text_and_facts(name: str, *, updates_goldens: bool) -> None:
     """Questions that were answered otherwise are repeated, and each reason has its ways out."""
-    report = report_of_miss(MISSES[name], "talk.json")
+    report = miss_report(MISSES[name], Cassette("talk.json"))
     facts = json.dumps(report.facts, indent=1)
     case = read_case(DATA / "reports" / "misses.case")
     case.expect(name, f"{report.text}\n{facts}\n", updates=updates_goldens)
@@ -508,7 +596,7 @@ def test_miss_has_text_and_facts(name: str, *, updates_goldens: bool) -> None:
 def test_client_gets_text_and_facts_under_its_own_id() -> None:
     """The text is the message and the facts are the data of a JSON-RPC error."""
     failure = not_recorded()
-    report = report_of_miss(failure, "talk.json")
+    report = miss_report(failure, Cassette("talk.json"))
 
     for answered in (failure.call, b'"mine"'):
         assert json.loads(error_body(report, answered)) == {
@@ -661,4 +749,4 @@ def test_lines_for_programs_are_json_whatever_was_asked(name: bytes) -> None:
         missed_event(miss),
     ):
         assert orjson.loads(orjson.dumps(event)) == event
-    assert report_of_miss(miss, "f").text.encode()
+    assert miss_report(miss, Cassette("f")).text.encode()

@@ -1,0 +1,201 @@
+"""The ways out of a miss, each with the values that make it work as it stands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.transports import STARTED_HERE
+from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.replay.diagnosis import Miss, Reason
+from mrtr_cassette.core.replay.worlds import called_as
+from mrtr_cassette.core.secrets.sealed import PLACEHOLDER
+from mrtr_cassette.core.wire.pointers import Difference, pointer_path
+from mrtr_cassette.terms import Terms, Values, in_terms
+
+_RECORD: Final = "record this {} too with <<{{too}}>>"
+_IGNORE: Final = "leave what differs in every run out of matching with <<ignore_values>>"
+_READS: Final = "if it changes nothing on the server, say so with <<reads_tool>>"
+_REPEAT: Final = "allow it again with <<repeat_always>>"
+_AGAIN: Final = "record all of this cassette again with <<{again}>>"
+
+_FIXES: Final[Mapping[Reason, Sequence[str]]] = {
+    Reason.UNKNOWN_METHOD: ("check the URL that the client uses", _RECORD.format("request")),
+    Reason.UNKNOWN_NAME: ("call what was recorded", _RECORD.format("call")),
+    Reason.SESSION_UNKNOWN: (
+        "send the session id that this replay gave in its response to initialize",
+        _RECORD.format("request"),
+    ),
+    Reason.CONDITION_MISSING: (_RECORD.format("request"),),
+    Reason.ARGUMENTS_DIFFER: ("send the recorded arguments", _RECORD.format("call"), _IGNORE),
+    Reason.STATE_UNKNOWN: (
+        "echo the requestState of the ask as this replay sent it, not one of another call or run",
+    ),
+    Reason.STATE_MISSING: ("send the retry with the requestState of the ask",),
+    Reason.STATE_UNEXPECTED: ("send the retry without a requestState, as the ask has none",),
+    Reason.ANSWERS_DIFFER: ("answer as recorded", _RECORD.format("answer"), _IGNORE),
+    Reason.ANSWERS_MISSING: (
+        "answer everything that was answered in the recording",
+        _RECORD.format("answer"),
+    ),
+    Reason.HEADERS_CONTRADICT: (
+        "send the method and the name of the body in the headers Mcp-Method and Mcp-Name",
+    ),
+    Reason.ALREADY_PLAYED: (
+        "make the call no more often than it was recorded",
+        _RECORD.format("call"),
+        _READS,
+        _REPEAT,
+    ),
+    Reason.OTHER_HISTORY: (
+        "make the same writes as in the recording before this call",
+        _READS,
+        _RECORD.format("call"),
+        "play equal calls in recorded order, whatever was written, with <<history_order>>",
+    ),
+    Reason.OUT_OF_ORDER: ("send the call without answers first, then answer what it asks",),
+    Reason.ELSEWHERE: ("let the server name its own origin, and record it again",),
+    Reason.NO_RESPONSE: (
+        "give the call up sooner, as in the recording",
+        "record the whole call again, and wait for its response",
+    ),
+    Reason.UNREADABLE: (
+        "have the client send the recorded id",
+        "record the call again, with a response that can be read: <<accept_gzip>>",
+    ),
+    Reason.UNRECORDED: ("record the whole call again, into another cassette", _AGAIN),
+}
+"""What can be done about a miss: one of these; each front fills the slots in its own terms."""
+_FIXES_UNDER_WAY: Final[Mapping[Reason, Sequence[str]]] = {
+    Reason.ANSWERS_DIFFER: (
+        "answer as recorded",
+        "record the whole call, or session, with this answer, into another cassette",
+    ),
+    Reason.OUT_OF_ORDER: ("make the call, poll its task, and answer what it asks, in this order",),
+    Reason.UNKNOWN_METHOD: (
+        "let the task go on",
+        "record the whole call with the cancellation, into another cassette",
+    ),
+}
+"""The same for what pushed requests and tasks get: a call that is played has no other course."""
+_FIXES_AFTER_WRITE: Final = (_READS, _AGAIN)
+"""The same for what can't be recorded after a write that was played."""
+
+_TIME: Final = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*|\d{10,}(?:\.\d+)?"
+_RANDOM: Final = r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}|[0-9a-f]{20,}"
+_VARYING: Final = re.compile(f'"?(?:{_TIME}|{_RANDOM})"?', re.IGNORECASE | re.ASCII)
+"""A time or a random id, in JSON: what no later run would repeat."""
+_USER: Final = re.compile("(?<=://)[^/@]*@")
+_NEEDED: Final = {"<<reads_tool>>": "tool", "<<ignore_values>>": "pointers"}
+"""Ways out that are one only with a value."""
+
+
+def fixes_of(miss: Miss, cassette: Cassette, adds_to: str, terms: Terms) -> list[str]:
+    """Return what can be done about a miss, in the terms of a front.
+
+    `adds_to` is the file to which more is recorded.
+    """
+    values = _values_of(miss, cassette, adds_to)
+    filled = {**terms, "kept": _kept(cassette, terms)}
+    is_piped = cassette.transport == "stdio"
+    too = "record_pipe_too" if is_piped else "record_too"
+    again = "record_pipe_again" if is_piped else "record_again"
+    fixes = []
+    for fix in _chosen(miss, values):
+        lacking = [slot for slot, name in _NEEDED.items() if name not in values and slot in fix]
+        if not lacking:
+            fixes.append(in_terms(fix.format(too=too, again=again), filled, values))
+    return fixes
+
+
+def _chosen(miss: Miss, values: Values) -> Sequence[str]:
+    fixes, nearest = _FIXES[miss.reason], miss.nearest
+    if miss.reason is Reason.ALREADY_PLAYED and "tool" in values:
+        fixes = [fix for fix in fixes if fix is not _REPEAT]
+    if nearest is None:
+        return fixes
+    is_elsewhere = miss.reason is Reason.UNKNOWN_METHOD
+    if nearest.answers is not None and miss.differences and not is_elsewhere:
+        return _FIXES_UNDER_WAY[Reason.ANSWERS_DIFFER]
+    if nearest.created_by is not None:
+        return _FIXES_UNDER_WAY.get(miss.reason, fixes)
+    if miss.reason is Reason.UNRECORDED and nearest.ask is None:
+        return _FIXES_AFTER_WRITE
+    if miss.reason is Reason.ALREADY_PLAYED and nearest.session:
+        return (*fixes, "open a new session, in which everything is played anew")
+    return fixes
+
+
+def _values_of(miss: Miss, cassette: Cassette, adds_to: str) -> Values:
+    """Return what is known for the slots of commands; what is a secret is not."""
+    values: dict[str, str | Sequence[str]] = {"path": adds_to}
+    upstream = cassette.upstream
+    is_known = upstream not in ("", STARTED_HERE) and not PLACEHOLDER.search(upstream)
+    if is_known and cassette.transport == "http":
+        values["upstream"] = _USER.sub("", upstream)
+    elif is_known:
+        values["command"] = _words_of(upstream)
+    tool = _tool_that_may_read(miss)
+    if tool:
+        values["tool"] = tool
+    pointers = [difference.pointer for difference in miss.differences]
+    if pointers and all(_varies(difference, miss) for difference in miss.differences):
+        values["pointers"] = pointers
+    return values
+
+
+def _words_of(command: str) -> Sequence[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return [command]
+
+
+def _kept(cassette: Cassette, terms: Terms) -> str:
+    """Return the options without which nothing can be added to a cassette."""
+    kept = ""
+    if cassette.request_state == "verbatim":
+        kept += terms.get("kept_verbatim", "")
+    if cassette.seals_answers:
+        kept += terms.get("kept_sealed", "")
+    return kept
+
+
+def _tool_that_may_read(miss: Miss) -> str:
+    """Return the tool or method of which a user may say that it only reads, to mend the miss."""
+    nearest = miss.nearest
+    if miss.reason is not Reason.UNRECORDED or nearest is None:
+        return miss.may_read
+    return called_as(nearest.key)
+
+
+def _varies(difference: Difference, miss: Miss) -> bool:
+    """Tell whether a value is another one in every run, as no model says the same thing twice."""
+    asked = asked_in(miss).get(_answered_key(difference.pointer) or "")
+    if asked is not None and asked.kind == "sampling":
+        return True
+    values = (difference.recorded, difference.received)
+    return all(value is not None and _VARYING.fullmatch(value) for value in values)
+
+
+def asked_in(miss: Miss) -> Mapping[str, InputRequest]:
+    """Return the questions whose answers differ, by their keys."""
+    nearest = miss.nearest
+    if nearest is not None and nearest.answers is not None:
+        return {nearest.answers.request.key: nearest.answers.request.asks}
+    if nearest is None or miss.reason not in (Reason.ANSWERS_DIFFER, Reason.ANSWERS_MISSING):
+        return {}
+    asker = nearest if nearest.state is not None else nearest.parent
+    keys = {_answered_key(difference.pointer) for difference in miss.differences}
+    every = {} if asker is None else asker.asked
+    return {key: request for key, request in every.items() if key in keys}
+
+
+def _answered_key(pointer: str) -> str | None:
+    """Return the key of the answer that a pointer leads to, or None if it leads to them all."""
+    # The first step is the member that has the answers.
+    steps = pointer.split("/", 2)
+    return pointer_path(f"/{steps[2]}")[0] if len(steps) > 2 else None

@@ -1,0 +1,124 @@
+"""How each front spells the ways out that messages offer: here, and nowhere else."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+Terms = Mapping[str, str]
+"""What a front writes in the place of each slot.
+
+A text of the core or the shell never spells an option: it has a slot, such as `<<append>>`.
+"""
+Values = Mapping[str, str | Sequence[str]]
+"""What the slots within a term stand for."""
+
+
+class WayOut(NamedTuple):
+    """How each front spells a way out; a slot in it stands for a value, which is quoted."""
+
+    shell: str
+    library: str
+    suite: str
+
+
+_IN_MARKER = "in the marker mrtr_cassette"
+_GZIP = 'headers={"Accept-Encoding": "gzip"}'
+_HEADER = 'headers={"Name": "value"}'
+
+WAYS_OUT: Final[Mapping[str, WayOut]] = {
+    "accept_gzip": WayOut("--header 'Accept-Encoding: gzip'", _GZIP, _GZIP),
+    "append": WayOut("--append", 'existing="append"', "--mrtr-mode=append"),
+    "cassette": WayOut("--output", "path", "file name"),
+    "header_form": WayOut("--header 'Name: value'", _HEADER, _HEADER),
+    "history_order": WayOut("--history order", 'history="order"', f'history="order" {_IN_MARKER}'),
+    "ignore_values": WayOut(
+        "--ignore <<pointers>>", "ignore=<<pointers>>", f"ignore=<<pointers>> {_IN_MARKER}"
+    ),
+    "reads_tool": WayOut("--reads <<tool>>", "reads=[<<tool>>]", f"reads=[<<tool>>] {_IN_MARKER}"),
+    "record": WayOut(
+        "mrtr-cassette record --upstream URL --output FILE",
+        "record(upstream, path)",
+        "pytest --mrtr-mode=once",
+    ),
+    "record_again": WayOut(
+        "mrtr-cassette record --force<<kept>> --output <<path>> --upstream <<upstream>><<client>>",
+        'record(<<upstream>>, <<path>>, existing="replace"<<kept>>)',
+        "pytest<<test>> --mrtr-mode=all",
+    ),
+    "record_pipe_again": WayOut(
+        "mrtr-cassette record --stdio --force<<kept>> --output <<path>> -- <<command>>",
+        'record(<<command>>, <<path>>, stdio=True, existing="replace"<<kept>>)',
+        "pytest<<test>> --mrtr-mode=all",
+    ),
+    "record_pipe_too": WayOut(
+        "mrtr-cassette record --stdio --append<<kept>> --output <<path>> -- <<command>>",
+        'record(<<command>>, <<path>>, stdio=True, existing="append"<<kept>>)',
+        "pytest<<test>> --mrtr-mode=append",
+    ),
+    "record_too": WayOut(
+        "mrtr-cassette record --append<<kept>> --output <<path>> --upstream <<upstream>><<client>>",
+        'record(<<upstream>>, <<path>>, existing="append"<<kept>>)',
+        "pytest<<test>> --mrtr-mode=append",
+    ),
+    "repeat_always": WayOut("--repeat always", 'repeat="always"', f'repeat="always" {_IN_MARKER}'),
+    "replace": WayOut("--force", 'existing="replace"', "--mrtr-mode=all"),
+    # What a command names, where nobody knows it, or only who runs it.
+    "path": WayOut("FILE", "path", "FILE"),
+    "pointers": WayOut("POINTER", '["/POINTER"]', '["/POINTER"]'),
+    "tool": WayOut("TOOL", '"TOOL"', '"TOOL"'),
+    "client": WayOut("", "", ""),
+    "command": WayOut("SERVER ARGS", "command", "command"),
+    "kept": WayOut("", "", ""),
+    "kept_sealed": WayOut(" --seal-answers", ", seal_answers=True", ""),
+    "kept_verbatim": WayOut(" --request-state verbatim", ', request_state="verbatim"', ""),
+    "test": WayOut("", "", ""),
+    "upstream": WayOut("URL", "upstream", "upstream"),
+}
+"""Every command and argument that a message offers."""
+
+SHELL_TERMS: Final[Terms] = {name: way.shell for name, way in WAYS_OUT.items()}
+LIBRARY_TERMS: Final[Terms] = {name: way.library for name, way in WAYS_OUT.items()}
+"""The slots that are no option's name; an option is its keyword here."""
+SUITE_TERMS: Final[dict[str, str]] = {name: way.suite for name, way in WAYS_OUT.items()}
+
+_SLOT = re.compile("<<([a-z_]+)>>")
+_OF_A_SHELL = ("--", "mrtr-cassette ", "pytest")
+"""Begin what is written in a shell; all else is Python."""
+_IN_HOME = re.compile(r"~/[\w./-]+", re.ASCII)
+"""A word that the shell expands, and that is nothing else to it."""
+
+
+def in_terms(text: str, terms: Terms = LIBRARY_TERMS, values: Values | None = None) -> str:
+    """Fill the slots of a text in the terms of a front; what it has no term for is its name.
+
+    A slot within a term stands for a value, or for what the front writes where it has none.
+    """
+    given = values or {}
+
+    def term_of(slot: re.Match[str]) -> str:
+        term = terms.get(slot[1], slot[1])
+        is_shell = term.startswith(_OF_A_SHELL)
+        # A flag of the command line is repeated for each of several values.
+        between = f" {term.partition(' ')[0]} " if term.startswith("--") else " "
+
+        def value_of(inner: re.Match[str]) -> str:
+            name = inner[1]
+            if name not in given:
+                return terms.get(name, name)
+            if is_shell:
+                return shell_words(given[name], between)
+            value = given[name]
+            return repr(value if isinstance(value, str) else [*value])
+
+        return _SLOT.sub(value_of, term)
+
+    return _SLOT.sub(term_of, text)
+
+
+def shell_words(value: str | Sequence[str], between: str = " ") -> str:
+    """Return a value, or several, as words of a shell."""
+    words = [value] if isinstance(value, str) else value
+    return between.join(word if _IN_HOME.fullmatch(word) else shlex.quote(word) for word in words)
