@@ -397,7 +397,7 @@ def wrap(file: Path, server: str, record: Location | None, replay: Location | No
     """
     if record is not None and replay is None:
         # The journal of any other would stand wherever the client runs.
-        ours = ["record", "--stdio", "--output", str(path_of(record).absolute())]
+        ours = ["record", "--stdio", "--next", "--output", str(path_of(record).absolute())]
     elif replay is not None and record is None:
         place = replay.absolute() if isinstance(replay, Path) else replay.url
         ours = ["replay", "--stdio", str(place)]

@@ -226,8 +226,11 @@ def verify(
             "verify needs one live server",
             hint="give its URL, or -- COMMAND ARGS, which starts it",
         )
+    cassettes = [word for word in words if word not in urls]
+    if not cassettes:
+        raise UsageError("verify needs a cassette", hint="name one before the server's URL")
     check_reports(reports)
-    paths = cassettes_in([word for word in words if word not in urls])
+    paths = cassettes_in(cassettes)
     upstream_or_command: str | list[str] = command or servers[0]
     choose = acceptance_of(verdicts, reviews=review)
     verifications, code = run_until_signal(_verify(paths, upstream_or_command, options, choose))

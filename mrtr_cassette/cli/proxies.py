@@ -44,10 +44,10 @@ from mrtr_cassette.errors import UpstreamError, UsageError
 from mrtr_cassette.options import AnyOptions, RecordOptions, ReplayOptions
 from mrtr_cassette.shell.files.cassettes import exists, load_cassette
 from mrtr_cassette.shell.files.log import Aside
-from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.shell.files.stores import Location, path_of
 from mrtr_cassette.shell.http.access import is_loopback
 from mrtr_cassette.shell.pipes.processes import client_sha256, given_to
-from mrtr_cassette.shell.runs.piped import record_pipe, replay_pipe
+from mrtr_cassette.shell.runs.piped import next_place, record_pipe, replay_pipe
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import (
@@ -102,6 +102,13 @@ def _report_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., An
     type=CASSETTE,
     help="The cassette to write: a file, or an object in a store such as s3://bucket/name.json.",
 )
+@click.option(
+    "--next",
+    "takes_next",
+    is_flag=True,
+    help="With --stdio: record each further start of the server to a file of its own, such as "
+    "cassette-2.json.",
+)
 @shared_options(RecordOptions)
 @log_format
 @_report_option("Write what the recording came to, and what was redacted in which calls: JSON.")
@@ -116,6 +123,7 @@ def record(
     report: Path | None,
     *,
     stdio: bool,
+    takes_next: bool,
     **given: Any,
 ) -> None:
     """Record what passes between client and server.
@@ -141,7 +149,11 @@ def record(
                 "--stdio needs a command that starts the server, and no URL",
                 hint="mrtr-cassette record --stdio --output FILE -- SERVER ARGS",
             )
+        if takes_next:
+            output = next_place(path_of(output), client_sha256(), _RESTARTS_WITHIN_S)
         _run_on_pipes(context, options, log, partial(_record_pipe, command, output, report))
+    if takes_next:
+        raise UsageError("--next needs --stdio")
     server = _server_of(url, upstream)
     if options.answers is not None:
         say("note: this proxy answers in its client's place, and is not transparent")

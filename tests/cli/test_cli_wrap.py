@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from pipes import LINES_SERVER, spoken
@@ -49,6 +50,22 @@ def test_wrapped_server_is_recorded_then_replayed_then_itself(config: Path) -> N
     assert config.read_bytes() == before
     assert config.stat().st_mode & 0o777 == 0o600
     assert config.with_name("config.json.mrtr-backup").read_bytes() == before
+
+
+def test_server_that_is_started_again_is_recorded_into_the_next_file(config: Path) -> None:
+    """Nothing is lost, and no start fails; two within seconds are one recording."""
+    cassette = config.with_name("c.json")
+    assert run_here("wrap", config, "lines", "--record", cassette).code == 0
+    for number in (1, 2, 3):
+        assert started(config).returncode == 0
+        assert started(config).returncode == 0
+        latest = cassette if number == 1 else config.with_name(f"c-{number}.json")
+        os.utime(latest, (0, 0))
+
+    names = sorted(path.name for path in config.parent.glob("c*.json"))
+    assert names == ["c-2.json", "c-3.json", "c.json", "config.json"]
+    for name in names[:3]:
+        assert len(load_cassette(config.with_name(name)).interactions) == 2
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -305,9 +306,63 @@ async def test_pushed_questions_are_answered_by_the_same_sources(tmp_path: Path)
 
 @looped
 async def test_pushed_question_that_nobody_answers_ends_the_call() -> None:
-    """The call is cancelled, and the question shown."""
+    """The call is cancelled, and the question shown, once."""
     server = earlier()
-    ended = await called(server)
+    events: list[Any] = []
+    ended = await called(server, log=events.append)
     assert ended.exit_code == 5
     assert ended.unanswered is not None
     assert ended.unanswered.key == "elicitation-1"
+    assert [each["event"] for each in events].count("unanswered") == 1
+
+
+@pytest.mark.parametrize("on_session", [True, False])
+@looped
+async def test_pushed_question_about_roots_ends_no_call(*, on_session: bool) -> None:
+    """It is about the client, whatever call is pending: where nobody answers it, it is refused."""
+    asked = message("roots/list", id="push-1")
+    server = PushingServer(asked, lambda _: DONE, on_session=on_session, tools=TOOLS)
+    ended = await called(server)
+    assert (ended.exit_code, ended.text) == (0, "done")
+    assert [(turn.via, turn.answered_by) for turn in ended.turns] == [("push", {})]
+    (answer,) = server.posted
+    assert answer["error"]["message"] == "nobody answers roots/list"
+
+
+ASKS_FIRST = """
+import json, sys
+
+def say(**members):
+    print(json.dumps({"jsonrpc": "2.0", **members}), flush=True)
+
+listing = None
+for line in sys.stdin:
+    read = json.loads(line)
+    match read.get("method"):
+        case "initialize":
+            opened = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {}}
+            say(id=read["id"], result=opened)
+        case "tools/list":
+            listing = read["id"]
+            say(id="push-0", method="roots/list")
+        case "tools/call":
+            say(id=read["id"], result={"content": [{"type": "text", "text": "done"}]})
+        case None:
+            say(id=listing, result={"tools": [{"name": "deploy"}]})
+        case _:
+            if "id" in read:
+                say(id=read["id"], error={"code": -32601, "message": "unknown"})
+"""
+
+
+@looped
+async def test_question_on_pipes_before_the_call_is_refused() -> None:
+    """A server that waits for the answer lists its tools then."""
+    ended = await call(
+        [sys.executable, "-c", ASKS_FIRST],
+        wanted_of(["deploy"]),
+        Sources(),
+        CallOptions(timeout=30),
+        Announcer(),
+    )
+    assert (ended.problem, ended.text, ended.turns) == (None, "done", ())

@@ -28,7 +28,7 @@ from mrtr_cassette.core.protocol.dialect import (
     write_answers,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Message, Via
-from mrtr_cassette.core.protocol.methods import GET_TASK
+from mrtr_cassette.core.protocol.methods import GET_TASK, LIST_ROOTS
 from mrtr_cassette.core.protocol.tasks import TaskState, key_names, polled_state
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import canonical, find_spans, parse, to_json
@@ -74,13 +74,15 @@ class Answer(NamedTuple):
 class Unanswered:
     """A request for input has no answer, so nothing is answered; `detail` says why.
 
-    `names` are those under which the call could answer it itself.
+    `names` are those under which the call could answer it itself; `is_fault` says that a source
+    answers it wrongly.
     """
 
     asked: Asked
     key: str
     detail: str
     names: tuple[str, ...] = ()
+    is_fault: bool = False
 
 
 class _FaultError(Exception):
@@ -100,7 +102,8 @@ def fulfilment(asked: Asked, sources: Sources) -> Fulfilment:
     try:
         answers = yield from _answers(asked, sources)
     except _FaultError as fault:
-        return Unanswered(asked, *fault.args)
+        key, detail = fault.args
+        return Unanswered(asked, key, detail, is_fault=True)
     given, action = sources.given, sources.file.otherwise
     for key, request in asked.requests.items():
         can_refuse = request.kind in ELICITATIONS and not request.takes_value
@@ -225,6 +228,7 @@ class Rounds:
         """Take an ask; return the answer to send, or None if the call ends here."""
         if ask.turn > MOST_ROUNDS:
             self.overrun = True
+        if self.overrun or self.unanswered is not None:
             return None
         requests, names = _requests_of(ask)
         if not requests:
@@ -247,17 +251,27 @@ class Rounds:
             )
         )
         if isinstance(outcome, Unanswered):
+            if ask.push is not None and ask.push.method == LIST_ROOTS and not outcome.is_fault:
+                # It is about the client, whatever call is pending.
+                return refused(ask.push)
             self.unanswered = outcome
             return None
-        if ask.push is not None:
-            return Answered(to_json(values[ask.key]).encode())
-        if ask.task is not None:
-            given = {key: values[name] for key, name in names.items() if name in values}
-            return Answered(write_answers(DIALECTS[0].name, given) if given else None)
-        live = ask.exchange.ask
-        if live is None or not requests:
-            return Answered(None)
-        return Answered(write_answers(live.dialect, values))
+        return _spelled(ask, values, names, has_requests=bool(requests))
+
+
+def _spelled(
+    ask: LiveAsk, values: Mapping[str, Any], names: Mapping[str, str], *, has_requests: bool
+) -> Answered:
+    """Return answers by key in the form in which the server takes them."""
+    if ask.push is not None:
+        return Answered(to_json(values[ask.key]).encode())
+    if ask.task is not None:
+        given = {key: values[name] for key, name in names.items() if name in values}
+        return Answered(write_answers(DIALECTS[0].name, given) if given else None)
+    live = ask.exchange.ask
+    if live is None or not has_requests:
+        return Answered(None)
+    return Answered(write_answers(live.dialect, values))
 
 
 def _requests_of(ask: LiveAsk) -> tuple[Mapping[str, InputRequest], Mapping[str, str]]:
@@ -273,7 +287,7 @@ def _requests_of(ask: LiveAsk) -> tuple[Mapping[str, InputRequest], Mapping[str,
 
 
 def refused(push: Message) -> Answered:
-    """Return the answer to what is pushed outside of the call and nobody answers."""
+    """Return the answer to what is pushed, is not about the call, and nobody answers."""
     error = {"code": -32601, "message": f"nobody answers {push.method}"}
     return Answered(canonical(error).encode(), "error")
 

@@ -644,8 +644,10 @@ def _live_keys(exchange: RecordedExchange, asked: InputRequired) -> dict[str, st
 class ToolList(Conversation):
     """The tools of a live server, listed page after page."""
 
-    def __init__(self, listing: Request, session: ServerSession) -> None:
-        super().__init__(listing, None, session)
+    def __init__(
+        self, listing: Request, session: ServerSession, script: Script | None = None
+    ) -> None:
+        super().__init__(listing, script, session)
         self.tools: list[Any] = []
         self.is_whole = True
         self._pages = 0

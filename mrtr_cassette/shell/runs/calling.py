@@ -205,8 +205,9 @@ class _Caller:
         await self.server.listen(listening, self._supply_outside)
 
     async def _schema_of(self, name: str) -> Mapping[str, Any] | None:
-        listed = ToolList(self.client.call(LIST_TOOLS, {}), self.session)
-        await self.server.follow(listed)
+        request = self.client.call(LIST_TOOLS, {})
+        listed = ToolList(request, self.session, LeavesToSources())
+        await self.server.follow(listed, self._supply_outside)
         self._check_reached()
         if not listed.is_whole:
             return None

@@ -160,6 +160,23 @@ async def _predecessor_ended(output: Location, client: str, named: Location) -> 
             await asyncio.sleep(_LOOK_S)
 
 
+def next_place(output: Path, client: str | None, within_s: float) -> Path:
+    """Return where a start of a client records: the first place that no other recording has.
+
+    After `c.json` comes `c-2.json`. A start that continues the client's last one has its place.
+    """
+    number = 1
+    place = output
+    while cassettes.exists(place) or journal_path(place).exists():
+        if client is not None:
+            is_under_way = cassettes.client_of(journal_path(place)) == client
+            if is_under_way or _continues(place, client, within_s):
+                return place
+        number += 1
+        place = output.with_stem(f"{output.stem}-{number}")
+    return place
+
+
 def _kept_mark(output: Location, client: str | None) -> Path:
     """Return the file that tells that a client recorded a cassette which was left alone."""
     name = sha256_of(f"{client} {output.absolute()}")[:32]

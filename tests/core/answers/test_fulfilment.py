@@ -304,6 +304,19 @@ def reply_to(own: Rounds, live: LiveAsk, pauses: float = 0.0) -> Any:
         pauses -= step
 
 
+def test_wrong_answer_about_roots_is_not_taken_for_none() -> None:
+    """An endpoint that fails ends the call, and what nobody answers is refused."""
+    wrong, silent = rounds(rest=REST), rounds()
+    steps = wrong.answer(push())
+    next(steps)
+    with pytest.raises(StopIteration) as ended:
+        steps.send("it answered HTTP 500")
+
+    assert (ended.value.value, wrong.unanswered is None) == (None, False)
+    assert reply_to(silent, push()).member == "error"
+    assert silent.unanswered is None
+
+
 def test_ask_is_answered_in_its_dialect() -> None:
     """The turn has who answered, and a hash of the state."""
     own = rounds(rule=[{"action": "decline"}, {"value": "x"}])
