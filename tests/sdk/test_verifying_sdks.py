@@ -9,7 +9,7 @@ from pipes import piped, recorder
 import pytest
 from both_eras import LEGACY, MODERN, ON_PIPES, OVER_HTTP, on_pipes, planned
 from harness import looped
-from messages import JsonObject, compact, message, result, tool_call
+from messages import compact, message, result, tool_call
 from processes import CASSETTES, PEERS, PROGRAM, SIDES, Side, StartServer, listening
 from yarl import URL
 
@@ -85,14 +85,13 @@ async def test_what_was_recorded_over_http_is_held_to_a_server_on_pipes() -> Non
 HABITS = ("node", str(PEERS / "server_habits.mjs"))
 
 
-def record_habits(path: Path, *calls: JsonObject, cancels: bool = False) -> list[JsonObject]:
-    """Record a session on pipes whose roots are told before these calls; return its results.
+def record_habits(path: Path) -> list[str]:
+    """Record a session on pipes, whose roots are told before its calls; return what these say.
 
-    If it `cancels`, one that never ends is cancelled.
+    A page is searched, and opened by its id; the last call never ends, and is cancelled.
     """
     client = {"protocolVersion": LEGACY, "capabilities": {"roots": {}}, "clientInfo": {"name": "c"}}
     client["clientInfo"]["version"] = "1"
-    results = []
     with piped(recorder(path, *HABITS)) as server:
         server.say(compact(message("initialize", client, id=0)) + b"\n")
         server.hear()
@@ -101,24 +100,27 @@ def record_habits(path: Path, *calls: JsonObject, cancels: bool = False) -> list
             pass
         roots = {"roots": [{"uri": "file:///work"}]}
         server.say(compact(result(roots, id=json.loads(asked)["id"])) + b"\n")
-        for number, call in enumerate(calls, start=1):
-            server.say(compact(tool_call(call["name"], id=number, arguments=call)) + b"\n")
-            results.append(json.loads(server.hear())["result"])
-        if cancels:
-            slow = tool_call("slow", id="slow", arguments={}, _meta={"progressToken": 1})
-            server.say(compact(slow) + b"\n")
-            server.hear()
-            notice = message("notifications/cancelled", {"requestId": "slow"}, id=None)
-            server.say(compact(notice) + b"\n")
+
+        def called(name: str, **arguments: str) -> str:
+            server.say(compact(tool_call(name, id=name, arguments=arguments)) + b"\n")
+            return str(json.loads(server.hear())["result"]["content"][0]["text"])
+
+        said = [called("folders"), called("search", words="tea")]
+        said.append(called("open", id=said[-1].rpartition(" ")[2]))
+        slow = tool_call("slow", id="slow", arguments={}, _meta={"progressToken": 1})
+        server.say(compact(slow) + b"\n")
+        server.hear()
+        notice = message("notifications/cancelled", {"requestId": "slow"}, id=None)
+        server.say(compact(notice) + b"\n")
         assert server.end() == (b"", 0)
-    return results
+    return said
 
 
 @looped
 async def test_a_session_on_pipes_is_repeated_event_by_event(tmp_path: Path) -> None:
-    """Roots are told before the calls that need them, and a call is cancelled after its progress."""
+    """Roots are told before the calls, an id of today is sent back, and a call is cancelled."""
     path = tmp_path / "c.json"
-    (folders,) = record_habits(path, {"name": "folders"}, cancels=True)
-    assert folders["content"][0]["text"] == "in file:///work"
+    folders, _, page = record_habits(path)
+    assert (folders, page) == ("in file:///work", "The page")
     verification = await verify_cassette(path, HABITS, VerifyOptions())
-    assert verification.counts == {"same": 5, "skipped": 1}
+    assert verification.counts == {"same": 7, "skipped": 1}

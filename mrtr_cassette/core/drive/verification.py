@@ -45,6 +45,7 @@ from mrtr_cassette.core.drive.conversation import (
     with_live_names,
     with_values,
 )
+from mrtr_cassette.core.drive.handles import Handles
 from mrtr_cassette.core.drive.plan import Planned, depends_on_writes, endpoint_of, is_at
 from mrtr_cassette.core.drive.turns import Asides, OpenTurn, Question, open_turns
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
@@ -114,17 +115,19 @@ class RecordedScript:
         ignored: Collection[str] = (),
         turns: Sequence[OpenTurn] | None = None,
         asides: Asides | None = None,
+        handles: Handles | None = None,
         *,
         renames_keys: bool = False,
     ) -> None:
         """Take a recorded conversation, whose last exchange may ask and have no answer here.
 
         `turns` are its own as far as the live server has not asked them, and `asides` those of its
-        session that are asked of the server's own accord. With `renames_keys`, the recorded
-        question is answered under another key too.
+        session that are asked of the server's own accord. `handles` gets what the live server made
+        up. With `renames_keys`, the recorded question is answered under another key too.
         """
         self._interaction, self._exchanges = interaction, interaction.exchanges
         self._ignored, self._asides = ignored, asides or Asides()
+        self._handles = handles
         self._refused = {"question-changed"} | (set() if renames_keys else {"key-changed"})
         self._turns = open_turns(interaction) if turns is None else turns
         self._turns_until_left = _turns_until_left(interaction)
@@ -145,6 +148,9 @@ class RecordedScript:
     def _came(self, recorded: RecordedExchange, ask: LiveAsk | Finished) -> RecordedExchange:
         """Take a live response in the place of a recorded one; return it with the recorded ids."""
         live = with_id_of(recorded.call, ask.exchange)
+        if self._handles is not None:
+            self._handles.took(recorded.rpc_response, ask.response)
+            live = self._handles.as_recorded(live)
         self.pairs.append(LivePair(recorded, live, ask.response))
         return live
 
@@ -423,6 +429,7 @@ class Verifier:
         self._listening: dict[int, RecordedScript] = {}
         self._left: dict[int, Conversation] = {}
         self._values: dict[str, str] = {}
+        self._handles = Handles(cassette)
         self._unmade: int | None = None
         """The number of the first call that was not sent and may have changed something."""
 
@@ -483,7 +490,9 @@ class Verifier:
             # It is repeated once more.
             turns = open_turns(interaction)
             asides.take(interaction.number, turns)
-        script = RecordedScript(interaction, ignored, turns, asides, renames_keys=True)
+        script = RecordedScript(
+            interaction, ignored, turns, asides, self._handles, renames_keys=True
+        )
         if planned.part == "listening":
             self._listening[interaction.number] = script
         session = self._session_of(planned)
@@ -571,7 +580,8 @@ class Verifier:
         if self._values and body:
             body = with_values(body, SENT_BACK, self._values.get)
         sessions = {recorded: session.id for recorded, session in self._sessions.items()}
-        return with_body(request, with_live_names(body, sessions))
+        request = with_body(request, with_live_names(body, sessions))
+        return self._handles.in_live(request)
 
     def ended(self, repeated: Repeated) -> VerifiedInteraction:
         """Return what came of an interaction, and take what others need of it."""

@@ -1,0 +1,155 @@
+"""Texts that a server made up and that its client sends back: the live server gets its own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.compare.values import Change, paired, value_changes
+from mrtr_cassette.core.drive.conversation import header_text, with_body
+from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.jsonrpc import Message
+from mrtr_cassette.core.protocol.methods import method_of
+from mrtr_cassette.core.record.assembly import response_with
+from mrtr_cassette.core.secrets.sealed import reads_as_words
+from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, find_spans, splice
+
+_SHORTEST: Final = 6
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+_SPELLED_TOKEN: Final = re.compile(rb"\\+(?:u[0-9A-Fa-f]{4}|.)|[A-Za-z0-9_-]+", re.DOTALL)
+"""A token, or an escape of JSON, which is none."""
+_TEXT_OR_NUMBER: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[0-9]+')
+_DIGIT: Final = re.compile("[0-9]")
+_SENT_BACK: Final[tuple[MemberPath, ...]] = (
+    ("params", "arguments"),
+    ("params", "argument"),
+    ("params", "uri"),
+)
+"""Where a client may send a handle back."""
+_HEADERS: Final = ("mcp-name", "mcp-param-")
+"""Begin the names of headers that repeat what the body has."""
+_ENCODED: Final = "=?base64?"
+
+
+def _is_handle(token: str) -> bool:
+    """Tell whether a text may be made up: it is no word and no small number."""
+    if len(token) < _SHORTEST or token.startswith("mrtr-"):
+        return False
+    return _DIGIT.search(token) is not None or not reads_as_words(token)
+
+
+def handles_in(exchanges: Iterable[RecordedExchange]) -> frozenset[str]:
+    """Return the texts that a response has first, and a later request too."""
+    issued: set[str] = set()
+    sent: set[str] = set()
+    found: set[str] = set()
+    for exchange in exchanges:
+        call = exchange.call
+        repeated = set() if call.message is None else set(_sent_tokens(exchange.request.body))
+        found |= (repeated & issued) - sent
+        sent |= repeated
+        method = call.method
+        # Tools and prompts are called by their names.
+        is_surface = method_of(method).describes_server and not method.startswith("resources/")
+        if exchange.response is not None and not is_surface:
+            issued.update(_tokens(exchange.response.body))
+    return frozenset(filter(_is_handle, found))
+
+
+def _tokens(raw: bytes) -> Iterator[str]:
+    for match in _SPELLED_TOKEN.finditer(raw):
+        if len(match[0]) >= _SHORTEST and not match[0].startswith(b"\\"):
+            yield match[0].decode()
+
+
+def _sent_tokens(body: bytes) -> Iterator[str]:
+    for spans in find_spans(body, _SENT_BACK).values():
+        for span in spans:
+            yield from _tokens(body[span.start : span.end])
+
+
+class Handles:
+    """Those of one cassette, and what the live server has in their places."""
+
+    def __init__(self, cassette: Cassette) -> None:
+        exchanges = [each for interaction in cassette.interactions for each in interaction.own]
+        self._names = handles_in(sorted(exchanges, key=lambda each: each.number or 0))
+        self._live: dict[str, str] = {}
+        self._recorded: dict[str, str] = {}
+
+    def took(self, recorded: Message | None, live: Message | None) -> None:
+        """Take the live response to a call, which may have others in the recorded places."""
+        if not self._names or recorded is None or live is None:
+            return
+        before, after = recorded.tree.get("result"), live.tree.get("result")
+        for change in value_changes(before, after):
+            for old, new in _token_pairs(change):
+                if old in self._names:
+                    self._live[old] = new
+                    if _is_handle(new):
+                        self._recorded[new] = old
+
+    def in_live(self, request: Request) -> Request:
+        """Return a recorded request with the live server's handles."""
+        if not self._live or read_call(request).message is None:
+            return request
+        replacements = []
+        for spans in find_spans(request.body, _SENT_BACK).values():
+            for span in spans:
+                part = request.body[span.start : span.end]
+                replacements.append((span, _replaced(part, self._live)))
+        headers = tuple([self._header_in_live(name, value) for name, value in request.headers])
+        body = splice(request.body, replacements)
+        return with_body(replace(request, headers=headers), body)
+
+    def _header_in_live(self, name: str, value: str) -> tuple[str, str]:
+        if not name.lower().startswith(_HEADERS) or value.startswith(_ENCODED):
+            return name, value
+        live = _TOKEN.sub(lambda match: self._live.get(match[0], match[0]), value)
+        return name, header_text(live) if live != value else value
+
+    def as_recorded(self, exchange: RecordedExchange) -> RecordedExchange:
+        """Return a live exchange whose response has the recorded handles."""
+        response = exchange.response
+        if not self._recorded or response is None:
+            return exchange
+        recorded = response_with(response, lambda raw, _: _replaced(raw, self._recorded))
+        return replace(exchange, response=recorded)
+
+
+def _replaced(raw: bytes, new: Mapping[str, str]) -> bytes:
+    """Return JSON with other words in its texts, and other numbers for numbers."""
+
+    def word(match: re.Match[bytes]) -> bytes:
+        token = match[0].decode("latin-1")
+        return new[token].encode() if token in new else match[0]
+
+    def value(match: re.Match[bytes]) -> bytes:
+        replaced = _SPELLED_TOKEN.sub(word, match[0])
+        is_text = match[0].startswith(b'"')
+        return replaced if is_text or replaced.isdigit() else match[0]
+
+    return _TEXT_OR_NUMBER.sub(value, raw)
+
+
+def _token_pairs(change: Change) -> Iterator[tuple[str, str]]:
+    """Yield the words of two values that differ, in pairs by their places."""
+    texts = [_text_of(value) for value in (change.recorded, change.received)]
+    if None in texts:
+        return
+    old, new = (_TOKEN.findall(text or "") for text in texts)
+    for at_old, at_new in paired(old, new):
+        if at_old is not None and at_new is not None:
+            yield old[at_old], new[at_new]
+
+
+def _text_of(value: str | None) -> str | None:
+    """Return a text, or a number as one; None for what is neither."""
+    if value is None or value.startswith(("[", "{", "t", "f", "n")):
+        return None
+    return str(json.loads(value)) if value.startswith('"') else value

@@ -1,0 +1,94 @@
+"""A law: what a server made up and its client sends back is the live server's own, and counts nowhere."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from builders import conversation, follow, loaded, rpc, tool, with_id
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from messages import Json, text
+
+from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.drive.verification import Verifier
+
+ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_-"
+UUIDS = st.uuids().map(str)
+SHAS = st.text("0123456789abcdef", min_size=7, max_size=40)
+NAMES = st.text(ALPHABET, min_size=6, max_size=24)
+NUMBERS = st.integers(100_000, 10**12).map(str)
+
+
+def made_up(value: str) -> bool:
+    """Tell whether a text has a digit, as what is made up has, and doesn't begin as an option does."""
+    return any(map(str.isdigit, value)) and value[0].isalnum() and value[-1].isalnum()
+
+
+SHAPES = (UUIDS, SHAS.filter(made_up), NAMES.filter(made_up), NUMBERS)
+PAIRS = st.sampled_from(SHAPES).flatmap(lambda shape: st.tuples(shape, shape))
+
+ISSUED: dict[str, Any] = {
+    "member": lambda value: {"content": [], "structuredContent": {"id": value, "more": [1, 2]}},
+    "sentence": lambda value: text(f"Created {value} in 3 steps."),
+    "lines": lambda value: text(f"Created:\n{value}\n\u00e9{value}"),
+    "lines in JSON": lambda value: text(json.dumps({"of": f"Created:\n{value}"})),
+    "text": lambda value: text(json.dumps({"found": [{"id": value, "name": "first"}]})),
+    "item": lambda value: {"content": [], "structuredContent": {"items": ["a", value]}},
+}
+SENT: dict[str, Any] = {
+    "argument": lambda value: tool("open", id=value),
+    "url": lambda value: tool("open", at=f"https://host/items/{value}?full=1"),
+    "inner": lambda value: tool("open", of={"ids": ["first", value]}),
+    "resource": lambda value: rpc("resources/read", {"uri": f"notes://{value}"}),
+}
+
+
+def verifying(*script: Any) -> tuple[Verifier, list[Any]]:
+    """Return what verifies a recording of a script, and its plan."""
+    cassette = loaded(conversation(*script).cassette())
+    return Verifier(cassette, "/mcp", lambda _call: ()), planned(cassette)
+
+
+def repeated(verifier: Verifier, plan: Any, response: Json) -> tuple[str, Any]:
+    """Repeat a call; return what came of it, and its params as they were sent."""
+    running: Any = verifier.begin(plan)
+    (sent,) = follow(running.conversation, response)
+    return verifier.ended(running).verdict, json.loads(sent.body)["params"]
+
+
+@given(PAIRS, st.sampled_from(sorted(ISSUED)), st.sampled_from(sorted(SENT)))
+@example(("1234567", "7654321"), "sentence", "argument")
+def test_a_live_server_gets_its_own_handles(pair: tuple[str, str], issued: str, sent: str) -> None:
+    """Wherever the value stands in a result, and wherever it is sent back; nothing differs by it."""
+    old, new = pair
+    assume(old != new)
+    make, call = tool("make"), with_id(SENT[sent](old), 2)
+    verifier, (first, second) = verifying(
+        (make, ISSUED[issued](old)), (call, text(f"The page {old}"))
+    )
+    verdict, _ = repeated(verifier, first, ISSUED[issued](new))
+    assert verdict == "same"
+    verdict, params = repeated(verifier, second, text(f"The page {new}"))
+    assert params == json.loads(SENT[sent](new))["params"]
+    assert verdict == "same"
+
+
+@given(PAIRS)
+def test_what_the_client_said_first_is_no_handle(pair: tuple[str, str]) -> None:
+    """A path or an id of its own is sent as recorded, though a server repeats it."""
+    old, new = pair
+    assume(old != new)
+    calls = [with_id(tool("open", id=old), number) for number in (1, 2)]
+    verifier, (first, second) = verifying(*((call, text(f"At {old}")) for call in calls))
+    assert repeated(verifier, first, text(f"At {new}"))[0] == "text-changed"
+    assert repeated(verifier, second, text(f"At {old}"))[1]["arguments"] == {"id": old}
+
+
+def test_words_and_small_numbers_are_no_handles() -> None:
+    """A state such as `running`, or a count, that a client sends is its own."""
+    for old, new in (("running", "pending"), ("Completed", "Scheduled"), ("41", "42")):
+        call = with_id(tool("list", state=old), 2)
+        verifier, (first, second) = verifying((tool("get"), text(f"It is {old}")), (call, text("")))
+        assert repeated(verifier, first, text(f"It is {new}"))[0] == "text-changed"
+        assert repeated(verifier, second, text(""))[1]["arguments"] == {"state": old}
