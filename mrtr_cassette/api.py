@@ -36,6 +36,7 @@ from mrtr_cassette.shell.runs.piped import recorded_by_client, replayed_by_clien
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import Proxy, result_in_thread
+from mrtr_cassette.shell.runs.upstreams import is_on_pipes
 from mrtr_cassette.shell.runs.verifying import verify_cassette
 from mrtr_cassette.shell.runs.views import Answers, Recording, Replay, answered_call
 
@@ -53,7 +54,8 @@ def record(
     every request got an error that is not MCP's, unless `publish_anyway` is true.
 
     Args:
-        upstream: URL of the real server, as the client would name it; or its command.
+        upstream: URL of the real server, as the client would name it; or its command, where an
+            argument has `{port}`.
         path: the cassette to write: a file, or the URL of one in a store.
         stdio: the server is on pipes: `upstream` is its program and arguments, and the client
             starts `command`.
@@ -65,7 +67,8 @@ def record(
         UnpublishedError: when the block ends: there were only errors, and no cassette is written.
     """
     checked = options_from(RecordOptions, options, "record")
-    if isinstance(upstream, str) and not stdio:
+    is_called = isinstance(upstream, str) or not is_on_pipes(upstream)
+    if is_called and not stdio:
         opened = partial(recording, upstream, location(path), checked)
         return Proxy(opened, Recording, _check_recording)
     if isinstance(upstream, str) or not stdio:
@@ -210,7 +213,8 @@ def call(
     It returns when the call has ended; a program with an event loop runs it in a thread.
 
     Args:
-        upstream: URL of the server, or its program and arguments, if it is on pipes.
+        upstream: URL of the server, or the command that starts it: on pipes, or over HTTP where an
+            argument has `{port}`.
         name: the tool's or prompt's name, or the resource's URI.
         method: `tools/call`, `prompts/get` or `resources/read`.
         answers: by the name of a field or the key of a question; or an answers file.

@@ -44,6 +44,8 @@ class Option(NamedTuple):
     unit: int = 1
     """How many bytes one is on the command line."""
     shell_default: Any = None
+    flag: str = ""
+    """Its flag, where that is not its name."""
 
 
 def option_field(kind: Kind, text: str, *, default: Any = None, **facts: Any) -> Any:
@@ -68,6 +70,8 @@ def flag_of(name: str, option: Option) -> str:
     """Return the flag of an option on the command line; empty where it has none of its own."""
     if option.flags is not None or not option.in_shell:
         return ""
+    if option.flag:
+        return option.flag
     is_repeated = option.kind in ("list", "headers") and name not in ("ignore", "redact", "reads")
     return f"--{name.removesuffix('s') if is_repeated else name}".replace("_", "-")
 
@@ -332,6 +336,23 @@ class UpstreamOptions(SecretOptions):
     insecure: bool = option_field(
         "switch", "Don't verify a TLS upstream: whoever answers is believed"
     )
+    upstream_path: str | None = option_field(
+        "text",
+        "Path of a server that a command with {port} starts; by default that of the cassette, "
+        "or /mcp",
+        metavar="PATH",
+        flag="--path",
+    )
+
+    def __post_init__(self) -> None:
+        """Check every value, and that the path is one."""
+        super().__post_init__()
+        path = self.upstream_path
+        if path is not None and not path.startswith("/"):
+            raise UsageError(
+                f"<<upstream_path>> {path!r} is no path",
+                hint="it begins with a slash, such as /api/mcp",
+            )
 
     @cached_property
     def added_headers(self) -> Headers:

@@ -49,6 +49,7 @@ def dump(cassette: Cassette) -> bytes:
         "recorded_at": cassette.recorded_at,
         "tool": cassette.tool,
         "client": cassette.client,
+        "command": cassette.command,
         "recorders": recorders or None,
     }
     shown = orjson.dumps(_without_none(head), option=orjson.OPT_INDENT_2).removesuffix(b"\n}")

@@ -51,6 +51,7 @@ class JournalHeader:
     answers: Literal["sealed"] | None = None
     transport: Transport = "http"
     client: str | None = None
+    command: str | None = None
     recorder: str | None = None
     wall_ms: float | None = None
 

@@ -165,6 +165,7 @@ def _loaded(
         interactions=loader.interactions(),
         transport=file.transport or "http",
         client=file.recording.client,
+        command=file.recording.command,
         recorders=loader.recorders,
     )
 

@@ -303,6 +303,9 @@ class RecordingModel(_Model):
     client: Sha256 | None = Field(
         None, description="over stdio: hash of the process that started the recorder"
     )
+    command: str | None = Field(
+        None, description="starts the server, where the recorder did that, and not over stdio"
+    )
     recorders: list[RecorderModel] | None = Field(None, description="whose exchanges these are")
     exchanges: list[ExchangeFactsModel]
     sha256: Sha256 | None = Field(None, description="of earlier versions; it is not checked")

@@ -344,7 +344,14 @@ class Cassette:
     interactions: tuple[RecordedInteraction, ...] = ()
     transport: Transport = "http"
     client: str | None = None
+    command: str | None = None
+    """Starts the server, where the recorder of a URL did that; a server on pipes is `upstream`."""
     recorders: tuple[RecorderFacts, ...] = ()
+
+    @property
+    def server(self) -> str:
+        """The recorded server, as its user named it: by the command that starts it, or its URL."""
+        return self.command or self.upstream
 
     @property
     def highest_number(self) -> int:

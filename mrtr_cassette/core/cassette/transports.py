@@ -14,6 +14,7 @@ from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind, server_message, server_messages
 from mrtr_cassette.core.protocol.methods import DISCOVER
 from mrtr_cassette.core.protocol.origins import ServerOrigin
+from mrtr_cassette.core.secrets.sealed import PLACEHOLDER
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
     EVENT_STREAM,
@@ -34,8 +35,9 @@ from mrtr_cassette.errors import CassetteError, printable
 
 ENDPOINT: Final = "/mcp"
 """The path of a server on pipes that is served over HTTP: the official SDKs' default."""
-STARTED_HERE: Final = f"http://localhost{ENDPOINT}"
-"""What a cassette names as an upstream that has another port on each run, or none."""
+_HERE: Final = "http://localhost"
+STARTED_HERE: Final = f"{_HERE}{ENDPOINT}"
+"""What a cassette names as an upstream that is on pipes, or an application."""
 FIRST_SESSION: Final = "mrtr-session:0"
 """The session of what was recorded with the first start of a server on pipes."""
 
@@ -50,9 +52,28 @@ _Changed = tuple[Request, Response | None]
 """An exchange over the other transport; what says nothing there is an empty piece."""
 
 
+def started_here(path: str) -> str:
+    """Return what a cassette names as an upstream that has another port on each run."""
+    return f"{_HERE}{path}"
+
+
 def origin_of(cassette: Cassette) -> ServerOrigin:
     """Return the origin of a recorded server; one that a recording started has any port."""
-    return ServerOrigin(cassette.upstream, any_port=cassette.upstream == STARTED_HERE)
+    return ServerOrigin(cassette.upstream, any_port=is_started_here(cassette.upstream))
+
+
+def is_started_here(upstream: str) -> bool:
+    """Tell whether a recording has started its upstream, which has another port on each run."""
+    return upstream.startswith(f"{_HERE}/")
+
+
+def recorded_path(cassette: Cassette) -> str:
+    """Return the path of a recorded server, as far as it is known."""
+    _, is_url, place = cassette.upstream.partition("://")
+    path = f"/{place.partition('/')[2]}"
+    if not is_url or PLACEHOLDER.search(path):
+        return ENDPOINT
+    return path
 
 
 def over_pipes(cassette: Cassette) -> Cassette:

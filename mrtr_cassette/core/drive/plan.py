@@ -61,6 +61,8 @@ class Planned:
     """How the client left it before it ended."""
     cancels: int | None = None
     """The number of the call that it cancels."""
+    is_brought: bool = False
+    """It was played when what follows it was recorded: the server gets it, and that is all."""
 
 
 def planned(

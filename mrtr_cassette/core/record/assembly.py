@@ -216,6 +216,7 @@ def assemble(
         interactions=tuple(assembly.interactions(exchanges)),
         transport=header.transport,
         client=header.client,
+        command=header.command if earlier is None else earlier.command,
         recorders=recorders,
     )
 

@@ -132,6 +132,7 @@ def sources_of(cassette: Cassette) -> Iterator[Source]:
             answers="sealed" if cassette.seals_answers else None,
             transport=cassette.transport,
             client=cassette.client,
+            command=cassette.command,
             recorder=recorder or unnamed,
             wall_ms=clocks.get(recorder, began_ms),
         )

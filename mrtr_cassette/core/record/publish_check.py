@@ -60,11 +60,16 @@ class Outcomes:
         return bool(self.errors) and not self.has_success
 
     def why_not_publish(
-        self, failure: str | None = None, terms: Terms = LIBRARY_TERMS
+        self,
+        failure: str | None = None,
+        terms: Terms = LIBRARY_TERMS,
+        *,
+        is_started: bool = False,
     ) -> str | None:
         """Return why a recording is hardly what was meant, as a sentence; None where it may be.
 
-        One exchange that is no error is enough, unless the recorded command failed.
+        One exchange that is no error is enough, unless the recorded command failed. We choose the
+        path of a server that `is_started` here.
         """
         if not self.has_only_errors:
             return failure
@@ -75,6 +80,8 @@ class Outcomes:
         advice = _ADVICE.get(error, "is the upstream an MCP server?").format(path=printable(path))
         if path in ("", "/") and "path" in advice:
             advice = "the URL has no path, and most servers have /mcp"
+        elif is_started and "path" in advice:
+            advice = f"{advice} name another one with <<upstream_path>>"
         return in_terms(f"{requests} got {named}; {advice}", terms)
 
 

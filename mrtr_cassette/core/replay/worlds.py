@@ -17,6 +17,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import RecorderFacts
+from mrtr_cassette.core.cassette.runs import runs_of
 from mrtr_cassette.core.protocol.calls import CallKey, Traits
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, INITIALIZE, LIST_TOOLS, method_of
@@ -346,19 +347,8 @@ class Worlds:
 
     @cached_property
     def _runs(self) -> dict[str, int]:
-        """The run to which each recorder belongs; recorders that were merged are of one run."""
-        appended = {each.id for each in self._recorders if not each.offset_ms}
-        runs: dict[str, int] = {}
-        run, ended = 0, 0
-        for each in self._by_arrival:
-            exchange = each.exchange
-            number, by = exchange.number or 0, exchange.recorded_by
-            if by is not None and by.recorder not in runs:
-                # A run that was appended is timed anew, and came when all else was over.
-                run += by.recorder in appended and number > ended > 0
-                runs[by.recorder] = run
-            ended = max(ended, number, exchange.ended_after or 0)
-        return runs
+        exchanges = [entry.exchange for entry in self._by_arrival]
+        return runs_of(exchanges, self._recorders)
 
     # What is held
 

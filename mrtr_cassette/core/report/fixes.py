@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.cassette.transports import STARTED_HERE
+from mrtr_cassette.core.cassette.transports import is_started_here
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.worlds import called_as
@@ -133,7 +133,8 @@ def _values_of(miss: Miss, cassette: Cassette, adds_to: str) -> Values:
     """Return what is known for the slots of commands; what is a secret is not."""
     values: dict[str, str | Sequence[str]] = {"path": adds_to}
     upstream = cassette.upstream
-    is_known = upstream not in ("", STARTED_HERE) and not PLACEHOLDER.search(upstream)
+    is_lost = not upstream or is_started_here(upstream)
+    is_known = not is_lost and not PLACEHOLDER.search(upstream)
     if is_known and cassette.transport == "http":
         values["upstream"] = _USER.sub("", upstream)
     elif is_known:

@@ -37,14 +37,14 @@ _PLAIN: Final = frozenset(" ,.?!'()/_-=+*")
 def inspection_text(details: CassetteDetails) -> str:
     """Return a cassette in short."""
     cassette, count = details.recorded, counted(len(details.interactions), "interaction")
-    origin = f"recorded from {cassette.upstream} at {cassette.recorded_at}"
+    origin = f"recorded from {cassette.server} at {cassette.recorded_at}"
     head = [f"{cassette.path}: {count}, {origin}", f"{_form(details)}, {cassette.tool}"]
     return short_digests(_text(head, details, is_whole=False))
 
 
 def review_text(details: CassetteDetails) -> str:
     """Return a cassette whole, without what differs between recordings of one conversation."""
-    head = [f"recorded from {details.recorded.upstream}", _form(details)]
+    head = [f"recorded from {details.recorded.server}", _form(details)]
     return _text(head, details, is_whole=True)
 
 

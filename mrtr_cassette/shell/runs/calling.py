@@ -51,7 +51,7 @@ from mrtr_cassette.shell.runs.answerers import Answerers, AskThePerson, answers_
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.sessions import RecordSession
-from mrtr_cassette.shell.runs.upstreams import target_of
+from mrtr_cassette.shell.runs.upstreams import reaching
 
 
 @asynccontextmanager
@@ -66,18 +66,18 @@ async def _reached(
     async with AsyncExitStack() as stack:
         options.check_secrets()
         recorder.was_given(Given(secrets=options.secrets))
-        target = target_of(upstream, options, BUILT_IN)
         if cassette is None:
+            target = await stack.enter_async_context(reaching(upstream, options, BUILT_IN))
             client = await stack.enter_async_context(target.connecting(recorder.was_given))
             server = LiveServer(client, target.origin, target.given.headers)
             stack.push_async_callback(server.close)
             yield server, target.path, None
             return
         common = ("headers", "ca_file", "insecure", "max_body", "existing", "terms")
-        kept = (*common, "redact_env", "redact_values")
+        kept = (*common, "redact_env", "redact_values", "upstream_path")
         recorded = RecordOptions(**{name: getattr(options, name) for name in kept})
-        recorder.was_given(target.given)
         session = await stack.enter_async_context(recording(upstream, cassette, recorded))
+        recorder.was_given(session.given)
         url = URL(session.url)
         proxy = await stack.enter_async_context(connecting(url.origin(), None))
         server = LiveServer(proxy, session.shown_url)
@@ -195,10 +195,13 @@ class _Caller:
             self.client.discovered(discovered)
         if self.client.era == "modern":
             return
-        opened = await self._exchange(self.client.initialize())
+        request = self.client.initialize()
+        opened = await self._exchange(request)
         initialized = None if opened is None else self.client.initialized(opened)
         if opened is None or initialized is None:
             reason = "no response" if opened is None else outcome(opened)
+            if opened is None or opened.rpc_response is None:
+                reason = f"{reason} at {request.target}"
             raise UpstreamError(f"{self.server.shown_as} opens no session: {reason}")
         await self._exchange(initialized)
         listening = Conversation(self.client.listening(), LeavesToSources(), self.session)

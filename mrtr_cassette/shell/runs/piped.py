@@ -47,6 +47,7 @@ from mrtr_cassette.shell.runs.replaying import load_server, player_of
 from mrtr_cassette.shell.runs.running import run, told_to_end
 from mrtr_cassette.shell.runs.sessions import (
     ExchangeRecording,
+    RecordedServer,
     RecordSession,
     ReplaySession,
     RunOutcome,
@@ -113,7 +114,7 @@ async def record_pipe(  # noqa: PLR0913  all but two are by name
     announcer = Announcer(options.log, heard_by(on_event), options.terms)
     run = (output, options, announcer, earlier, player)
     async with told_to_end() as told:
-        with journaling(*run, upstream=shown, transport="stdio", client=client) as session:
+        with journaling(*run, RecordedServer(shown, "stdio", client)) as session:
             began(session)
             if earlier is not None and player is not None:
                 tell = session.recorder.was_given

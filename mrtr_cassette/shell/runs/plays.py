@@ -6,7 +6,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,6 +46,7 @@ from mrtr_cassette.shell.runs.upstreams import (
     Applications,
     RunningCommand,
     is_on_pipes,
+    path_at,
     start_upstream,
 )
 from mrtr_cassette.shell.runs.views import Mode, MrtrCassette, Recording, Replay
@@ -292,9 +293,10 @@ class CassetteUse:
         if is_piped:
             manager = recorded_by_client(upstream, place, options, self._run.cwd, named=self.path)
         else:
+            path = path_at(options.upstream_path, self._recorded_before())
             try:
                 url, self._command, arguments = start_upstream(
-                    upstream, self._run.applications, self._run.cwd, self._running
+                    upstream, self._run.applications, self._run.cwd, path, self._running
                 )
             except UpstreamError as error:
                 if self.age_days is None:
@@ -307,6 +309,11 @@ class CassetteUse:
         self._recording = session
         self._run.recording.add(self.path)
         return Recording(session, self._mode, self.path, self._settings.answers)
+
+    def _recorded_before(self) -> Cassette | None:
+        with suppress(CassetteError):
+            return load_cassette(self.path) if self.path.exists() else None
+        return None
 
     def _upstream(self) -> Any:
         upstream = self._settings.upstream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Final
 from mrtr_cassette.core.answers.fulfilment import LeavesToSources, Rounds, Sources
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import EndpointPassing, redirected_elsewhere
-from mrtr_cassette.core.cassette.transports import STARTED_HERE
 from mrtr_cassette.core.drive.appending import Appending, RepeatedWrite, ReplayToAsk
 from mrtr_cassette.core.drive.conversation import (
     Answered,
@@ -50,7 +49,7 @@ from mrtr_cassette.core.wire.http import (
     Request,
     is_event_stream,
 )
-from mrtr_cassette.errors import BodyTooLargeError, UpstreamError, UsageError
+from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError, UsageError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
@@ -71,12 +70,13 @@ from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.replaying import ReplayServer, player_of
 from mrtr_cassette.shell.runs.sessions import (
     ExchangeRecording,
+    RecordedServer,
     RecordSession,
     check_output,
     journaling,
     rules_of_both,
 )
-from mrtr_cassette.shell.runs.upstreams import target_of
+from mrtr_cassette.shell.runs.upstreams import Target, reaching
 
 DEFAULTS: Final = RecordOptions()
 _LARGEST_REST: Final = 64 * 1024
@@ -100,7 +100,8 @@ async def recording(
     upstream and recorded. Where it lacks nothing, the file stays untouched.
 
     Args:
-        upstream: URL of the real server, or the command of one on pipes, which is called over HTTP.
+        upstream: URL of the real server, or its command: with `{port}`, or of one on pipes, which
+            is called over HTTP.
         started: the command by which we have started the server at the URL, or an empty one where
             it is an application: the cassette doesn't name the port, which is another on every run.
         kept_for: the cassette, named by messages, that the caller makes of the journal; or None.
@@ -108,13 +109,43 @@ async def recording(
     Raises:
         CassetteError: the cassette can't be written, or exists.
         UsageError: the upstream is no URL, or the address can't be bound.
+        UpstreamError: the command can't be run, or does not listen.
     """
-    admin = Admin(options)
-    target = target_of(upstream, options, options.redaction, started)
     with cassettes.without_collection():
-        earlier, player = check_output(output, options), None
-        if earlier is not None:
-            earlier = replace(earlier, path=str(kept_for or output))
+        earlier = check_output(output, options)
+    recorded = earlier or _replaced(output, options)
+    reached = reaching(upstream, options, options.redaction, recorded, started)
+    async with reached as target:
+        place = kept_for or output
+        async with _recorded(target, output, options, earlier, place, on_event) as session:
+            session.publishes = kept_for is None
+            yield session
+
+
+def _replaced(output: Location, options: RecordOptions) -> Cassette | None:
+    """Return the cassette that will be replaced, if there is one that can be read."""
+    if options.existing != "replace" or not cassettes.exists(output):
+        return None
+    with suppress(CassetteError):
+        return cassettes.load_cassette(output)
+    return None
+
+
+@asynccontextmanager
+async def _recorded(
+    target: Target,
+    output: Location,
+    options: RecordOptions,
+    earlier: Cassette | None,
+    place: Location,
+    on_event: OnEvent | None,
+) -> AsyncIterator[RecordSession]:
+    """Record a server that runs; messages name the cassette by its `place`."""
+    admin = Admin(options)
+    player = None
+    if earlier is not None:
+        earlier = replace(earlier, path=str(place))
+        with cassettes.without_collection():
             player = player_of(earlier, options, target.given, strict=True)
     secrets = Given(secrets=options.secrets)
     shown = shown_by(rules_of_both(earlier, options.redaction), secrets)
@@ -123,14 +154,14 @@ async def recording(
         if target.port == listener.port and is_own_name(target.host, options):
             raise UsageError(f"the upstream {shown(target.name)} is this proxy itself")
         url = listener.url(target.path)
-        with journaling(
-            *(output, options, announcer, earlier, player),
-            upstream=shown(target.name if started is None else STARTED_HERE),
-        ) as session:
+        command = None if target.command is None else shown(target.command)
+        server = RecordedServer(shown(target.recorded_as), command=command)
+        with journaling(output, options, announcer, earlier, player, server) as session:
             session.url, session.shown_url = url, shown(url)
-            session.publishes = kept_for is None
-            async with target.connecting(session.recorder.was_given) as server:
-                relay = Relay(server, target.origin, target.given.headers, session)
+            session.given = target.given
+            session.is_started = target.recorded_as != target.name
+            async with target.connecting(session.recorder.was_given) as live:
+                relay = Relay(live, target.origin, target.given.headers, session)
                 async with _handling(relay, options) as handler, session.finishing():
                     served = OwnOrigin(handler, ServerOrigin(target.name), listener.url(""))
                     session.elsewhere = served.elsewhere

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from mrtr_cassette.core.cassette.journal import JournalHeader, decode_journal, encode_line
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
@@ -149,6 +149,10 @@ class RecordSession(Session):
     """How the command that was recorded failed."""
     published: Publication | None = None
     """The published cassette; None where there is none."""
+    given: Given = field(default_factory=Given)
+    """The credentials that the server is given."""
+    is_started: bool = False
+    """We have started the server, and chosen its path."""
     live_asks: LiveAsks = field(default_factory=LiveAsks)
     """The questions without a state that the upstream has asked."""
     told_states: dict[str, str] = field(default_factory=dict)
@@ -188,7 +192,7 @@ class RecordSession(Session):
         """Why it is not published as a cassette."""
         if self.publishes_anyway or not self.exchanges:
             return None
-        return self.outcomes.why_not_publish(self.failure, self.terms)
+        return self.outcomes.why_not_publish(self.failure, self.terms, is_started=self.is_started)
 
     def recorded(self) -> Cassette | None:
         """Return the cassette as it is by now."""
@@ -395,6 +399,20 @@ def kept_as_in(cassette: Cassette, options: RecordOptions) -> RecordOptions:
     )
 
 
+class RecordedServer(NamedTuple):
+    """What a cassette says of its server.
+
+    Attributes:
+        client: hash of the client, where it has started this process.
+        command: starts the server at a URL, where we did that.
+    """
+
+    upstream: str
+    transport: Transport = "http"
+    client: str | None = None
+    command: str | None = None
+
+
 @contextmanager
 def journaling(
     output: Location,
@@ -402,17 +420,12 @@ def journaling(
     announcer: Announcer,
     earlier: Cassette | None,
     player: Player | None,
-    *,
-    upstream: str,
-    transport: Transport = "http",
-    client: str | None = None,
+    server: RecordedServer,
 ) -> Iterator[RecordSession]:
     """Write a journal until the block ends; then it becomes the cassette, or stays.
 
     Args:
         earlier: the cassette that is added to, which `player` plays.
-        upstream: names the server in the cassette.
-        client: hash of the client, where it has started this process.
 
     Raises:
         CassetteError: the journal can't be written, or the cassette not be published.
@@ -420,14 +433,12 @@ def journaling(
     options.check_secrets()
     now, rules = datetime.now(UTC), rules_of_both(earlier, options.redaction)
     header = JournalHeader(
-        upstream=upstream,
+        **server._asdict(),
         request_state=options.request_state,
         recorded_at=now.isoformat(timespec="seconds"),
         existing=options.existing,
         redaction=rules,
         answers="sealed" if options.seal_answers else None,
-        transport=transport,
-        client=client,
         recorder=secrets.token_hex(16),
         wall_ms=now.timestamp() * 1000,
     )
@@ -443,7 +454,7 @@ def journaling(
     )
     recorder.was_given(Given(secrets=options.secrets))
     session = RecordSession(
-        *(upstream, upstream, output, earlier, player, options.terms),
+        *(server.upstream, server.upstream, output, earlier, player, options.terms),
         recorder=recorder,
         journal=journal,
         announcer=announcer,

@@ -16,7 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from mrtr_cassette.core.cassette.transports import ENDPOINT, STARTED_HERE
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.transports import (
+    ENDPOINT,
+    STARTED_HERE,
+    recorded_path,
+    started_here,
+)
 from mrtr_cassette.core.secrets.credentials import Given, WasGiven, shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
 from mrtr_cassette.errors import UpstreamError, UsageError, printable, printable_lines
@@ -49,6 +55,10 @@ class Target:
     path: str
     given: Given
     connecting: Callable[[WasGiven], AbstractAsyncContextManager[Upstream]]
+    recorded_as: str
+    """The URL that a cassette has for it: without the port, where we have started it."""
+    command: str | None = None
+    """The command by which we start it, as a cassette shows it."""
     is_on_pipes: bool = False
     host: str = ""
     port: int | None = 0
@@ -85,19 +95,72 @@ def target_of(
             was_given(given)
             return connecting(url.origin(), tls, proxy)
 
+        name = shown_by(rules)(shown_url(url))
         return Target(
-            name=shown_by(rules)(shown_url(url)),
+            name=name,
             origin=shown_url(url.origin()),
             path=url.raw_path_qs,
             given=given,
             connecting=connected,
+            recorded_as=name if command is None else started_here(url.raw_path_qs),
+            command=shown_command(command, rules) if command else None,
             host=url.host or "",
             port=url.port,
         )
     shown = shown_command(upstream, rules)
-    given = given_to(upstream)._replace(headers=options.added_headers)
-    piped = partial(pipe_upstream, upstream, options.max_body)
-    return Target(STARTED_HERE, shown, ENDPOINT, given, piped, is_on_pipes=True)
+    return Target(
+        name=STARTED_HERE,
+        origin=shown,
+        path=ENDPOINT,
+        given=given_to(upstream)._replace(headers=options.added_headers),
+        connecting=partial(pipe_upstream, upstream, options.max_body),
+        recorded_as=STARTED_HERE,
+        command=shown,
+        is_on_pipes=True,
+    )
+
+
+@asynccontextmanager
+async def reaching(
+    upstream: str | Sequence[str],
+    options: UpstreamOptions,
+    rules: RedactionRules,
+    recorded: Cassette | None = None,
+    started: Sequence[str] | None = None,
+) -> AsyncIterator[Target]:
+    """Give the upstream of a URL or a command until the block ends.
+
+    A command with `{port}` is started, and called at the path of the options or of a recording.
+
+    Args:
+        started: the command by which we have started the server at the URL, or an empty one where
+            it is an application.
+
+    Raises:
+        UsageError: it is no URL, or what the options say of it can't be meant.
+        UpstreamError: the command can't be run, or does not listen.
+    """
+    if started is not None:
+        yield target_of(upstream, options, rules, started)
+        return
+    if isinstance(upstream, str) or is_on_pipes(upstream):
+        if options.upstream_path is not None:
+            raise UsageError(
+                "<<upstream_path>> is about a server that a command with {port} starts",
+                hint="the path of another one is part of its URL",
+            )
+        yield target_of(upstream, options, rules)
+        return
+    path = path_at(options.upstream_path, recorded)
+    async with running_command(upstream, Path.cwd(), path=path) as running:
+        yield target_of(running.url, options, rules, upstream)
+
+
+def path_at(given: str | None, recorded: Cassette | None) -> str:
+    """Return the path of a server that we start: as the user says, as recorded, or the default."""
+    if given is not None:
+        return given
+    return ENDPOINT if recorded is None else recorded_path(recorded)
 
 
 PORT = "{port}"
@@ -132,9 +195,11 @@ class RunningCommand:
 
 @asynccontextmanager
 async def running_command(
-    command: Sequence[str], cwd: Path, *, start_s: float = 30.0
+    command: Sequence[str], cwd: Path, *, path: str = ENDPOINT, start_s: float = 30.0
 ) -> AsyncIterator[RunningCommand]:
-    """Run a command that serves, until the block ends; it has `start_s` seconds to listen.
+    """Run a command that serves at a path, until the block ends.
+
+    It has `start_s` seconds to listen.
 
     Raises:
         UsageError: it has no `{port}`.
@@ -162,7 +227,7 @@ async def running_command(
         except OSError as error:
             text = f"can't run the upstream command {shown!r}: {reason_of(error)}"
             raise UpstreamError(text) from None
-        running = RunningCommand(f"http://{_HOST}:{port}{ENDPOINT}", output, without_secrets)
+        running = RunningCommand(f"http://{_HOST}:{port}{path}", output, without_secrets)
         try:
             with guarded(process.pid):
                 problem = await _why_not_listening(process, port, start_s)
@@ -272,13 +337,13 @@ class Applications:
         self._served = ExitStack()
         self._urls: dict[int, tuple[Any, str]] = {}
 
-    def url(self, application: Any) -> str:
+    def url(self, application: Any, path: str) -> str:
         """Serve an application, unless it is served already, and return where."""
         # The object is kept, so that no other one can get its id.
         if id(application) not in self._urls:
             url = self._served.enter_context(in_thread(serving_application(application)))
             self._urls[id(application)] = (application, url)
-        return self._urls[id(application)][1]
+        return self._urls[id(application)][1].removesuffix(ENDPOINT) + path
 
     def close(self) -> None:
         """Stop them all."""
@@ -299,9 +364,12 @@ def is_on_pipes(upstream: Any) -> bool:
 
 
 def start_upstream(
-    upstream: Any, applications: Applications, cwd: Path, running: ExitStack
+    upstream: Any, applications: Applications, cwd: Path, path: str, running: ExitStack
 ) -> tuple[str, RunningCommand | None, Sequence[str] | None]:
     """Start an upstream, where it has to be started; `running` stops a command.
+
+    Args:
+        path: where one that is started is called.
 
     Returns:
         its URL, its command, and the command's arguments; none for an application.
@@ -318,6 +386,6 @@ def start_upstream(
             )
         return upstream, None, None
     if isinstance(upstream, Sequence):
-        command = running.enter_context(in_thread(running_command(upstream, cwd)))
+        command = running.enter_context(in_thread(running_command(upstream, cwd, path=path)))
         return command.url, command, upstream
-    return applications.url(upstream), None, ()
+    return applications.url(upstream, path), None, ()

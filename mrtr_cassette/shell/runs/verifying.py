@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.old_transport import is_over_old_transport, over_lines
@@ -25,6 +26,7 @@ from mrtr_cassette.core.drive.ignored import (
     write_ignored,
 )
 from mrtr_cassette.core.drive.plan import Planned, planned
+from mrtr_cassette.core.drive.runs import planned_by_run
 from mrtr_cassette.core.drive.updating import Proposal, accepted, proposals
 from mrtr_cassette.core.drive.verification import Repeated, VerifiedInteraction, Verifier
 from mrtr_cassette.core.protocol.jsonrpc import Kind
@@ -33,6 +35,7 @@ from mrtr_cassette.core.report.comparison import Verification, held_text
 from mrtr_cassette.core.secrets.credentials import Given
 from mrtr_cassette.core.secrets.redact import keyed_hash
 from mrtr_cassette.core.secrets.rules import BUILT_IN
+from mrtr_cassette.core.wire.http import NO_STATUS
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError, UsageError
 from mrtr_cassette.options import VerifyOptions
 from mrtr_cassette.shell.files.cassettes import load_cassette, publish, read_file
@@ -40,7 +43,9 @@ from mrtr_cassette.shell.files.disk import reason_of, write_whole
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.pipes.old_transport import over_old_transport
 from mrtr_cassette.shell.runs.live_server import LiveServer
-from mrtr_cassette.shell.runs.upstreams import PORT, Target, is_on_pipes, running_command, target_of
+from mrtr_cassette.shell.runs.upstreams import Target, is_on_pipes, reaching
+
+_NOT_FOUND: Final = 404
 
 
 async def verify_cassette(
@@ -59,45 +64,84 @@ async def verify_cassette(
 async def _held(
     cassette: Cassette, upstream: str | Sequence[str], options: VerifyOptions
 ) -> Verification:
-    rules, command = read_rules(options), None
-    async with AsyncExitStack() as stack:
-        if not isinstance(upstream, str) and any(PORT in part for part in upstream):
-            command, running = upstream, running_command(upstream, Path.cwd())
-            upstream = (await stack.enter_async_context(running)).url
-        target = target_of(upstream, options, cassette.redaction or BUILT_IN, command)
-        shown = target.origin if target.is_on_pipes else target.name
-        if is_over_old_transport(cassette):
-            of_transport, target = over_lines(cassette), _over_lines(target)
-        else:
-            of_transport = over_pipes(cassette) if target.is_on_pipes else over_http(cassette)
-        verifier = Verifier(
-            rejoined(of_transport),
-            target.path,
-            partial(ignored_in, rules),
-            token_of=keyed_hash(os.urandom(16)),
-            allows_destructive=options.allow_destructive,
-            largest_body=options.max_body,
+    options.check_secrets()
+    found = _Found(read_rules(options))
+    recorded = rejoined(_as_sent(cassette, upstream))
+    is_old = is_over_old_transport(cassette)
+    shown = ""
+    for plan in _plans(recorded, upstream, options, is_piped=is_old or is_on_pipes(upstream)):
+        reached = reaching(upstream, options, cassette.redaction or BUILT_IN, cassette)
+        async with reached as target, AsyncExitStack() as stack:
+            shown = target.command or target.name
+            part = replace(recorded, interactions=_interactions_of(plan))
+            verifier = _verifier(part, target, options, found.rules)
+            server = _over_lines(target) if is_old else target
+            run = _Run(verifier, server, options, stack, found)
+            found.verified += await run.all(plan)
+            _check_path(found.verified, target, shown)
+    if options.learn is not None:
+        _keep_learned(Path(options.learn), found.places)
+    return Verification(
+        cassette.path,
+        shown,
+        tuple(sorted(found.verified, key=lambda interaction: interaction.number)),
+        frozenset(options.fail_on),
+        tuple(found.places),
+        untried=tuple(found.untried),
+    )
+
+
+def _as_sent(cassette: Cassette, upstream: str | Sequence[str]) -> Cassette:
+    """Return a cassette as one of the transport of a live server."""
+    if is_over_old_transport(cassette):
+        return over_lines(cassette)
+    return over_pipes(cassette) if is_on_pipes(upstream) else over_http(cassette)
+
+
+def _plans(
+    cassette: Cassette, upstream: str | Sequence[str], options: VerifyOptions, *, is_piped: bool
+) -> list[list[Planned]]:
+    """Return what is repeated, apart for each server that is started."""
+    plan = planned(cassette, tuple(options.only), is_on_pipes=is_piped)
+    if cassette.command is None or isinstance(upstream, str):
+        return [plan]
+    return planned_by_run(plan, cassette.recorders) or [plan]
+
+
+def _interactions_of(plan: Sequence[Planned]) -> tuple[RecordedInteraction, ...]:
+    return tuple(dict.fromkeys([call.interaction for call in plan]))
+
+
+def _check_path(verified: Sequence[VerifiedInteraction], target: Target, shown: str) -> None:
+    """Make sure that the server has something at the path: that not all is 404."""
+    sent = [interaction for interaction in verified if interaction.verdict != "skipped"]
+    statuses: set[int] = set()
+    for interaction in sent:
+        for pair in interaction.pairs:
+            response = pair.live.response
+            statuses.add(NO_STATUS if response is None else response.status)
+    are_unreached = all(interaction.verdict == "not-reached" for interaction in sent)
+    if are_unreached and statuses == {_NOT_FOUND}:
+        is_started = target.command is not None
+        raise UpstreamError(
+            f"{shown} has nothing at {target.path} (HTTP {_NOT_FOUND})",
+            hint="name its path with <<upstream_path>>" if is_started else "is the path right?",
         )
-        options.check_secrets()
-        verifier.was_given(Given(secrets=options.secrets))
-        run = _Run(verifier, target, options, rules, stack)
-        only = tuple(options.only)
-        plan = planned(verifier.cassette, only, is_on_pipes=target.is_on_pipes)
-        repeated = [await run.one(each) for each in plan]
-        for server in run.servers.values():
-            await server.close()
-        verified = [each for each in repeated if each is not None]
-        verified += [verifier.ended(each) for each in run.listening]
-        if options.learn is not None:
-            _keep_learned(Path(options.learn), run.places)
-        return Verification(
-            cassette.path,
-            shown,
-            tuple(sorted(verified, key=lambda each: each.number)),
-            frozenset(options.fail_on),
-            tuple(run.places),
-            untried=tuple(run.untried),
-        )
+
+
+def _verifier(
+    cassette: Cassette, target: Target, options: VerifyOptions, rules: list[IgnoredPlaces]
+) -> Verifier:
+    verifier = Verifier(
+        cassette,
+        target.path,
+        partial(ignored_in, rules),
+        token_of=keyed_hash(os.urandom(16)),
+        allows_destructive=options.allow_destructive,
+        largest_body=options.max_body,
+    )
+    verifier.was_given(Given(secrets=options.secrets))
+    return verifier
 
 
 def _over_lines(target: Target) -> Target:
@@ -149,16 +193,24 @@ def read_rules(options: VerifyOptions) -> list[IgnoredPlaces]:
 
 
 @dataclass(eq=False, slots=True)
+class _Found:
+    """What the runs of one verification share: rules, and what came of it so far."""
+
+    rules: list[IgnoredPlaces]
+    verified: list[VerifiedInteraction] = field(default_factory=list)
+    places: list[tuple[str, Learned]] = field(default_factory=list)
+    untried: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
 class _Run:
-    """One cassette and one live server, while they are compared."""
+    """A run of the recorder and its live server, while they are compared."""
 
     verifier: Verifier
     target: Target
     options: VerifyOptions
-    rules: list[IgnoredPlaces]
     stack: AsyncExitStack
-    places: list[tuple[str, Learned]] = field(default_factory=list, init=False)
-    untried: dict[str, None] = field(default_factory=dict, init=False)
+    found: _Found
     servers: dict[str, LiveServer] = field(default_factory=dict, init=False)
     listening: list[Repeated] = field(default_factory=list, init=False)
 
@@ -172,6 +224,15 @@ class _Run:
             self.stack.push_async_callback(server.close)
             self.servers[key] = server
         return self.servers[key]
+
+    async def all(self, plan: Sequence[Planned]) -> list[VerifiedInteraction]:
+        """Repeat the conversations of the run, and return what came of those that are compared."""
+        repeated = [await self.one(each) for each in plan]
+        for server in self.servers.values():
+            await server.close()
+        verified = [each for each in repeated if each is not None]
+        verified += [self.verifier.ended(each) for each in self.listening]
+        return [each for each in verified if not each.planned.is_brought]
 
     async def one(self, each: Planned) -> VerifiedInteraction | None:
         """Repeat one conversation; a listening stream is verified at the end."""
@@ -192,12 +253,13 @@ class _Run:
             await server.follow(repeated.conversation)
             await server.asked(partial(self.verifier.awaits_more, each))
             verified = self.verifier.ended(repeated)
-            if self.options.learn is None or verified.verdict in ("skipped", "not-reached"):
+            learns = self.options.learn is not None and not each.is_brought
+            if not learns or verified.verdict in ("skipped", "not-reached"):
                 return verified
             if self.verifier.only_reads(each):
                 return await self._learned(server, verified)
             if each.call.method == CALL_TOOL:
-                self.untried[call_name(each.call)] = None
+                self.found.untried[call_name(each.call)] = None
             return verified  # noqa: TRY300
         except (UpstreamError, BodyTooLargeError, CassetteError) as error:
             return self.verifier.failed(each, str(error))
@@ -208,13 +270,14 @@ class _Run:
             return first
         await server.follow(again.conversation)
         name = call_name(first.planned.call)
-        ignored = ignored_in(self.rules, first.planned.call)
+        ignored = ignored_in(self.found.rules, first.planned.call)
         places = learned(first, again.verified(), ignored)
-        self.places += [(name, place) for place in places if (name, place) not in self.places]
+        known = self.found.places
+        known += [(name, place) for place in places if (name, place) not in known]
         pointers = tuple(place.pointer for place in places if place.reason is None)
         refused = [place.reason for place in places if place.reason is not None]
         if pointers:
-            self.rules.append(IgnoredPlaces(name, pointers))
+            self.found.rules.append(IgnoredPlaces(name, pointers))
             # What has been learned doesn't count in this conversation either.
             first = self.verifier.verified_again(first)
         return replace(first, verdict="unstable", reason=refused[0]) if refused else first
