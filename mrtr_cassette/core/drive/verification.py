@@ -405,7 +405,6 @@ class Verifier:
         allows_destructive: bool = False,
         largest_body: int = LARGEST_BODY,
     ) -> None:
-        self.cassette = cassette
         self._endpoint = endpoint
         self._recorded_endpoint = endpoint_of(cassette.upstream)
         self._ignored_for = ignored_for
