@@ -105,6 +105,32 @@ def test_text_in_the_place_of_a_placeholder_is_the_same_for_the_same() -> None:
     assert hit(player, tool("send", a="other7other", b=["to other7other"]))
 
 
+@pytest.mark.parametrize("note", ["{}", "the code is {}, keep it"])
+@pytest.mark.parametrize("logs_in", [True, False])
+def test_another_text_is_no_secret_that_the_client_has_told(note: str, *, logs_in: bool) -> None:
+    """After a login with a password, a note with the password is answered, and no other note."""
+    login = named_in(NAMED[0], "hunter2hunter")
+    player = Player(loaded(recorded(login, text_of("argument", note.format("hunter2hunter"), 1))))
+    own_login = named_in(NAMED[0], "other7other")[0]
+    if logs_in:
+        play(player, own_login)
+    missed(player, text_of("argument", note.format("dentist-at-9:30"), 1)[0])
+    if not logs_in:
+        play(player, own_login)
+    assert hit(player, text_of("argument", note.format("other7other"), 1)[0])
+
+
+def test_text_for_a_secret_that_is_told_later_is_held_to() -> None:
+    """Nobody can tell it before; from then on it is the only one."""
+    notes = [tool("note", text="hunter2hunter"), tool("keep", text="hunter2hunter")]
+    steps = [(note, {"content": []}) for note in notes]
+    player = Player(loaded(recorded(*steps, named_in(NAMED[0], "hunter2hunter"))))
+
+    assert hit(player, tool("note", text="other7other"))
+    missed(player, tool("keep", text="third7third"))
+    assert hit(player, tool("keep", text="other7other"))
+
+
 def test_cassette_of_an_earlier_recorder_that_has_a_repeated_secret_plays() -> None:
     """What stands in a recorded request as it was sent is still matched as it is."""
     login, note = named_in(NAMED[0], "hunter2hunter"), text_of("argument", "hunter2hunter", 1)

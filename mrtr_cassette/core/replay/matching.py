@@ -64,6 +64,8 @@ _RECEIVED: Final = "received."
 """Begins the token of a secret that a client sent; a cassette's tokens are numbers."""
 _MOST_PLACED: Final = 64
 """Placeholders of one member that a client's text is held to, of all the calls of a tool."""
+_STAND_IN: Final = "Kq7x9Zw4vT8m"
+"""Begins what stands for a secret where it is asked whether rules find it by themselves."""
 _NOT_ISSUED: Final = "not-issued"
 """The token of what looks like a placeholder and stands in no response."""
 
@@ -93,11 +95,16 @@ def placeholders_in(response: Response | None) -> list[str]:
 
 
 class PlacedSecret(NamedTuple):
-    """A recorded placeholder, and what stands before and behind it in its text."""
+    """A recorded placeholder, and what stands before and behind it in its text.
+
+    Attributes:
+        was_told: an earlier request has the secret where it is found by itself, as by its name.
+    """
 
     before: str
     behind: str
     secret: Secret
+    was_told: bool
 
     def in_text(self, text: str) -> str:
         """Return what a client's text has in its place, or nothing if that can be no secret."""
@@ -145,15 +152,13 @@ class MatchedForm:
         # A cassette that was written by hand has no rules, but what is shown of it has.
         self._redactor = Redactor(cassette.redaction or RedactionRules(), self._token)
         self._credentials = Credentials(self._redactor, seals_sessions=False)
-        self._finds: list[tuple[str, str]] = []
-        """The secrets that were found in a client's request, by rule."""
         self._found = KnownTexts()
-        """Those that clients have sent, which no message shows."""
+        """The secrets that clients have sent, which no message shows."""
+        self._learned: dict[tuple[str, Secret], str] = {}
+        """What the clients of sessions sent for secrets that are told nowhere before."""
         self._redactor.on_find = self._take
         self._recorded: set[tuple[LookupKey, Headers]] = set()
         """What tells the recorded requests apart, as they are matched."""
-        self._placed: dict[tuple[str, str, MemberPath], set[PlacedSecret]] = {}
-        """Where recorded calls have placeholders, by method, name and member."""
         self.was_given = self._credentials.was_given
 
     @cached_property
@@ -195,7 +200,6 @@ class MatchedForm:
         if not self.has_placeholders:
             return self._alike(request)
         request = self._redacted(request)
-        self._place_secrets(request)
         self._recorded.add(self._told_apart(request))
         return self._alike(request)
 
@@ -207,21 +211,23 @@ class MatchedForm:
         """Return a client's request without secrets.
 
         Where that is not what was recorded, secrets are looked for that are not found by
-        themselves: what the request repeats, and what stands in the places of placeholders.
+        themselves: those that were sent before, and what stands in the places of placeholders.
         """
-        self._finds.clear()
         matched = self._without_secrets(request)
         if not self.has_placeholders or self._told_apart(matched) in self._recorded:
             return matched
-        for find_more in (self._repeated_in, self._placed_in):
-            known = KnownTexts()
-            for rule, secret in find_more(matched):
-                known.add(secret, self._redactor.placeholder(rule, secret))
-            matched = known.sealed_request(matched)
+        matched = self._found.sealed_request(matched)
+        placed = self._placed_in(matched)
+        known = KnownTexts()
+        for secret, text in placed.items():
+            known.add(text, self._redactor.placeholder(secret.rule, text))
+        matched = known.sealed_request(matched)
+        if self._told_apart(matched) in self._recorded:
+            session = request.header(SESSION_HEADER)
+            self._learned |= {(session, secret): text for secret, text in placed.items()}
         return matched
 
     def _take(self, rule: str, secret: str) -> None:
-        self._finds.append((rule, secret))
         if is_told_apart(rule, secret):
             self._found.add(secret, self._redactor.placeholder(rule, secret))
 
@@ -231,36 +237,62 @@ class MatchedForm:
         kept = tuple(sorted(pair for pair in named if pair[0] in self.header_names))
         return self.lookup(read_call(same)), kept
 
-    def _repeated_in(self, _request: Request) -> list[tuple[str, str]]:
-        return [find for find in self._finds if is_told_apart(*find)]
+    @cached_property
+    def _placed(self) -> dict[tuple[str, str, MemberPath], set[PlacedSecret]]:
+        """Where recorded calls have placeholders, by method, name and member."""
+        placed: dict[tuple[str, str, MemberPath], set[PlacedSecret]] = {}
+        told: set[Secret] = set()
+        exchanges = [each for one in self._cassette.interactions for each in one.own]
+        for exchange in sorted(exchanges, key=lambda each: each.number or float("inf")):
+            request = self._redacted(self._sealed(exchange.request, lambda _: True))
+            call = read_call(request)
+            for path, text in texts_in(call.arguments):
+                found = [*PLACEHOLDER.finditer(text)]
+                if len(found) != 1:
+                    continue
+                start, end = found[0].span()
+                secret = Secret(found[0]["rule"], found[0]["token"])
+                places = placed.setdefault((call.method, call.name, path), set())
+                if len(places) < _MOST_PLACED:
+                    places.add(PlacedSecret(text[:start], text[end:], secret, secret in told))
+            told |= self._told_by(request)
+        return placed
 
-    def _place_secrets(self, recorded: Request) -> None:
-        """Take note of where a recorded call has placeholders."""
-        call = read_call(recorded)
-        for path, text in texts_in(call.arguments):
-            found = [*PLACEHOLDER.finditer(text)]
-            if len(found) != 1:
-                continue
-            start, end = found[0].span()
-            secret = Secret(found[0]["rule"], found[0]["token"])
-            places = self._placed.setdefault((call.method, call.name, path), set())
-            if len(places) < _MOST_PLACED:
-                places.add(PlacedSecret(text[:start], text[end:], secret))
+    def _told_by(self, recorded: Request) -> set[Secret]:
+        """Return the secrets that rules find by themselves in a recorded request."""
+        secrets: dict[str, Secret] = {}
 
-    def _placed_in(self, request: Request) -> list[tuple[str, str]]:
-        """Return what a call has where one recorded call has placeholders, the same for the same.
+        def stand_in(found: re.Match[str]) -> str:
+            secret = Secret(found["rule"], found["token"])
+            text = f"{_STAND_IN}{len(secrets)}"
+            secrets[text] = secret
+            return text
 
-        It may be any text that could be a secret.
+        def with_stand_ins(raw: bytes, _name: str) -> bytes:
+            return PLACEHOLDER.sub(stand_in, raw.decode("latin-1")).encode("latin-1")
+
+        told: set[str] = set()
+        redactor = Redactor(self._cassette.redaction or RedactionRules(), lambda *_: "0")
+        redactor.on_find = lambda _rule, secret: told.add(secret)
+        redactor.request(request_with(recorded, with_stand_ins))
+        return {secret for text, secret in secrets.items() if text in told}
+
+    def _placed_in(self, request: Request) -> dict[Secret, str]:
+        """Return what a call has for secrets that the recording tells nowhere before it.
+
+        It may be any text that could be a secret, the same for the same from then on. One that was
+        told before has to be what the client has told.
         """
         call = read_call(request)
-        found: dict[str, str] = {}
-        by_secret: dict[Secret, str] = {}
+        session = request.header(SESSION_HEADER)
+        found: dict[Secret, str] = {}
         for path, text in texts_in(call.arguments):
             for placed in self._placed.get((call.method, call.name, path), ()):
-                secret = placed.in_text(text)
-                if secret and by_secret.setdefault(placed.secret, secret) == secret:
-                    found[secret] = placed.secret.rule
-        return [(rule, secret) for secret, rule in found.items()]
+                given = "" if placed.was_told else placed.in_text(text)
+                held = self._learned.get((session, placed.secret), given)
+                if given and held == given:
+                    found.setdefault(placed.secret, given)
+        return found
 
     def _without_secrets(self, request: Request) -> Request:
         if self.has_placeholders:
