@@ -33,7 +33,7 @@ from mrtr_cassette.cli.common import (
 from mrtr_cassette.core.answers.fulfilment import Sources
 from mrtr_cassette.core.answers.written import AnswersFile, GivenAnswers, read_pairs, wanted_of
 from mrtr_cassette.core.compare.values import unused_pointers
-from mrtr_cassette.core.drive.updating import ACCEPTABLE, Proposal, accepted_by_verdict
+from mrtr_cassette.core.drive.updating import ACCEPTABLE, Choose, Proposal, accepted_by_verdict
 from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
 from mrtr_cassette.core.report.comparison import (
     Verification,
@@ -61,7 +61,7 @@ from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.runs.answerers import ask_at_terminal, has_terminal, load_answers
 from mrtr_cassette.shell.runs.calling import call as call_server
 from mrtr_cassette.shell.runs.running import TOLD_VARIABLE, URL_VARIABLE, run_until_signal
-from mrtr_cassette.shell.runs.verifying import Choose, Update, update_cassette, verify_cassette
+from mrtr_cassette.shell.runs.verifying import Update, update_cassette, verify_cassette
 
 
 @click.command(cls=TakesCommand)
@@ -177,8 +177,8 @@ def demo() -> None:
     "verdicts",
     metavar="VERDICT",
     multiple=True,
-    help="Take responses with this verdict into the cassette, such as text-changed; all "
-    "stands for all but errors and changed rounds; may be repeated.",
+    help="Take responses with this verdict into the cassette, such as text-changed, or all; may be "
+    "repeated.",
 )
 @click.option(
     "--review",
@@ -317,7 +317,7 @@ def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
         if verdict not in (_ALL, *ACCEPTABLE):
             raise UsageError(
                 f"--accept {verdict!r} is no verdict that can be accepted",
-                hint=f"these are {', '.join(ACCEPTABLE)}, and all; for others use --review",
+                hint=f"these are {', '.join(ACCEPTABLE)}, and all",
             )
     by_verdict = set(ACCEPTABLE if _ALL in verdicts else verdicts)
     if not reviews:
@@ -336,7 +336,7 @@ def _reviewed(
         folds = folded(each.counting or each.changes)
         asked = [fold for fold in folds if fold.first.verdict not in verdicts]
         # Branches share a question, which is asked about once.
-        key = (each.recorded, *folds)
+        key = (*(response.base for response in each.taken), *folds)
         if each.problem is None and key not in decided and asked:
             say(_name(each))
             for line in (line for fold in asked for line in fold_lines(fold)):
@@ -356,8 +356,12 @@ def _tell_of_update(update: Update) -> None:
     for each in update.accepted:
         verdicts = ", ".join(dict.fromkeys(change.verdict for change in each.changes))
         say(f"accepted: {_name(each)}: {verdicts}")
+        if each.ends_open:
+            say("  it ends at a question without a recorded answer: record that with --append")
     for each in update.left:
         if each.problem is not None:
             say(f"can't be taken: {_name(each)}: {printable(each.problem)}")
+        elif each.is_breakdown:
+            say(f"not taken: {_name(each)}: the server broke down; --review takes that too")
     if update.written is not None:
         say(f"wrote {update.written}: {counted(len(update.accepted), 'response')} accepted")

@@ -21,9 +21,9 @@ from mrtr_cassette.shell.runs.running import in_thread
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--accept", "error-changed"), "is no verdict that can be accepted"),
+        (("--accept", "not-reached"), "is no verdict that can be accepted"),
         (("--accept", "text"), "'text' is no verdict that can be accepted; these are text-ch"),
-        (("--accept", "same"), "and all; for others use --review"),
+        (("--accept", "same"), "question-changed, and all"),
         (("--review",), "--review needs a terminal"),
     ],
 )
@@ -105,7 +105,7 @@ def test_a_cassette_is_updated_from_the_command_line(recorded: Path, tmp_path: P
     assert session(cassette, "new words")[0] == 0
 
 
-def test_an_error_is_taken_after_a_look_only(recorded: Path, tmp_path: Path) -> None:
+def test_a_breakdown_is_taken_after_a_look_only(recorded: Path, tmp_path: Path) -> None:
     """At a terminal somebody is asked, and the answer decides."""
     cassette = Path(shutil.copy(recorded, tmp_path / "call.json"))
     before = cassette.read_bytes()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from contract import TOOLS, Contract, Plant, Reply, record_contract, text
 from harness import looped, post, read, taping
-from messages import result, tool_call
+from messages import YES, asks, result, tool_call
 from standin import Script, Visit, json_response, upstream
 
 from mrtr_cassette.core.drive.updating import ACCEPTABLE, Proposal, accepted_by_verdict
@@ -124,11 +124,7 @@ async def test_an_accepted_question_is_answered_and_the_conversation_goes_on(
         *['"message": "Sure?",'] * 2,
         '"text": "Arrived"',
     ]
-    assert (server.answers["train.1"], server.answers["train.2"], server.answers["train.3"]) == (
-        2,
-        1,
-        1,
-    )
+    assert [server.answers[f"train.{turn}"] for turn in (1, 2, 3)] == [1, 1, 1]
     assert set(await counts(cassette, Contract(**plants))) == {"same"}
 
 
@@ -183,6 +179,52 @@ async def test_ids_of_verify_stay_out_of_the_cassette(tmp_path: Path) -> None:
     async with upstream(repeating("now for", earlier=True)) as live:
         update = await update_cassette(path, live.url, VerifyOptions(), all_possible)
     assert [each.problem for each in update.left if each.changes] == [
-        "it repeats the id that another request of this comparison had"
-    ] * 2
+        "it repeats the id that another request of this comparison had",
+        "it may depend on #1, which did not end as recorded",
+    ]
     assert path.read_bytes() == before
+
+
+def store(words: str) -> Script:
+    """Keep what is put, once the user agrees to these words."""
+    values: list[str] = []
+
+    async def script(visit: Visit) -> None:
+        body = visit.request.json
+        params = body["params"]
+        if body["method"] == "tools/list":
+            said = {"tools": TOOLS}
+        elif params["name"] == "get":
+            said = text(json.dumps(values))
+        elif "inputResponses" in params:
+            values.append(params["arguments"]["value"])
+            said = text("kept")
+        else:
+            said = asks("sure", state=f"state-of-{len(values)}", words=words)
+        await visit.send(json_response(result(said, id=body["id"])))
+
+    return script
+
+
+@looped
+async def test_a_read_after_an_accepted_question_is_compared_after_the_write(
+    tmp_path: Path,
+) -> None:
+    """The write goes to its end on the live server first, so what is read stays as recorded."""
+    path = tmp_path / "store.json"
+    put, get = tool_call("put", arguments={"value": "A"}), tool_call("get")
+    async with taping(path, store("Put it?")) as tape:
+        asked = await post(tape.url, put)
+        state = asked.json["result"]["requestState"]
+        answered = {"inputResponses": {"sure": YES}, "requestState": state}
+        await post(tape.url, {**put, "params": {**put["params"], **answered}})
+        await post(tape.url, get)
+    before = lines_of(path)
+    async with upstream(store("Really put it?")) as live:
+        update = await update_cassette(path, live.url, VerifyOptions(), by("question-changed"))
+
+    assert update.verification.counts == {"same": 1, "question-changed": 1}
+    assert new_lines(path, before) == ['"message": "Really put it?"']
+    assert update.left == ()
+    async with upstream(store("Really put it?")) as live:
+        assert (await verify_cassette(path, live.url, VerifyOptions())).counts == {"same": 2}

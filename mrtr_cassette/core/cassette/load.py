@@ -6,7 +6,7 @@ import codecs
 import re
 import shlex
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from sys import intern
@@ -425,26 +425,6 @@ def _place_of(facts: ExchangeFactsModel) -> _Place:
     return facts.interaction, facts.turn, facts.answer, facts.step
 
 
-def with_responses(
-    cassette: Cassette,
-    responses: Mapping[RecordedExchange, Response],
-    requests: Mapping[RecordedExchange, Request],
-) -> bytes:
-    """Return the file of a cassette in which other responses stand, and other requests.
-
-    Where the new response ends a conversation in which the recorded one asks, the turns from that
-    ask on go.
-    """
-    new = {
-        exchange: replace(exchange, response=in_time_of(exchange, response))
-        for exchange, response in responses.items()
-    }
-    for exchange, request in requests.items():
-        new[exchange] = replace(new.get(exchange, exchange), request=request)
-    cut = [_without_turns_after_the_end(each, new) for each in cassette.interactions]
-    return dump(replace(cassette, interactions=tuple(cut)).with_exchanges(new))
-
-
 def in_time_of(exchange: RecordedExchange, response: Response) -> Response:
     """Return a response whose messages came when those of the exchange's response did."""
     pieces, old = response.pieces, () if exchange.response is None else exchange.response.pieces
@@ -461,15 +441,3 @@ def in_time_of(exchange: RecordedExchange, response: Response) -> Response:
     times += times[-1:] * len(pieces)
     timed = [time._replace(raw=piece.raw) for piece, time in zip(pieces, times, strict=False)]
     return replace(response, pieces=tuple(timed))
-
-
-def _without_turns_after_the_end(
-    interaction: RecordedInteraction, new: Mapping[RecordedExchange, RecordedExchange]
-) -> RecordedInteraction:
-    """Return an interaction up to the first response that asks no more."""
-    for position, exchange in enumerate(interaction.exchanges):
-        if exchange in new and exchange.ask is not None and new[exchange].ask is None:
-            turns = [turn for turn in interaction.pushed_turns if turn.position <= position]
-            exchanges = interaction.exchanges[: position + 1]
-            return replace(interaction, exchanges=exchanges, pushed_turns=tuple(turns))
-    return interaction

@@ -19,9 +19,9 @@ from mrtr_cassette.core.cassette.recorded import (
     ResultTurn,
 )
 from mrtr_cassette.core.compare.strays import drop_strays, only_logs
+from mrtr_cassette.core.compare.surface import SERVER_INFO, by_name, is_offer
 from mrtr_cassette.core.compare.values import (
     Change,
-    Pair,
     Verdict,
     by_place,
     change_of,
@@ -160,8 +160,10 @@ def response_changes(
     one, other = ((each.status, each.end, each.headers, each.body) for each in (old, new))
     if recorded.request.body == live.request.body and one == other:
         return []
-    if (recorded.ask is None) != (live.ask is None):
-        return [round_change(asked_question(recorded), asked_question(live))]
+    if recorded.ask is None and live.ask is not None:
+        return [round_change(ABSENT, asked_question(live))]
+    if recorded.ask is not None and live.ask is None:
+        return [unasked_change(recorded, live)]
     before, after = _read(recorded, old, states), _read(live, new, states)
     left_out = {"#end"} if End.OPEN in (old.end, new.end) else set()
     left_out |= {"#status", "#headers"} if old.is_lines or new.is_lines else set()
@@ -178,13 +180,40 @@ def response_changes(
         tree["#messages"] = tree["#messages"][:common]
         for name in left_out & tree.keys():
             del tree[name]
+    judged = _judged_changes(recorded, before, after)
+    if is_failure(recorded) or not is_failure(live):
+        return judged
+    return list(_refusals(judged, recorded, live))
+
+
+def _judged_changes(
+    recorded: RecordedExchange, before: dict[str, Any], after: dict[str, Any]
+) -> list[Change]:
+    """Return where two responses differ as they were read, each place with its verdict."""
     names: dict[str, str] = {}
     if recorded.ask is not None:
         names = renamed_keys(before[INPUT_REQUESTS], after[INPUT_REQUESTS])
         after[INPUT_REQUESTS] = with_recorded_keys(after[INPUT_REQUESTS], names)
     is_surface = method_of(recorded.call.method).describes_server
-    changes = value_changes(before, after, "", _by_name if is_surface else by_place)
+    changes = value_changes(before, after, "", by_name if is_surface else by_place)
     return _key_changes(names) + [_judged(change, is_surface=is_surface) for change in changes]
+
+
+def _refusals(
+    changes: Iterable[Change], recorded: RecordedExchange, live: RecordedExchange
+) -> Iterator[Change]:
+    """Yield the changes that count where a call fails now, with the whole result and the error.
+
+    Of what else differs between a result and an error, nothing is to be told.
+    """
+    for change in changes:
+        if change.verdict == "error-changed" and change.pointer == "/#status":
+            yield change._replace(verdict="refused")
+        elif change.verdict == "error-changed":
+            outcomes = outcome_value(recorded), outcome_value(live)
+            yield change_of("refused", change.pointer, *outcomes)
+        elif change.pointer.startswith("/#"):
+            yield change
 
 
 def _ending_of(said: Mapping[str, Any]) -> tuple[object, ...]:
@@ -249,6 +278,25 @@ def with_recorded_keys(value: Any, names: Mapping[str, str]) -> Any:
 def round_change(recorded: Any, received: Any) -> Change:
     """Return the change that there is a question more or less; the other one is `ABSENT`."""
     return change_of("rounds-changed", ASKS, recorded, received)
+
+
+def unasked_change(recorded: RecordedExchange, live: RecordedExchange) -> Change:
+    """Return the change that a response asks nothing; where it is an error, the question met it."""
+    question = asked_question(recorded)
+    if not is_failure(live):
+        return round_change(question, ABSENT)
+    return change_of("refused", "", {INPUT_REQUESTS: question}, outcome_value(live))
+
+
+def is_failure(exchange: RecordedExchange) -> bool:
+    """Tell whether a call ended with an error: of the protocol, of its tool, or of HTTP."""
+    response = exchange.response
+    if response is None or exchange.ask is not None:
+        return False
+    value = outcome_value(exchange)
+    if isinstance(value, dict) and ("error" in value or value.get("isError") is True):
+        return True
+    return not response.is_lines and response.status >= 400
 
 
 def asked_question(exchange: RecordedExchange) -> Any:
@@ -407,66 +455,9 @@ def _judged(change: Change, *, is_surface: bool) -> Change:
         pointer == "/#headers/content-type" and any(EVENT_STREAM in value for value in values)
     ):
         verdict = "shape-changed"
-    elif (is_surface and not pointer.startswith("/#")) or not _SERVER_INFO.isdisjoint(steps):
-        verdict, is_information = "surface-changed", _is_information(change, steps)
+    elif (is_surface and not pointer.startswith("/#")) or not SERVER_INFO.isdisjoint(steps):
+        verdict, is_information = "surface-changed", is_offer(change, steps)
     return change._replace(verdict=verdict, is_information=is_information)
-
-
-# What a server says that it can do: what is added or optional is information; what is gone, newly
-# required or says something else is not. The order of a list means nothing.
-
-_NAMES: Final = ("uri", "uriTemplate", "name")
-"""Members by which an item of a list is the same one in another list; the first counts."""
-_SERVER_INFO: Final = frozenset({"serverInfo", "io.modelcontextprotocol/serverInfo"})
-_INPUT: Final = "inputSchema"
-_REQUIRED: Final = "required"
-_ONLY_DESCRIBES: Final = frozenset(
-    {"$comment", "$schema", "default", "deprecated", "description", "examples", "title"}
-)
-"""Keywords of JSON Schema that refuse no value."""
-_ALTERNATIVES: Final = frozenset(
-    (name,) for name in ("$defs", "anyOf", "definitions", "enum", "oneOf", "properties", "type")
-)
-"""Keywords of JSON Schema below which something more allows more."""
-
-
-def _by_name(recorded: list[Any], received: list[Any]) -> list[Pair]:
-    old, new = ([_name_of(item) for item in items] for items in (recorded, received))
-    if None in old or None in new:
-        return by_place(recorded, received)
-    partners = dict(matches(old, new))
-    pairs: list[Pair] = [(index, partners.get(index)) for index in range(len(old))]
-    for index in sorted(set(range(len(new))).difference(partners.values())):
-        # A second one under a recorded name may be called in the place of the first.
-        namesake = old.index(new[index]) if new[index] in old else None
-        pairs.append((namesake, index))
-    return pairs
-
-
-def _name_of(item: Any) -> str | None:
-    if not isinstance(item, dict | list):
-        return canonical(item)
-    names = [item[name] for name in _NAMES if name in item] if isinstance(item, dict) else []
-    return names[0] if names and isinstance(names[0], str) else None
-
-
-def _is_information(change: Change, steps: tuple[str, ...]) -> bool:
-    """Tell whether a server offers more, or demands less."""
-    if not _SERVER_INFO.isdisjoint(steps):
-        return change.received is not None and steps[-1] != "name"
-    if change.received is None:
-        return _INPUT in steps and _REQUIRED in steps[-2:]
-    if change.recorded is not None:
-        return steps[-1] == _REQUIRED and change.received == "false"
-    if "arguments" in steps:
-        # An argument of a prompt, or what is said of one.
-        demand = "true" if steps[-1] == _REQUIRED else '"required":true'
-        return demand not in change.received
-    if steps[2:3] == ("execution",):
-        # A tool that can be called as a task only (MCP 2025-11-25, "Tasks").
-        return f'"{_REQUIRED}"' not in change.received
-    schema = steps[steps.index(_INPUT) + 1 :] if _INPUT in steps else ()
-    return not schema or schema[-1] in _ONLY_DESCRIBES or schema[-2:-1] in _ALTERNATIVES
 
 
 # Two conversations, and two cassettes

@@ -23,6 +23,7 @@ Verdict = Literal[
     "surface-changed",
     "key-changed",
     "error-changed",
+    "refused",
     "rounds-changed",
     "question-changed",
     "not-reached",
@@ -35,7 +36,8 @@ Verdict = Literal[
 - `shape-changed`: a member, an item or a message is missing or new, or has another type.
 - `surface-changed`: lists, discovery or `initialize`: what the server says that it can do.
 - `key-changed`: the same question under another key.
-- `error-changed`: an error where there was none, or the other way round, or another error.
+- `error-changed`: another error, or a result where an error was.
+- `refused`: an error where a result or a question was.
 - `rounds-changed`: a question more or less.
 - `not-reached`: what should have been compared was not there to compare.
 """

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.digests import new_digests, with_digests
-from mrtr_cassette.core.cassette.load import in_time_of, with_responses
+from mrtr_cassette.core.cassette.dump import dump
+from mrtr_cassette.core.cassette.load import in_time_of
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     PushedRequest,
@@ -21,7 +22,12 @@ from mrtr_cassette.core.cassette.recorded import (
     task_turns,
 )
 from mrtr_cassette.core.cassette.sessions import opened_session
-from mrtr_cassette.core.compare.conversations import changed_keys, compared, question_ids
+from mrtr_cassette.core.compare.conversations import (
+    changed_keys,
+    comparable_text,
+    compared,
+    question_ids,
+)
 from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.conversation import (
     ISSUED,
@@ -31,7 +37,7 @@ from mrtr_cassette.core.drive.conversation import (
     with_body,
     with_values,
 )
-from mrtr_cassette.core.drive.verification import VerifiedInteraction
+from mrtr_cassette.core.drive.verification import Accepts, LivePair, VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import with_answer_keys
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Located, messages_in, splice_pieces
 from mrtr_cassette.core.protocol.methods import TASK_VALUES, method_of
@@ -41,12 +47,14 @@ from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.sealed import (
     NAME_BYTES,
     PLACEHOLDER,
+    occurrence_in,
     placeholder,
     renumber,
     reveal,
     reveal_in_json,
     sealed_hash,
     sha256_of,
+    state_surrogate,
 )
 from mrtr_cassette.core.wire.http import VALIDATING_HEADERS, Request, Response
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
@@ -57,10 +65,14 @@ ACCEPTABLE: Final[tuple[Verdict, ...]] = (
     "shape-changed",
     "surface-changed",
     "key-changed",
+    "error-changed",
+    "refused",
+    "rounds-changed",
     "question-changed",
 )
-"""The verdicts that can be accepted wherever they are found."""
+"""The verdicts that can be accepted."""
 
+_INTERNAL_ERROR: Final = -32603
 _NOT_COMPARED: Final = frozenset({"skipped", "not-reached", "unstable"})
 _SETTINGS: Final = attrgetter("transport", "request_state", "redaction", "seals_answers")
 """What a recording leaves out or hides: another one can't share its interactions."""
@@ -72,23 +84,43 @@ _COUNTED = re.compile(r"(.*:)([0-9]{1,9})(>?)")
 # Accepting what a live server says
 
 
+class TakenResponse(NamedTuple):
+    """A live response, and the recorded exchange that gets it.
+
+    Attributes:
+        names: the new keys of its questions by the recorded ones; None for one that is gone.
+        retry: the recorded exchange whose request answers it.
+    """
+
+    base: RecordedExchange
+    live: RecordedExchange
+    names: Mapping[str, str | None] = {}
+    retry: RecordedExchange | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Proposal:
-    """One response of a live server that could stand in the cassette.
+    """One response of a live server that could stand in the cassette, or a whole conversation.
 
-    `turn` is the one that it asks, from 1, or 0 for the final response; `states` has the recorded
-    request state or session id by the SHA-256 of the live one.
+    Attributes:
+        turns: the turns that differ, from 1, or 0 for the final response.
+        states: the recorded request state or session id by the SHA-256 of the live one.
+        is_whole: it is a conversation with more or fewer turns, or in another order.
     """
 
     number: int
     call: str
-    turn: int
+    turns: tuple[int, ...]
     changes: tuple[Change, ...]
     problem: str | None = None
-    recorded: RecordedExchange | None = None
-    live: RecordedExchange | None = None
-    states: Mapping[str, str] | None = None
-    is_last: bool = True
+    taken: tuple[TakenResponse, ...] = ()
+    states: Mapping[str, str] = field(default_factory=dict)
+    is_whole: bool = False
+
+    @property
+    def turn(self) -> int:
+        """The first turn that differs."""
+        return self.turns[0]
 
     @property
     def counting(self) -> tuple[Change, ...]:
@@ -96,49 +128,190 @@ class Proposal:
         return tuple(change for change in self.changes if not change.is_information)
 
     @property
-    def goes_on(self) -> bool:
-        """Whether the conversation goes on when it is taken, and has not been followed so far."""
-        is_other = any(change.verdict == "question-changed" for change in self.changes)
-        return is_other and not self.is_last and self.live is not None and self.live.ask is not None
+    def ends_open(self) -> bool:
+        """Whether the conversation ends at a question for which no answer is recorded."""
+        return self.is_whole and self.taken[-1].live.ask is not None
+
+    @property
+    def is_breakdown(self) -> bool:
+        """Whether the live server failed by itself, which says nothing of what it would say."""
+        if not self.taken:
+            return False
+        live = self.taken[-1].live
+        error = live.rpc_members.get("error")
+        code = error.get("code") if isinstance(error, dict) else None
+        is_down = live.response is not None and live.response.status >= 500
+        return code == _INTERNAL_ERROR or is_down
+
+
+Choose = Callable[[Sequence[Proposal]], Sequence[Proposal]]
+"""Returns which of the proposals are accepted."""
+
+
+def accepting(cassette: Cassette, choose: Choose) -> Accepts:
+    """Return what tells while a conversation is repeated whether a turn of it is accepted."""
+
+    def accepts(verified: VerifiedInteraction, turn: int) -> bool:
+        proposed = _proposals_of(cassette, verified)
+        return any(turn in proposal.turns for proposal in choose(proposed))
+
+    return accepts
 
 
 def proposals(cassette: Cassette, verified: Iterable[VerifiedInteraction]) -> list[Proposal]:
     """Return what could be taken into a cassette, in its order, as its file has it."""
     proposed: list[Proposal] = []
-    for each in sorted(verified, key=lambda each: each.number):
-        if each.verdict not in _NOT_COMPARED:
-            proposed += _proposals_of(cassette, each)
+    for interaction in sorted(verified, key=lambda verified: verified.number):
+        if interaction.verdict not in _NOT_COMPARED:
+            proposed += _proposals_of(cassette, interaction)
     return proposed
 
 
-def _proposals_of(cassette: Cassette, verified: VerifiedInteraction) -> Iterator[Proposal]:
+def _proposals_of(cassette: Cassette, verified: VerifiedInteraction) -> list[Proposal]:
     interaction = cassette.interactions[verified.number - 1]
     states = {sha256_of(live): recorded for live, recorded in verified.states}
     # The conversation was repeated over the transport of the live server.
-    sent, recorded_ones = _responses(verified.planned.interaction), _responses(interaction)
-    places = {each: place for place, each in zip(recorded_ones, sent, strict=False)}
-    lives = {places[pair.recorded]: pair.live for pair in verified.pairs}
-    asking = _asking(interaction)
-    for turn in dict.fromkeys(change.turn for change in verified.changes):
-        changes = tuple(change for at, change in verified.changes if at == turn)
-        recorded = asking.get(turn)
-        live = None if recorded is None else lives.get(recorded)
-        is_last = recorded is asking[0]
-        if recorded is None:
-            problem: str | None = "the server pushed it, as part of another response"
-        elif live is None or live.response is None:
-            problem = "the live server gave no response"
-        else:
-            names = changed_keys(changes)
-            objections = (
-                *_objections(recorded, live, cassette),
-                *_objections_to_ask(recorded, live, names, is_last=is_last),
-                *_objections_to_task(recorded, live, names, interaction),
-            )
-            problem = next(iter(objections), None)
-        yield Proposal(
-            verified.number, verified.call, turn, changes, problem, recorded, live, states, is_last
+    sent = _responses(verified.planned.interaction)
+    places = dict(zip(sent, _responses(interaction), strict=False))
+    pairs = [pair._replace(recorded=places[pair.recorded]) for pair in verified.pairs]
+    changed = tuple(dict.fromkeys(change.turn for change in verified.changes))
+    if not changed:
+        return []
+    if verified.is_rerouted:
+        changes = tuple(change for _, change in verified.changes)
+        return [_whole_proposal(cassette, verified, changed, changes, pairs, states)]
+    return [_turn_proposal(cassette, verified, turn, pairs, states) for turn in changed]
+
+
+def _turn_proposal(
+    cassette: Cassette,
+    verified: VerifiedInteraction,
+    turn: int,
+    pairs: Sequence[LivePair],
+    states: Mapping[str, str],
+) -> Proposal:
+    """Return the proposal of the response that asks a turn, or of the final one."""
+    interaction = cassette.interactions[verified.number - 1]
+    changes = tuple(change for at, change in verified.changes if at == turn)
+    recorded = _asking(interaction).get(turn)
+    lives = [pair.live for pair in pairs if pair.recorded is recorded]
+    taken: tuple[TakenResponse, ...] = ()
+    if verified.after is not None:
+        problem: str | None = _strayed(verified.after)
+    elif recorded is None:
+        problem = "the server pushed it, as part of another response"
+    elif not lives or lives[-1].response is None:
+        problem = "the live server gave no response"
+    else:
+        live = lives[-1]
+        names = _new_keys(recorded, live, changes)
+        retry = _retry_to(interaction, recorded)
+        taken = (TakenResponse(recorded, live, names, retry),)
+        objections = (
+            *_objections(recorded, live),
+            *_objections_to_ask(recorded, live, names, is_answered=retry is not None),
+            *_objections_to_task(recorded, live, changed_keys(changes), interaction),
         )
+        problem = next(iter(objections), None)
+    return Proposal(verified.number, verified.call, (turn,), changes, problem, taken, states)
+
+
+def _strayed(number: int) -> str:
+    return f"it may depend on #{number}, which did not end as recorded"
+
+
+def _whole_proposal(
+    cassette: Cassette,
+    verified: VerifiedInteraction,
+    turns: tuple[int, ...],
+    changes: tuple[Change, ...],
+    pairs: Sequence[LivePair],
+    states: dict[str, str],
+) -> Proposal:
+    """Return the proposal of a conversation that took another course than the recorded one."""
+    interaction = cassette.interactions[verified.number - 1]
+    base: RecordedExchange | None = interaction.exchanges[0]
+    taken: list[TakenResponse] = []
+    problems: list[str] = []
+    if verified.after is not None:
+        problems.append(_strayed(verified.after))
+    if interaction.pushed_turns or any(pair.live.created_task is not None for pair in pairs):
+        problems.append("the server pushed a part of it, or made it a task: record it again")
+    for pair in pairs:
+        if base is None:
+            break
+        names = _new_keys(pair.recorded, pair.live, changes)
+        retry = None if pair is pairs[-1] else _retry_to(interaction, pair.recorded)
+        taken.append(TakenResponse(base, pair.live, names, retry))
+        problems += _objections(base, pair.live)
+        if pair is not pairs[-1]:
+            problems += _objections_to_ask(pair.recorded, pair.live, names, is_answered=True)
+        base = retry
+    shared = [it for it in interaction.exchanges if _sharing(cassette, it) > 1]
+    if shared:
+        problems.append("other branches answer a question of it: record it again")
+    last = taken[-1].live
+    if last.ask is not None and last.issued_sha256 is not None:
+        states |= {last.issued_sha256: _new_state(cassette, interaction)}
+        if cassette.request_state == "verbatim":
+            problems.append("its request states are kept as they are: record it again")
+    return Proposal(
+        verified.number,
+        verified.call,
+        turns,
+        changes,
+        next(iter(problems), None),
+        tuple(taken),
+        states,
+        is_whole=True,
+    )
+
+
+def _new_keys(
+    recorded: RecordedExchange, live: RecordedExchange, changes: Iterable[Change]
+) -> dict[str, str | None]:
+    """Return the new keys of a live ask by the recorded ones; None for a question that is gone."""
+    names: dict[str, str | None] = {}
+    names.update(changed_keys(changes))
+    if recorded.ask is not None and live.ask is not None:
+        asked = {comparable_text(key) for key in live.ask.input_requests}
+        for key in recorded.ask.input_requests:
+            if key not in names and comparable_text(key) not in asked:
+                names[key] = None
+    return names
+
+
+def _retry_to(
+    interaction: RecordedInteraction, asking: RecordedExchange
+) -> RecordedExchange | None:
+    """Return the exchange whose request answers another one of the same interaction."""
+    for recorded, retry in pairwise(interaction.exchanges):
+        if recorded is asking:
+            return retry
+    return None
+
+
+def _sharing(cassette: Cassette, exchange: RecordedExchange) -> int:
+    """Return how many interactions have an exchange."""
+    return sum(exchange in interaction.exchanges for interaction in cassette.interactions)
+
+
+def _new_state(cassette: Cassette, interaction: RecordedInteraction) -> str:
+    """Return the name of the state of a question after all that are recorded in an interaction."""
+    call = interaction.exchanges[0].call
+    digest = sha256_of("\n".join(call.key()))
+    turn = len(interaction.exchanges) + 1
+    occurrences = [0]
+    for other in cassette.interactions:
+        for exchange in other.exchanges:
+            issued = None if exchange.ask is None else exchange.ask.request_state
+            occurrence = None if issued is None else occurrence_in(issued)
+            if occurrence is None:
+                continue
+            if other is interaction:
+                return state_surrogate(digest, occurrence, turn)
+            occurrences.append(occurrence)
+    return state_surrogate(digest, max(occurrences) + 1, turn)
 
 
 def _responses(interaction: RecordedInteraction) -> list[RecordedExchange]:
@@ -160,14 +333,13 @@ def accepted_by_verdict(proposed: Iterable[Proposal], verdicts: Collection[str])
         each
         for each in proposed
         if each.problem is None
+        and not each.is_breakdown
         and any(change.verdict in verdicts for change in each.changes)
         and all(change.verdict in verdicts for change in each.counting)
     ]
 
 
-def _objections(
-    recorded: RecordedExchange, live: RecordedExchange, cassette: Cassette
-) -> Iterator[str]:
+def _objections(recorded: RecordedExchange, live: RecordedExchange) -> Iterator[str]:
     if bool(opened_session(recorded.response)) != bool(opened_session(live.response)):
         yield "a session came or went: record it again"
     body = b"" if live.response is None else live.response.body
@@ -175,28 +347,27 @@ def _objections(
         yield "it repeats the id that another request of this comparison had"
     if [each.piece for each in _pushed_in(recorded)] != [each.piece for each in _pushed_in(live)]:
         yield "the server pushed other requests in it, or at other places, than was recorded"
-    if recorded.ask is not None and live.ask is None:
-        if sum(recorded in each.exchanges for each in cassette.interactions) > 1:
-            yield "other branches answer the question that is gone"
-    elif recorded.rpc_response is None and live.rpc_response is not None:
+    if recorded.rpc_response is None and live.rpc_response is not None:
         yield "its response stands in what resumed its stream: record it again"
 
 
 def _objections_to_ask(
-    recorded: RecordedExchange, live: RecordedExchange, names: Mapping[str, str], *, is_last: bool
+    recorded: RecordedExchange,
+    live: RecordedExchange,
+    names: Mapping[str, str | None],
+    *,
+    is_answered: bool,
 ) -> Iterator[str]:
-    old, new = recorded.ask, live.ask
-    if new is None:
-        return
-    if old is None:
-        yield "the server asks once more, and no answer is recorded"
+    old = recorded.ask
+    new = live.ask
+    if old is None or new is None:
         return
     if (old.request_state is None) != (new.request_state is None):
         yield "a request state came or went, which the recorded answer has to repeat"
     if old.dialect != new.dialect:
         yield f"the server asks in the dialect {new.dialect}, and the answer is in {old.dialect}"
     unanswered = {*new.input_requests} - {*old.input_requests, *names.values()}
-    if unanswered and not is_last:
+    if unanswered and is_answered:
         yield f"no answer is recorded for {', '.join(sorted(unanswered))}"
 
 
@@ -219,26 +390,36 @@ def _objections_to_task(
         yield "other states of the task show the same question: record it again"
 
 
-def accepted(data: bytes, cassette: Cassette, taken: Collection[Proposal]) -> bytes:
+def accepted(data: bytes, cassette: Cassette, proposed: Collection[Proposal]) -> bytes:
     """Return the file of a cassette with responses of a live server in it.
 
-    Where the new response ends a conversation in which the recorded one asks, the turns from that
-    ask on go. The recorded answers get the keys that equal questions have now.
+    The recorded answers get the keys that equal questions have now. A conversation that takes
+    another course has the requests that answer its questions now, and ends where it ends now.
     """
     kept = KeptNames(data)
-    responses = {
-        each.recorded: _as_recorded(each.recorded, each.live, each.states or {}, kept)
-        for each in taken
-        if each.recorded is not None and each.live is not None
-    }
-    names = {each.recorded: changed_keys(each.changes) for each in taken}
-    retries = {
-        retry: with_body(retry.request, with_answer_keys(retry.request.body, names[asking]))
-        for interaction in cassette.interactions
-        for asking, retry in pairwise(interaction.exchanges)
-        if names.get(asking)
-    }
-    return with_responses(cassette, responses, retries)
+    new: dict[RecordedExchange, RecordedExchange] = {}
+    requests: dict[RecordedExchange, Request] = {}
+    courses: dict[int, tuple[RecordedExchange, ...]] = {}
+    for proposal in proposed:
+        for base, live, names, retry in proposal.taken:
+            new[base] = _as_recorded(base, live, proposal.states, kept)
+            if names and retry is not None:
+                body = with_answer_keys(retry.request.body, names)
+                requests[retry] = with_body(retry.request, body)
+        if proposal.is_whole:
+            courses[proposal.number] = tuple([response.base for response in proposal.taken])
+    for exchange, request in requests.items():
+        new[exchange] = replace(new.get(exchange, exchange), request=request)
+    interactions = []
+    for interaction in cassette.interactions:
+        exchanges = courses.get(interaction.number, interaction.exchanges)
+        numbers = sorted(exchange.number for exchange in exchanges if exchange.number is not None)
+        if len(numbers) == len(exchanges) and exchanges != interaction.exchanges:
+            for exchange, number in zip(exchanges, numbers, strict=True):
+                new[exchange] = replace(new.get(exchange, exchange), number=number)
+        steps = () if interaction.number in courses else interaction.steps
+        interactions.append(replace(interaction, exchanges=exchanges, steps=steps))
+    return dump(replace(cassette, interactions=tuple(interactions)).with_exchanges(new))
 
 
 def _as_recorded(
@@ -246,8 +427,8 @@ def _as_recorded(
     live: RecordedExchange,
     states: Mapping[str, str],
     kept: KeptNames,
-) -> Response:
-    """Return a live response with the recorded names, ids and keys."""
+) -> RecordedExchange:
+    """Return a recorded exchange with a live response that has the recorded names and keys."""
     before, now = (polled_state(each.rpc_response) for each in (recorded, live))
     keys: list[tuple[bytes, bytes]] = []
     if before is not None and now is not None:
@@ -270,7 +451,10 @@ def _as_recorded(
     response = kept.in_kept(live, recorded).response
     if response is None:
         raise AssertionError("unreachable because what has no response is not taken")
-    return response
+    issued = recorded.issued_sha256
+    if (recorded.ask is None) is not (live.ask is None):
+        issued = live.issued_sha256
+    return replace(recorded, response=in_time_of(recorded, response), issued_sha256=issued)
 
 
 def _push_ids(recorded: RecordedExchange, live: RecordedExchange) -> Iterator[tuple[Span, bytes]]:

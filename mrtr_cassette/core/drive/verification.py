@@ -23,6 +23,7 @@ from mrtr_cassette.core.compare.conversations import (
     response_changes,
     round_change,
     task_question,
+    unasked_change,
 )
 from mrtr_cassette.core.compare.values import Change, Verdict, heaviest, without_ignored
 from mrtr_cassette.core.drive.conversation import (
@@ -85,12 +86,17 @@ class TurnChange(NamedTuple):
 
 
 class LivePair(NamedTuple):
-    """A recorded response, and the live one in its place, as it would be recorded."""
+    """A recorded response, and the live one in its place, as it would be recorded.
+
+    Attributes:
+        response: the live JSON-RPC response as it came.
+        turn: the turn that the recorded one asks, or 0 for the final response.
+    """
 
     recorded: RecordedExchange
     live: RecordedExchange
     response: Message | None = None
-    """The live JSON-RPC response as it came."""
+    turn: int = 0
 
 
 def _turns_until_left(interaction: RecordedInteraction) -> int | None:
@@ -132,6 +138,15 @@ class RecordedScript:
         self._turns = open_turns(interaction) if turns is None else turns
         self._turns_until_left = _turns_until_left(interaction)
         self._is_task = False
+        self._position = 0
+        """The index of the recorded exchange whose response should come next."""
+        self._sent = 0
+        """The index of the recorded exchange whose request was sent last."""
+        self._answered: set[int] = set()
+        self.accepts: Callable[[int], bool] | None = None
+        """Tells whether what is new in a turn is accepted, so that the conversation goes on."""
+        self.is_rerouted = False
+        """Whether the live server asks more or fewer turns, or in another order."""
         self.states: list[tuple[str, str]] = []
         """Request states and other names, as the live server issued and the cassette has them."""
         self.changes: list[TurnChange] = []
@@ -145,14 +160,23 @@ class RecordedScript:
     def _open_at(self, position: int) -> list[OpenTurn]:
         return [each for each in self._turns if each.questions and each.position <= position]
 
-    def _came(self, recorded: RecordedExchange, ask: LiveAsk | Finished) -> RecordedExchange:
+    def _came(
+        self, recorded: RecordedExchange, ask: LiveAsk | Finished, turn: int
+    ) -> RecordedExchange:
         """Take a live response in the place of a recorded one; return it with the recorded ids."""
-        live = with_id_of(recorded.call, ask.exchange)
-        if self._handles is not None:
-            self._handles.took(recorded.rpc_response, ask.response)
-            live = self._handles.as_recorded(live)
-        self.pairs.append(LivePair(recorded, live, ask.response))
+        live = self._as_recorded(recorded, ask)
+        self.pairs.append(LivePair(recorded, live, ask.response, turn))
+        self._position += 1
         return live
+
+    def _as_recorded(self, recorded: RecordedExchange, ask: LiveAsk | Finished) -> RecordedExchange:
+        """Return a live exchange with the id and the handles that it has in the recording."""
+        asked = recorded if self._is_task else self._exchanges[self._sent]
+        live = with_id_of(asked.call, ask.exchange)
+        if self._handles is None:
+            return live
+        self._handles.took(recorded.rpc_response, ask.response)
+        return self._handles.as_recorded(live)
 
     def answer(self, ask: LiveAsk) -> Reply:
         """Give the recorded answers, if the ask is the recorded one."""
@@ -172,65 +196,128 @@ class RecordedScript:
         return self._answer_result(ask)
 
     def _answer_result(self, ask: LiveAsk) -> Reply:
-        position = len(self.pairs)
-        at_last = min(position, len(self._exchanges) - 1)
-        recorded, turn = self._exchanges[at_last], self._interaction.asking_turn(position)
-        live = self._came(recorded, ask)
-        if position > at_last or recorded.ask is None:
-            return self._refuse(ask, turn, [round_change(ABSENT, asked_question(live))])
-        if unasked := self._open_at(position):
-            return self._refuse(ask, turn, [_not_asked(unasked[0])])
-        if ask.request_state is not None and recorded.ask.request_state is not None:
-            self.states.append((ask.request_state, recorded.ask.request_state))
-        changes = response_changes(recorded, live, self._recorded_by_hash)
-        counting = self._counting(changes)
-        if not self._is_answered(counting):
-            return self._refuse(ask, turn, counting)
-        self._take(turn, counting)
-        if position == len(self._exchanges) - 1:
+        position = self._position
+        turn = self._interaction.asking_turn(position)
+        expected = self._exchanges[position] if position < len(self._exchanges) else None
+        live = self._as_recorded(expected or self._exchanges[-1], ask)
+        unasked = self._open_at(position)
+        index: int | None = None
+        if expected is None or expected.ask is None:
+            changes = [round_change(ABSENT, asked_question(live))]
+        elif unasked:
+            changes = [_not_asked(unasked[0])]
+        else:
+            changes = self._counting(self._ask_changes(position, live, ask))
+            index = position if self._is_answered(changes) else None
+        is_same = index is not None
+        if self.accepts is not None and not is_same and not unasked:
+            index, changes = self._answerable(live, ask, changes)
+        at = min(position, len(self._exchanges) - 1) if index is None else index
+        recorded = self._exchanges[at]
+        self._came(recorded, ask, turn)
+        self._take(turn, changes)
+        issued = None if recorded.ask is None else recorded.ask.request_state
+        if ask.request_state is not None and issued is not None:
+            self.states.append((ask.request_state, issued))
+        if not is_same and not (self.accepts is not None and self.accepts(turn)):
+            return AskedOtherwise(ask, tuple(changes))
+        if index is None or index == len(self._exchanges) - 1:
             return NeedsAnswers(ask)
-        names = self._live_keys(recorded.ask, ask, changed_keys(changes))
-        retry = with_answer_keys(self._exchanges[position + 1].request.body, names)
+        return self._answer_to(index, ask, changes)
+
+    def _answer_to(self, index: int, ask: LiveAsk, changes: Sequence[Change]) -> Answered:
+        """Give the recorded answer to one of the recorded asks."""
+        recorded = self._exchanges[index].ask
+        retry = self._exchanges[index + 1].request.body
+        self._answered.add(index)
+        self._sent = index + 1
+        self._position = index + 1
+        while self._position in self._answered:
+            self._position += 1
+        if recorded is not None:
+            names = self._live_keys(recorded, ask, changed_keys(changes))
+            retry = with_answer_keys(retry, names)
         return Answered(answers_text(retry))
+
+    def _ask_changes(self, index: int, live: RecordedExchange, ask: LiveAsk) -> list[Change]:
+        """Return what differs between a live ask and that of a recorded exchange."""
+        recorded = self._exchanges[index]
+        states = self._recorded_by_hash
+        issued = None if recorded.ask is None else recorded.ask.request_state
+        if ask.request_state is not None and issued is not None:
+            states[sha256_of(ask.request_state)] = issued
+        return response_changes(recorded, live, states)
+
+    def _answerable(
+        self, live: RecordedExchange, ask: LiveAsk, changes: list[Change]
+    ) -> tuple[int | None, list[Change]]:
+        """Return which recorded ask has the answers to a new one, or None; and the changes.
+
+        It is the one with the same question, or else the one with the same keys.
+        """
+        moved = [round_change(ABSENT, asked_question(live))]
+        same_keys: list[tuple[int, list[Change]]] = []
+        for index, recorded in enumerate(self._exchanges[:-1]):
+            if recorded.ask is None or index in self._answered:
+                continue
+            found = self._counting(self._ask_changes(index, live, ask))
+            if self._is_answered(found):
+                self.is_rerouted = True
+                return index, [*moved, *found]
+            if live.ask is not None and not unanswered_keys(recorded.ask, live.ask, found):
+                same_keys.append((index, found))
+        for index, found in same_keys:
+            if index == self._position:
+                return index, found
+        self.is_rerouted = True
+        for index, found in same_keys:
+            return index, [*moved, *found]
+        return None, [*moved, *changes]
 
     def _live_keys(
         self, recorded: InputRequired, ask: LiveAsk, renamed: Mapping[str, str]
-    ) -> dict[str, str]:
-        """Return the live keys of an ask by the recorded ones, of which some are `renamed`."""
-        names: dict[str, str] = {}
+    ) -> dict[str, str | None]:
+        """Return the live keys of an ask by the recorded ones, of which some are `renamed`.
+
+        None stands for the key of a question that is gone.
+        """
+        names: dict[str, str | None] = {}
         states = self._recorded_by_hash
         live_by_text = {comparable_text(key, states): live for key, live in ask.live_keys.items()}
         for key in recorded.input_requests:
             text = comparable_text(key)
-            live = live_by_text.get(renamed.get(text, text), key)
+            live = live_by_text.get(renamed.get(text, text))
             if live != key:
                 names[key] = live
         return names
 
     def _answer_push(self, ask: LiveAsk) -> Reply:
-        position = min(len(self.pairs), len(self._exchanges) - 1)
+        position = min(self._position, len(self._exchanges) - 1)
         response = with_id_of(self._exchanges[position].call, ask.exchange).response
         value = pushed_value(b"" if response is None else response.body, self._recorded_by_hash)
         number = self._interaction.asking_turn(position)
         changes = [round_change(ABSENT, {ask.key: value})]
         for turn in self._open_at(position)[:1]:
-            question, changes = self._asked_now(turn, value)
-            if question is not None:
+            question, changes = self._nearest(turn, value)
+            if self._is_answered(changes):
+                turn.questions.remove(question)
                 return question.answer or NeedsAnswers(ask)
             number = turn.number
         for _, turn in self._asides.open():
-            question, _ = self._asked_now(turn, value)
-            if question is not None:
+            question, differences = self._nearest(turn, value)
+            if self._is_answered(differences):
+                turn.questions.remove(question)
                 return question.answer or NeedsAnswers(ask)
         return self._refuse(ask, number, changes)
 
     def _take_task(self, ask: LiveAsk, task_id: str) -> Answered | AskedOtherwise:
         """Take the response that makes the call a task, and go on if it was one when recorded."""
-        position, recorded_id = len(self.pairs), self._interaction.task_id
+        position = self._position
+        recorded_id = self._interaction.task_id
         if position != len(self._exchanges) - 1 or not recorded_id or self._open_at(position):
             self.finished(ask)
             return AskedOtherwise(ask, tuple(change for _, change in self.changes))
-        self._came(self._exchanges[-1], ask)
+        self._came(self._exchanges[-1], ask, 0)
         self.states.append((task_id, recorded_id))
         self._is_task = True
         return Answered(None, cancels=self._is_left_now)
@@ -242,9 +329,11 @@ class RecordedScript:
 
     def _answer_task(self, ask: LiveAsk) -> Reply:
         """Answer what a state of the task asks, one question after the other."""
-        position, answers = len(self.pairs), dict[str, bytes | None]()
-        asking = [turn.asking for turn in self._open_at(position)] or [None]
-        live = self._came(asking[0] or self._exchanges[-1], ask)
+        position, answers = self._position, dict[str, bytes | None]()
+        due = next(iter(self._open_at(position)), None)
+        recorded = None if due is None else due.asking
+        number = 0 if due is None else due.number
+        live = self._came(recorded or self._exchanges[-1], ask, number)
         state = polled_state(live.rpc_response)
         requests = {} if state is None else state.input_requests
         for name, key in ask.task_keys.items():
@@ -253,10 +342,12 @@ class RecordedScript:
             if turn is None:
                 number = len([*self._interaction.turns]) + 1
                 return self._refuse(ask, number, [round_change(ABSENT, asked)])
-            question, changes = self._asked_now(turn, *asked.values(), *asked)
-            if question is None:
-                return self._refuse(ask, turn.number, changes)
+            question, changes = self._nearest(turn, *asked.values(), *asked)
             self._take(turn.number, changes)
+            is_accepted = self.accepts is not None and self.accepts(turn.number)
+            if not self._is_answered(changes) and not is_accepted:
+                return AskedOtherwise(ask, tuple(changes))
+            turn.questions.remove(question)
             if question.answer is not None:
                 answers[key] = question.answer.value
         if answers or self._is_left_now:
@@ -265,22 +356,18 @@ class RecordedScript:
         is_last = self._interaction.is_open and not self._open_at(position)
         return NeedsAnswers(ask) if is_last else Answered(None)
 
-    def _asked_now(
+    def _nearest(
         self, turn: OpenTurn, asked: object, key: str = ""
-    ) -> tuple[Question | None, list[Change]]:
-        """Return which question of a turn is asked now, or None, and what differs from the nearest.
+    ) -> tuple[Question, list[Change]]:
+        """Return the question of a turn that is nearest to what is asked now, and what differs.
 
         What was asked together may come in another order.
         """
         rows = []
-        for each in turn.questions:
-            changes = question_changes({each.key: each.asked}, {key or each.key: asked})
-            rows.append((each, self._counting(changes)))
-        question, changes = min(rows, key=lambda row: len(row[1]))
-        if not self._is_answered(changes):
-            return None, changes
-        turn.questions.remove(question)
-        return question, changes
+        for question in turn.questions:
+            changes = question_changes({question.key: question.asked}, {key or question.key: asked})
+            rows.append((question, self._counting(changes)))
+        return min(rows, key=lambda row: len(row[1]))
 
     def _is_answered(self, changes: Sequence[Change]) -> bool:
         return self._refused.isdisjoint(change.verdict for change in changes)
@@ -292,15 +379,18 @@ class RecordedScript:
 
     def finished(self, last: LiveAsk | Finished) -> None:
         """Take the response that asks nothing."""
-        position = len(self.pairs)
+        position = self._position
         recorded = self._exchanges[min(position, len(self._exchanges) - 1)]
         recorded = self._interaction.ending if self._is_task else recorded
-        live = self._came(recorded, last)
+        turn = 0 if recorded.ask is None else self._interaction.asking_turn(position)
+        if self._interaction.task_id and not self._is_task:
+            self.is_rerouted = True
+        live = self._came(recorded, last, turn)
         if unasked := self._open_at(position):
             self.was_not_asked(unasked[0])
         elif recorded.ask is not None:
-            number = self._interaction.asking_turn(position)
-            self._take(number, [round_change(asked_question(recorded), ABSENT)])
+            self.is_rerouted = True
+            self._take(turn, [unasked_change(recorded, live)])
         elif not (self._is_task and self._interaction.is_open):
             changes = response_changes(recorded, live, self._recorded_by_hash)
             self._take(0, self._counting(changes))
@@ -322,6 +412,14 @@ def _not_asked(turn: OpenTurn) -> Change:
     return round_change({question.key: question.asked}, ABSENT)
 
 
+def unanswered_keys(
+    recorded: InputRequired, live: InputRequired, changes: Sequence[Change]
+) -> set[str]:
+    """Return the keys of a live ask for which an answer to the recorded one has nothing."""
+    renamed = changed_keys(changes).values()
+    return {*live.input_requests} - {*recorded.input_requests, *renamed}
+
+
 # One cassette and one live server
 
 
@@ -338,6 +436,10 @@ class VerifiedInteraction:
     left_out: tuple[Change, ...] = ()
     may_destroy: bool = False
     """Whether it was not sent because its tool may destroy something."""
+    is_rerouted: bool = False
+    """Whether the live server asked more or fewer turns, or in another order."""
+    after: int | None = None
+    """The number of a call before it that did not end as recorded, on which it may depend."""
 
     @property
     def number(self) -> int:
@@ -360,25 +462,49 @@ class Repeated:
     stream: Observation | None = None
     """The live stream, where it listens."""
 
+    after: int | None = None
+    """The number of a call before it that did not end as recorded, on which it may depend."""
+
     def verified(self) -> VerifiedInteraction:
         """Return what came of it."""
-        script, standing = self._script, self.conversation.standing
+        standing = self.conversation.standing
         if isinstance(standing, Finished):
-            script.finished(standing)
-        pairs, changes = tuple(script.pairs), tuple(script.changes)
-        recorded, live, _ = pairs[-1] if pairs else (None, None, None)
-        verdict, reason = heaviest(each.change for each in changes), None
+            self._script.finished(standing)
+        verified = self.so_far()
+        pairs = verified.pairs
+        recorded, live = (pairs[-1].recorded, pairs[-1].live) if pairs else (None, None)
         if self.planned.part == "listening":
             if self._is_unheard:
-                verdict, reason = "not-reached", "no stream came"
-            elif not changes:
-                verdict, reason = "skipped", "what a listening stream says depends on other calls"
+                return replace(verified, verdict="not-reached", reason="no stream came")
+            if not verified.changes:
+                reason = "what a listening stream says depends on other calls"
+                return replace(verified, verdict="skipped", reason=reason)
         elif standing is None:
-            verdict, reason, changes = "not-reached", "no response came", ()
+            return replace(verified, verdict="not-reached", reason="no response came", changes=())
         elif recorded and live and recorded.rpc_response and not live.rpc_response:
-            verdict, reason = "not-reached", f"{outcome(live)}, which is no response of MCP"
-        states, left_out = tuple(script.states), tuple(script.left_out)
-        return VerifiedInteraction(self.planned, verdict, changes, reason, pairs, states, left_out)
+            reason = f"{outcome(live)}, which is no response of MCP"
+            return replace(verified, verdict="not-reached", reason=reason)
+        return verified
+
+    def so_far(self) -> VerifiedInteraction:
+        """Return what came of it so far."""
+        script = self._script
+        changes = tuple(script.changes)
+        return VerifiedInteraction(
+            self.planned,
+            heaviest(change for _, change in changes),
+            changes,
+            pairs=tuple(script.pairs),
+            states=tuple(script.states),
+            left_out=tuple(script.left_out),
+            is_rerouted=script.is_rerouted,
+            after=self.after,
+        )
+
+    @property
+    def was_refused(self) -> bool:
+        """Whether the call was left at a question that was not answered, or got no response."""
+        return not isinstance(self.conversation.standing, Finished | NeedsAnswers)
 
     @property
     def _is_unheard(self) -> bool:
@@ -390,6 +516,10 @@ class Repeated:
         if self.stream is None or response is None or response.is_lines:
             return False
         return self.stream.status not in (NO_STATUS, response.status)
+
+
+Accepts = Callable[[VerifiedInteraction, int], bool]
+"""Tells whether what the live server says now in a turn, or 0 for the end, is accepted."""
 
 
 class Verifier:
@@ -404,7 +534,9 @@ class Verifier:
         token_of: Callable[[str, str], str] = lambda _rule, _secret: "0",
         allows_destructive: bool = False,
         largest_body: int = LARGEST_BODY,
+        accepts: Accepts | None = None,
     ) -> None:
+        self._accepts = accepts
         self._endpoint = endpoint
         self._recorded_endpoint = endpoint_of(cassette.upstream)
         self._ignored_for = ignored_for
@@ -431,6 +563,8 @@ class Verifier:
         self._handles = Handles(cassette)
         self._unmade: int | None = None
         """The number of the first call that was not sent and may have changed something."""
+        self._strayed: int | None = None
+        """The number of the first call that did not end as recorded and may change something."""
 
     def was_given(self, given: Given) -> None:
         """Look for the credentials in what the user gives for the server from now on."""
@@ -503,7 +637,13 @@ class Verifier:
         )
         if planned.departure is not None:
             self._left[interaction.number] = conversation
-        return Repeated(planned, conversation, script)
+        repeated = Repeated(planned, conversation, script)
+        if depends_on_writes(planned):
+            repeated.after = self._strayed
+        accepts = self._accepts
+        if accepts is not None:
+            script.accepts = lambda turn: accepts(repeated.so_far(), turn)
+        return repeated
 
     def _cancelled(self, planned: Planned, call: int) -> VerifiedInteraction:
         """Return what came of the notification that cancelled a call."""
@@ -588,8 +728,10 @@ class Verifier:
         planned = verified.planned
         if planned.part != "listening":
             self._asides_of(planned.interaction).drop(planned.interaction.number)
-        for recorded, _, response in verified.pairs:
+        for recorded, _, response, _ in verified.pairs:
             self._values |= issued_values(recorded.rpc_response, response)
+        if self._strays(repeated, verified):
+            self._strayed = planned.interaction.number
         last = verified.pairs[-1].live if verified.pairs else None
         if planned.opens and (last is None or has_error(last) or verified.verdict == "not-reached"):
             why = verified.reason or "no response" if last is None else outcome(last)
@@ -597,6 +739,18 @@ class Verifier:
         if planned.is_compared or verified.verdict == "not-reached":
             return verified
         return replace(verified, verdict="skipped", changes=(), reason="it was not selected")
+
+    def _strays(self, repeated: Repeated, verified: VerifiedInteraction) -> bool:
+        """Tell whether a call is the first one that leaves the live server in another state."""
+        if self._strayed is not None or not self._may_write(verified.planned):
+            return False
+        if repeated.was_refused or verified.verdict == "not-reached":
+            return True
+        turns = {turn for turn, change in verified.changes if not change.is_information}
+        if not verified.is_rerouted and 0 not in turns:
+            return False
+        turn = 0 if 0 in turns else min(turns)
+        return self._accepts is None or not self._accepts(verified, turn)
 
     def verified_again(self, verified: VerifiedInteraction) -> VerifiedInteraction:
         """Return the verdict, where more places are left out now."""
@@ -609,4 +763,6 @@ class Verifier:
         """Return that an interaction got no response, and why."""
         if planned.opens:
             self._unopened[planned.opens] = f"its session was not opened: {reason}"
+        if self._strayed is None and self._may_write(planned):
+            self._strayed = planned.interaction.number
         return VerifiedInteraction(planned, "not-reached", reason=reason)

@@ -205,12 +205,18 @@ def answers_text(request: bytes) -> bytes | None:
     return spelled_at(request, ANSWERS_PATH)
 
 
-def with_answer_keys(request: bytes, names: Mapping[str, str]) -> bytes:
-    """Return a retry that gives its answers under other keys, by the old ones; other bytes stay."""
+def with_answer_keys(request: bytes, names: Mapping[str, str | None]) -> bytes:
+    """Return a retry that gives its answers under other keys, by the old ones; other bytes stay.
+
+    An answer whose new key is None goes, but for the array dialect.
+    """
     for old, new in names.items():
         answer = spelled_at(request, (*ANSWERS_PATH, old))
         if answer is not None:
-            request = replace_members(request, ANSWERS_PATH, {old: None, new: answer})
+            members: dict[str, bytes | None] = {old: None}
+            if new is not None:
+                members[new] = answer
+            request = replace_members(request, ANSWERS_PATH, members)
     answers = find_spans(request, [ANSWERS_PATH]).get(ANSWERS_PATH, []) if names else []
     arrays = [span for span in answers if request.startswith(b"[", span.start)]
     renamed = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,8 +27,8 @@ from mrtr_cassette.core.drive.ignored import (
 )
 from mrtr_cassette.core.drive.plan import Planned, planned
 from mrtr_cassette.core.drive.runs import planned_by_run
-from mrtr_cassette.core.drive.updating import Proposal, accepted, proposals
-from mrtr_cassette.core.drive.verification import Repeated, VerifiedInteraction, Verifier
+from mrtr_cassette.core.drive.updating import Choose, Proposal, accepted, accepting, proposals
+from mrtr_cassette.core.drive.verification import Accepts, Repeated, VerifiedInteraction, Verifier
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import CALL_TOOL
 from mrtr_cassette.core.report.comparison import Verification, held_text
@@ -62,7 +62,10 @@ async def verify_cassette(
 
 
 async def _held(
-    cassette: Cassette, upstream: str | Sequence[str], options: VerifyOptions
+    cassette: Cassette,
+    upstream: str | Sequence[str],
+    options: VerifyOptions,
+    accepts: Accepts | None = None,
 ) -> Verification:
     options.check_secrets()
     found = _Found(read_rules(options))
@@ -74,7 +77,7 @@ async def _held(
         async with reached as target, AsyncExitStack() as stack:
             shown = target.command or target.name
             part = replace(recorded, interactions=_interactions_of(plan))
-            verifier = _verifier(part, target, options, found.rules)
+            verifier = _verifier(part, target, options, found.rules, accepts)
             server = _over_lines(target) if is_old else target
             run = _Run(verifier, server, options, stack, found)
             found.verified += await run.all(plan)
@@ -130,7 +133,11 @@ def _check_path(verified: Sequence[VerifiedInteraction], target: Target, shown: 
 
 
 def _verifier(
-    cassette: Cassette, target: Target, options: VerifyOptions, rules: list[IgnoredPlaces]
+    cassette: Cassette,
+    target: Target,
+    options: VerifyOptions,
+    rules: list[IgnoredPlaces],
+    accepts: Accepts | None,
 ) -> Verifier:
     verifier = Verifier(
         cassette,
@@ -139,6 +146,7 @@ def _verifier(
         token_of=keyed_hash(os.urandom(16)),
         allows_destructive=options.allow_destructive,
         largest_body=options.max_body,
+        accepts=accepts,
     )
     verifier.was_given(Given(secrets=options.secrets))
     return verifier
@@ -320,10 +328,6 @@ def _is_request(interaction: RecordedInteraction) -> bool:
     return message is not None and message.kind is Kind.REQUEST
 
 
-Choose = Callable[[Sequence[Proposal]], Sequence[Proposal]]
-"""Returns which of the proposals are accepted."""
-
-
 @dataclass(frozen=True, slots=True)
 class Update:
     """The result of updating one cassette: verdicts, and which proposals were accepted."""
@@ -356,36 +360,16 @@ async def update_cassette(
             f"{path} was recorded over another transport than that of the live server",
             hint="verify it over that one, or record it again",
         )
-    verification = held = await _held(cassette, upstream, options)
-    verified = {each.number: each for each in verification.interactions}
-    left: dict[int, list[Proposal]] = {}
-    taken: list[Proposal] = []
-    # Each time a conversation gets at least one turn further.
-    turns = (len([*each.turns]) for each in cassette.interactions)
-    for _ in range(max(turns, default=0) + 1):
-        proposed = proposals(cassette, held.interactions)
-        chosen = list(choose(proposed)) if proposed else []
-        for each in held.interactions:
-            if each.verdict != "skipped":
-                own = [proposal for proposal in proposed if proposal.number == each.number]
-                verified[each.number] = each
-                left[each.number] = [proposal for proposal in own if proposal not in chosen]
-        if chosen:
-            if read_file(path) != data:
-                raise CassetteError(path, "it was changed meanwhile", hint="verify it once more")
-            publish(path, [accepted(data, cassette, chosen)], replace=True)
-            taken += chosen
-        unfollowed = {str(each.number) for each in chosen if each.goes_on}
-        if not unfollowed:
-            break
-        data = read_file(path)
-        cassette = load(data, str(path))
-        held = await _held(cassette, upstream, replace(options, only=sorted(unfollowed)))
-    remaining = tuple(proposal for number in sorted(left) for proposal in left[number])
-    refused = {proposal.number for proposal in remaining if proposal.counting}
-    verification = replace(
-        verification,
-        interactions=tuple(verified[number] for number in sorted(verified)),
-        accepted=frozenset(proposal.number for proposal in taken) - refused,
-    )
-    return Update(verification, tuple(taken), remaining, path if taken else None)
+    accepts = accepting(cassette, choose)
+    verification = await _held(cassette, upstream, options, accepts)
+    proposed = proposals(cassette, verification.interactions)
+    chosen = tuple(choose(proposed)) if proposed else ()
+    if chosen:
+        if read_file(path) != data:
+            raise CassetteError(path, "it was changed meanwhile", hint="verify it once more")
+        publish(path, [accepted(data, cassette, chosen)], replace=True)
+    left = tuple(proposal for proposal in proposed if proposal not in chosen)
+    refused = {proposal.number for proposal in left if proposal.counting}
+    taken = frozenset(proposal.number for proposal in chosen)
+    verification = replace(verification, accepted=taken - refused)
+    return Update(verification, chosen, left, path if chosen else None)

@@ -34,6 +34,7 @@ from mrtr_cassette.core.compare.values import Change, heaviest, without_ignored
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Headers, Piece, Response, line_request
+from mrtr_cassette.core.wire.jsonbytes import canonical
 
 CALL = with_token(tool("book", seat=1), 1)
 STATE, LIVE = "the-recorded-state-0123456789abc", "the-live-state-0123456789-abcdefg"
@@ -88,13 +89,15 @@ def dated(**annotations: str) -> Json:
 
 BAD, LIVE_CALL = refusal(CALL, -32602, "bad"), with_id(CALL, "live-1")
 BAD_ERROR = '{"code":-32602,"message":"bad"}'
+ONE = canonical({**text("one"), "isError": False})
+FAILED = canonical({**text("no"), "isError": True})
 
 
 @pytest.mark.parametrize(
     ("recorded", "live", "change"),
     [
         (text("one"), text("two"), "text-changed /content/0/text one two"),
-        (text("one"), {**text("one"), "isError": True}, "error-changed /isError false true"),
+        (text("one"), {**text("no"), "isError": True}, f"refused /isError {ONE} {FAILED}"),
         ({"a": 1}, {"isError": False, "resultType": "complete", "a": 1}, None),
         (dated(lastModified="1"), dated(lastModified="2"), None),
         (
@@ -107,7 +110,7 @@ BAD_ERROR = '{"code":-32602,"message":"bad"}'
         (
             text("done"),
             refusal(LIVE_CALL, -32602, "bad"),
-            f"error-changed /#error None {BAD_ERROR}",
+            f'refused /#error {ONE.replace("one", "done")} {{"error":{BAD_ERROR}}}',
         ),
         (BAD, text("done"), f"error-changed /#error {BAD_ERROR} None"),
         (BAD, refusal(LIVE_CALL, -32603, "bad"), "error-changed /#error/code -32602 -32603"),
@@ -129,7 +132,7 @@ def test_results_and_errors_are_compared_by_value(
 @pytest.mark.parametrize(
     ("headers", "live", "changes"),
     [
-        ((), whole(status=500), [("error-changed", "/#status", "200", "500")]),
+        ((), whole(status=500), [("refused", "/#status", "200", "500")]),
         ((), whole(status=201), [("shape-changed", "/#status", "200", "201")]),
         ([("Allow", "a")], whole(), [("shape-changed", "/#headers/allow", '"a"', None)]),
         ([("Retry-After", "5")], whole(("Retry-After", "7")), []),

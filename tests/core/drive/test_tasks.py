@@ -112,8 +112,8 @@ OTHER = state(LIVE, "input_required", f"{LIVE}:z2")
         (task_steps(TASK), (created(LIVE), ASKS, {}, state(LIVE, "completed", result=text("no"))),
          "text-changed", 0, "get"),
         (task_steps(TASK), (created(LIVE), ASKS, {}, state(LIVE, "failed", error={"code": 1})),
-         "error-changed", 0, "get"),
-        (task_steps(TASK), (created(LIVE), ASKS, refusal, {}), "error-changed", 0, "cancel"),
+         "refused", 0, "get"),
+        (task_steps(TASK), (created(LIVE), ASKS, refusal, {}), "refused", 0, "cancel"),
         (task_steps(TASK), (DONE,), "shape-changed", 0, "call"),
         ([(CALL, DONE)], (created(LIVE), {}), "shape-changed", 0, "cancel"),
         (task_steps(TASK, YES, *CANCELS), (created(LIVE), ASKS, {}, {}, state(LIVE, "cancelled")),
@@ -215,4 +215,4 @@ def test_diff_has_the_questions_and_the_ending_of_a_task() -> None:
     ends = ((get(LIVE), state(LIVE, "failed", error={"code": 1, "message": "no"})),)
     differs = [("answer", "text-changed"), ("answer", "shape-changed")]
     assert changes(*task_steps(LIVE, NO)) == differs
-    assert changes(*task_steps(LIVE, YES, *ends)) == [("result", "error-changed")] * 2
+    assert changes(*task_steps(LIVE, YES, *ends)) == [("result", "refused")] * 2

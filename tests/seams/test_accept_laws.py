@@ -1,0 +1,320 @@
+"""What is accepted from a changed server is what a fresh recording of it would have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from builders import Conversation, loaded, refusal, retry, show, token_of, tool
+from hypothesis import given
+from hypothesis import strategies as st
+from messages import NO, YES, Json, asks, form, text
+from tasking import created, get, state, update
+
+from mrtr_cassette.core.cassette.dump import dump
+from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
+from mrtr_cassette.core.compare.conversations import compared
+from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.drive.updating import (
+    ACCEPTABLE,
+    Proposal,
+    accepted,
+    accepted_by_verdict,
+    accepting,
+    proposals,
+)
+from mrtr_cassette.core.drive.verification import Accepts, VerifiedInteraction, Verifier
+
+
+class Question(NamedTuple):
+    """A question that a build of the server asks, and what it is about in all builds."""
+
+    about: str
+    key: str
+    words: str
+
+    @property
+    def asked(self) -> Json:
+        return {self.key: form(self.words)}
+
+
+@dataclass(frozen=True)
+class Build:
+    """One build of a server that keeps what is put, and does jobs as tasks.
+
+    Attributes:
+        rounds: the questions of `put`, one round after the other.
+        names: its tools.
+        job: the words in which a job asks.
+        prefix: what all results begin with.
+    """
+
+    rounds: tuple[tuple[Question, ...], ...]
+    names: frozenset[str] = frozenset({"put", "get", "job"})
+    job: str = "Do it?"
+    prefix: str = ""
+
+    def tools(self) -> Json:
+        return {"tools": [{"name": name} for name in sorted(self.names)]}
+
+
+@dataclass
+class Server:
+    """A live server; its request states and task ids are its own."""
+
+    build: Build
+    run: str
+    values: list[str] = field(default_factory=list)
+    agreed: dict[str, list[bool]] = field(default_factory=dict)
+    tasks: dict[str, bool | None] = field(default_factory=dict)
+
+    def respond(self, body: bytes) -> Json:
+        """Return the response to a request."""
+        message = json.loads(body)
+        params = message.get("params", {})
+        match message["method"]:
+            case "tools/call":
+                return self._called(body, params)
+            case "tools/list":
+                return self.build.tools()
+            case "tasks/get":
+                return self._task(params["taskId"])
+            case "tasks/update":
+                (given,) = params["inputResponses"].values()
+                self.tasks[params["taskId"]] = given["action"] == "accept"
+        return {}
+
+    def _called(self, body: bytes, params: Json) -> Json:
+        if params["name"] not in self.build.names:
+            return refusal(body, words=f"Unknown tool: {params['name']}")
+        if params["name"] == "get":
+            return self._said(json.dumps(self.values))
+        if params["name"] == "put":
+            return self._put(params)
+        identity = f"task-{len(self.tasks)}-of-{self.run}-{'x' * 20}"
+        self.tasks[identity] = None
+        return created(identity)
+
+    def _said(self, words: str) -> Json:
+        return text(f"{self.build.prefix}{words}")
+
+    def _put(self, params: Json) -> Json:
+        place = params.get("requestState")
+        agreed = self.agreed[place] if place else []
+        given = params.get("inputResponses", {}).values()
+        agreed = [*agreed, *(each["action"] == "accept" for each in given)]
+        turn = 0 if place is None else int(place.split("-")[1])
+        if turn == len(self.build.rounds):
+            if all(agreed):
+                self.values.append(params["arguments"]["value"])
+            return self._said("kept" if all(agreed) else "left")
+        own = f"state-{turn + 1}-{len(self.agreed)}-of-{self.run}-{'x' * 20}"
+        self.agreed[own] = agreed
+        asked: Json = {}
+        for question in self.build.rounds[turn]:
+            asked |= question.asked
+        return {**asks(state=own), "inputRequests": asked}
+
+    def _task(self, identity: str) -> Json:
+        agreed = self.tasks[identity]
+        if agreed is None:
+            key = f"{identity}:a1"
+            asked = {"inputRequests": {key: form(self.build.job)}}
+            return state(identity, "input_required", **asked)
+        result = self._said("done" if agreed else "not done")
+        return state(identity, "completed", result=result)
+
+
+class Operation(NamedTuple):
+    """One call of a client, and what it answers to each subject."""
+
+    name: str
+    value: str = ""
+    answers: tuple[bool, ...] = (True, True, True)
+
+    def given(self, about: str) -> Json:
+        return YES if self.answers["abc".index(about)] else NO
+
+
+@dataclass
+class Client:
+    """Makes the same calls, and answers what it could answer when it was recorded."""
+
+    server: Server
+    known: Build
+    talk: Conversation = field(default_factory=Conversation)
+
+    def sends(self, request: Any) -> Json:
+        number = self.talk.request(request)
+        body = self.talk.observation(number).call.request.body
+        response = self.server.respond(body)
+        self.talk.response(number, response)
+        return response
+
+    def does(self, operation: Operation) -> None:
+        """Make a call, with all its rounds."""
+        arguments = {"value": operation.value} if operation.name == "put" else {}
+        request = tool(operation.name, **arguments)
+        response = self.sends(request)
+        if operation.name == "job" and isinstance(response, dict):
+            self._follows(response["taskId"], operation)
+            return
+        turn = 0
+        while isinstance(response, dict) and "inputRequests" in response:
+            asked = self.server.build.rounds[turn]
+            if not self._knows(asked):
+                return
+            given = {question.key: operation.given(question.about) for question in asked}
+            again = retry(request, given, state=response["requestState"], number=turn + 2)
+            response = self.sends(again)
+            turn += 1
+
+    def _knows(self, asked: tuple[Question, ...]) -> bool:
+        """Tell whether it has the answers to a round."""
+        for known in self.known.rounds:
+            keys = {question.key for question in known}
+            words = {question.words for question in known}
+            if all(question.key in keys or question.words in words for question in asked):
+                return True
+        return False
+
+    def _follows(self, task: str, operation: Operation) -> None:
+        seen = self.sends(get(task))
+        while seen["status"] == "input_required":
+            (key,) = seen["inputRequests"]
+            self.sends(update(task, {key: operation.given("a")}))
+            seen = self.sends(get(task))
+
+
+def recorded(run: list[Operation], build: Build, known: Build, name: str) -> Cassette:
+    """Return the recording of a client with one build, which knows the questions of another."""
+    client = Client(Server(build, name), known)
+    for operation in run:
+        client.does(operation)
+    return load(dump(loaded(client.talk.cassette())), name)
+
+
+def followed(steps: Any, server: Server) -> None:
+    """Have a live server respond to all that is sent."""
+    while (observation := steps.next()) is not None:
+        show(observation, server.respond(observation.call.request.body))
+        steps.responded(observation)
+
+
+def held(
+    cassette: Cassette, server: Server, accepts: Accepts | None = None
+) -> list[VerifiedInteraction]:
+    """Return what comes of a cassette with a live server."""
+    verifier = Verifier(cassette, "/mcp", lambda _call: (), token_of=token_of, accepts=accepts)
+    verified = []
+    for plan in planned(cassette):
+        repeated = verifier.begin(plan)
+        if not isinstance(repeated, VerifiedInteraction):
+            followed(repeated.conversation, server)
+            repeated = verifier.ended(repeated)
+        verified.append(repeated)
+    return verified
+
+
+def taken(
+    cassette: Cassette, server: Server, verdicts: tuple[str, ...]
+) -> tuple[Cassette, list[Proposal]]:
+    """Take what a live server says now into a cassette; return it, and what is left."""
+
+    def choose(proposed: Any) -> list[Proposal]:
+        return accepted_by_verdict(proposed, verdicts)
+
+    proposed = proposals(cassette, held(cassette, server, accepting(cassette, choose)))
+    chosen = choose(proposed)
+    left = [proposal for proposal in proposed if proposal not in chosen]
+    return load(accepted(dump(cassette), cassette, chosen), "taken"), left
+
+
+def verdicts_of(cassette: Cassette, server: Server) -> set[str]:
+    """Return the verdicts on a live server."""
+    return {verified.verdict for verified in held(cassette, server)}
+
+
+A, B, C = (Question(name, name, f"About {name}?") for name in "abc")
+OLD_ROUNDS = [((A,),), ((A,), (B,)), ((A, B),), ((A, B), (C,))]
+
+
+def new_question(question: Question) -> st.SearchStrategy[Question]:
+    """Return a question as another build asks it: in other words, or under another key."""
+    reworded = question._replace(words=f"Really about {question.about}?")
+    renamed = question._replace(key=f"{question.key}2")
+    return st.sampled_from([question, reworded, renamed])
+
+
+@st.composite
+def builds(draw: Callable[[st.SearchStrategy[Any]], Any]) -> tuple[Build, Build]:
+    """Return two builds, of which the later one has changed in any way."""
+    old = Build(draw(st.sampled_from(OLD_ROUNDS)))
+    rounds = []
+    for asked in old.rounds:
+        kept = [question for question in asked if draw(st.integers(0, 5))]
+        rounds.append(tuple(draw(new_question(question)) for question in kept))
+    added = Question("c", "new", "Something else?")
+    if draw(st.booleans()):
+        rounds.insert(draw(st.integers(0, len(rounds))), (added,))
+    rounds = draw(st.permutations(rounds)) if draw(st.booleans()) else rounds
+    names = frozenset(name for name in sorted(old.names) if draw(st.integers(0, 4)))
+    job = draw(st.sampled_from(["Do it?", "Do it now?"]))
+    prefix = draw(st.sampled_from(["", "v2: "]))
+    return old, Build(tuple(asked for asked in rounds if asked), names, job, prefix)
+
+
+def operations() -> st.SearchStrategy[list[Operation]]:
+    """Return what a client does."""
+    answers = st.tuples(st.booleans(), st.booleans(), st.booleans())
+    puts = st.builds(Operation, st.just("put"), st.sampled_from("AB"), answers)
+    jobs = st.builds(Operation, st.just("job"), st.just(""), answers)
+    gets = st.just(Operation("get"))
+    return st.lists(st.one_of(puts, puts, gets, gets, jobs), min_size=1, max_size=6)
+
+
+@given(operations(), builds())
+def test_accepting_all_is_recording_the_conversation_anew(
+    run: list[Operation], changed: tuple[Build, Build]
+) -> None:
+    """The cassette then says what the server says now, and nothing differs any more."""
+    old, new = changed
+    cassette = recorded(run, old, old, "old")
+    updated, left = taken(cassette, Server(new, "live"), ACCEPTABLE)
+    assert left == []
+    assert verdicts_of(updated, Server(new, "next")) == {"same"}
+    fresh = recorded(run, new, old, "fresh")
+    comparison = compared(fresh, updated)
+    assert comparison.changes == []
+    assert comparison.is_same
+
+
+def ending(interaction: RecordedInteraction) -> str:
+    """Return how a call ended, in whatever build: in a word, an error, or at a question."""
+    members = interaction.ending.rpc_members
+    if interaction.is_open or "error" in members:
+        return "open" if interaction.is_open else "error"
+    result = members["result"]
+    words: str = result.get("result", result)["content"][0]["text"]
+    return words.removeprefix("v2: ")
+
+
+@given(operations(), builds(), st.sets(st.sampled_from(ACCEPTABLE)))
+def test_no_read_is_taken_after_a_write_that_is_not(
+    run: list[Operation], changed: tuple[Build, Build], verdicts: set[str]
+) -> None:
+    """Where the cassette has another end of a write than the live server, what is read stays."""
+    old, new = changed
+    cassette = recorded(run, old, old, "old")
+    updated, _ = taken(cassette, Server(new, "live"), tuple(verdicts))
+    fresh = recorded(run, new, old, "fresh")
+    is_live = True
+    rows = zip(*(each.interactions for each in (cassette, updated, fresh)), strict=True)
+    for before, now, live in rows:
+        if before.exchanges[0].call.name == "get":
+            assert ending(now) == ending(before) or (is_live and ending(now) == ending(live))
+        else:
+            is_live = is_live and ending(now) == ending(live)
