@@ -461,7 +461,6 @@ class Repeated:
     _script: RecordedScript
     stream: Observation | None = None
     """The live stream, where it listens."""
-
     after: int | None = None
     """The number of a call before it that did not end as recorded, on which it may depend."""
 
