@@ -8,7 +8,8 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -76,17 +77,37 @@ class Group(click.Group):
             say(f"error: {'' if place is None else f'{os.fsdecode(place)}: '}{reason_of(error)}")
             sys.exit(CassetteError.exit_code)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the options before the name of a command."""
+        with _told_in_one_style():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
-        try:
+        with _told_in_one_style():
             return super().invoke(ctx)
-        except MrtrCassetteError as error:
-            say(f"error: {error.in_terms(TERMS)}")
-            ctx.exit(error.exit_code)
-        except click.NoSuchOption as error:
-            takes_command = error.ctx is not None and isinstance(error.ctx.command, TakesCommand)
-            hint = " What belongs to COMMAND stands after --." if takes_command else ""
-            raise click.UsageError(error.format_message() + hint, error.ctx) from None
+
+
+@contextmanager
+def _told_in_one_style() -> Iterator[None]:
+    """Show errors as one line, and end with their exit code."""
+    try:
+        yield
+    except MrtrCassetteError as error:
+        say(f"error: {error.in_terms(TERMS)}")
+        sys.exit(error.exit_code)
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.UsageError as error:
+        text = error.format_message().rstrip(".")
+        text = f"{text[:1].lower()}{text[1:]}"
+        command = None if error.ctx is None else error.ctx.command
+        if isinstance(error, click.NoSuchOption) and isinstance(command, TakesCommand):
+            text = f"{text}; what belongs to {command.program} stands after --"
+        if error.ctx is not None:
+            text = f"{text}; see {error.ctx.command_path} --help"
+        say(f"error: {text}")
+        sys.exit(error.exit_code)
 
 
 def _open_closed_streams() -> None:
@@ -138,7 +159,14 @@ class Command(click.Command):
 
 
 class TakesCommand(Command):
-    """A command with arguments of its own before `--`, and after it a program and its arguments."""
+    """A command with arguments of its own before `--`, and after it a program and its arguments.
+
+    `program` says what that is: CLIENT or SERVER.
+    """
+
+    def __init__(self, *args: Any, program: str, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.program = program
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put aside what starts the program."""
@@ -150,7 +178,7 @@ class TakesCommand(Command):
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Show it too."""
-        return [*super().collect_usage_pieces(ctx), "[-- COMMAND ...]"]
+        return [*super().collect_usage_pieces(ctx), f"[-- {self.program} ...]"]
 
 
 def after_dashes(ctx: click.Context) -> list[str] | None:
@@ -327,7 +355,7 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
         facts["type"] = click.IntRange(option.smallest, option.largest)
         end = ", in MiB." if option.unit > 1 else "."
         if option.shell_default is not None:
-            default, end = option.shell_default, ", and so does -- COMMAND."
+            default, end = option.shell_default, ", and so does -- CLIENT."
         elif default is not None:
             default //= option.unit
     help_text = option.help + end

@@ -80,7 +80,7 @@ def inspect(cassettes: tuple[str, ...], *, as_json: bool, full: bool, markdown: 
 
 
 @click.command()
-@click.argument("words", nargs=-1, required=True, type=click.Path(), metavar="RECORDED RECEIVED")
+@click.argument("words", nargs=-1, required=True, type=click.Path(), metavar="OLD NEW")
 @click.option(
     "--git",
     "for_git",
@@ -108,13 +108,13 @@ def diff(
 ) -> None:
     """Show what differs between two cassettes.
 
-    RECORDED and RECEIVED are compared call by call and turn by turn; of two folders, the cassettes
+    OLD and NEW are compared call by call and turn by turn; of two folders, the cassettes
     with the same name. The exit code is 1 where something differs that counts, else 0.
     """
     if as_json and markdown:
         raise UsageError("--json and --markdown don't go together")
     if len(words) != 2 and not for_git:
-        raise click.UsageError("diff needs two cassettes: RECORDED RECEIVED")
+        raise UsageError("diff needs two cassettes", hint="name them: OLD NEW")
     are_folders = not for_git and any(Path(word).is_dir() for word in words)
     given = _given_by_git(words) if for_git else words
     pairs = _same_names(words) if are_folders else {words[0]: given}
@@ -183,7 +183,7 @@ def _given_by_git(words: tuple[str, ...]) -> tuple[str, ...]:
     if len(words) == 1:
         return words[0], words[0]
     if len(words) < 7:
-        raise click.UsageError("--git needs the seven arguments that git gives an external diff")
+        raise UsageError("--git needs the seven arguments that git gives an external diff")
     return words[1], words[4]
 
 

@@ -64,7 +64,7 @@ from mrtr_cassette.shell.runs.running import TOLD_VARIABLE, URL_VARIABLE, run_un
 from mrtr_cassette.shell.runs.verifying import Update, update_cassette, verify_cassette
 
 
-@click.command(cls=TakesCommand)
+@click.command(cls=TakesCommand, program="SERVER")
 @click.argument("words", nargs=-1, metavar="[URL] TOOL|METHOD [NAME=VALUE | NAME:=JSON ...]")
 @click.option(
     "--answer",
@@ -80,8 +80,15 @@ from mrtr_cassette.shell.runs.verifying import Update, update_cassette, verify_c
     metavar="FILE",
     help="Rules that answer, in TOML.",
 )
+@click.option("--upstream", metavar="URL", help="The live server.")
 @click.option(
-    "-o", "--record", "cassette", type=CASSETTE, metavar="CASSETTE", help="Record the call."
+    "-o",
+    "--output",
+    "--record",
+    "cassette",
+    type=CASSETTE,
+    metavar="CASSETTE",
+    help="The cassette to write: the call is recorded.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the whole conversation as JSON.")
 @shared_options(CallOptions)
@@ -96,6 +103,7 @@ def call(
     cassette: Location | None,
     log_format: str,
     *,
+    upstream: str | None,
     as_json: bool,
     **others: Any,
 ) -> None:
@@ -106,28 +114,28 @@ def call(
       mrtr-cassette call http://localhost:8000/mcp prompts/get release-notes version=2
       mrtr-cassette call deploy env=prod -- python server.py
 
-    Without URL and COMMAND it calls what MRTR_CASSETTE_URL names, as after `replay CASSETTE --`.
+    Without URL and SERVER it calls what MRTR_CASSETTE_URL names, as after `replay CASSETTE --`.
     What it asks is answered by --answer, by the rules and the endpoint of --answers, and by you, at
     a terminal. What nobody answers is printed as JSON, with the exit code 5; it is 1 where the tool
     or the server says that the call failed, and 4 where the server can't be used.
     """  # noqa: D301  \b is click's mark for lines that stay as they are
     log = Log(log_format)
     options = read_options(CallOptions, others, log)
-    upstream, rest = _server_of(words, after_dashes(context))
+    server, rest = _server_of(words, upstream, after_dashes(context))
     wanted = wanted_of(rest)
     if cassette is not None:
-        warn_of_path(upstream, BUILT_IN)
+        warn_of_path(server, BUILT_IN)
     has_person = has_terminal()
     file = AnswersFile() if answers_path is None else load_answers(answers_path)
     sources = Sources(GivenAnswers(read_pairs(given, "answer")), file, has_person)
     if cassette is None and options.existing != "keep":
-        raise UsageError("--force and --append need --record CASSETTE")
+        raise UsageError("--force and --append need --output CASSETTE")
     announcer = Announcer(log.line, heard_by(log.event), options.terms)
     person = ask_at_terminal if has_person else None
-    called = (upstream, wanted, sources, options, announcer)
+    called = (server, wanted, sources, options, announcer)
     result = run_until_signal(call_server(*called, cassette=cassette, ask_person=person))
     # A replay on pipes, and one that has started this command, tell misses on the same terminal.
-    is_told = not isinstance(upstream, str) or upstream == os.environ.get(TOLD_VARIABLE)
+    is_told = not isinstance(server, str) or server == os.environ.get(TOLD_VARIABLE)
     for line in problem_lines(result, is_miss_told=is_told):
         say(line)
     if as_json:
@@ -140,14 +148,18 @@ def call(
 
 
 def _server_of(
-    words: Sequence[str], command: list[str] | None
+    words: Sequence[str], upstream: str | None, command: list[str] | None
 ) -> tuple[str | list[str], Sequence[str]]:
+    if upstream is None and words and "://" in words[0]:
+        upstream, *words = words
     if command is not None:
         if not command:
             raise UsageError("there is no server after --")
+        if upstream is not None:
+            raise UsageError("call needs one server", hint="give its URL, or -- SERVER ARGS")
         return command, words
-    if words and "://" in words[0]:
-        return words[0], words[1:]
+    if upstream is not None:
+        return upstream, words
     url = os.environ.get(URL_VARIABLE)
     if not url:
         raise UsageError(
@@ -168,7 +180,7 @@ def demo() -> None:
     run_demo(click.echo)
 
 
-@click.command(cls=TakesCommand)
+@click.command(cls=TakesCommand, program="SERVER")
 @click.argument("words", nargs=-1, required=True, type=click.Path(), metavar="CASSETTE... [URL]")
 @click.option("--upstream", metavar="URL", help="The live server.")
 @shared_options(VerifyOptions)
@@ -208,7 +220,7 @@ def verify(
 ) -> None:
     """Repeat what cassettes recorded with a live server, and compare.
 
-    A folder or a glob stands for all cassettes in it. The server is at URL, or -- COMMAND starts
+    A folder or a glob stands for all cassettes in it. The server is at URL, or -- SERVER starts
     it: on pipes, or over HTTP where an argument has {port}. Each question of the server is compared
     with the recorded one, and only the recorded one is answered. With --accept or --review, what
     the server says now is taken into the cassette.
@@ -224,7 +236,7 @@ def verify(
     if len(servers) + bool(command) != 1:
         raise UsageError(
             "verify needs one live server",
-            hint="give its URL, or -- COMMAND ARGS, which starts it",
+            hint="give its URL, or -- SERVER ARGS, which starts it",
         )
     cassettes = [word for word in words if word not in urls]
     if not cassettes:

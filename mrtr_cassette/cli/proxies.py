@@ -78,10 +78,13 @@ _HTTP_ONLY: Final = frozenset(
 
 def _report_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     path = click.Path(path_type=Path, dir_okay=False)
-    return click.option("--report", type=path, metavar="FILE", help=text)
+    help_text = f"{text}; may be repeated."
+    return click.option(
+        "--report", "reports", multiple=True, type=path, metavar="FILE", help=help_text
+    )
 
 
-@click.command(cls=TakesCommand)
+@click.command(cls=TakesCommand, program="CLIENT")
 @click.argument("url", required=False)
 @click.option(
     "--upstream",
@@ -92,7 +95,7 @@ def _report_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., An
 @click.option(
     "--stdio",
     is_flag=True,
-    help="Record between the own stdin and stdout and a server, which -- COMMAND starts.",
+    help="Record between the own stdin and stdout and a server, which -- SERVER starts.",
 )
 @click.option(
     "-o",
@@ -111,7 +114,7 @@ def _report_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., An
 )
 @shared_options(RecordOptions)
 @log_format
-@_report_option("Write what the recording came to, and what was redacted in which calls: JSON.")
+@_report_option("Write what the recording came to, and what was redacted in which calls: JSON")
 @click.pass_context
 def record(
     context: click.Context,
@@ -120,7 +123,7 @@ def record(
     upstream: str | None,
     output: Location,
     log_format: str,
-    report: Path | None,
+    reports: tuple[Path, ...],
     *,
     stdio: bool,
     takes_next: bool,
@@ -129,20 +132,19 @@ def record(
     """Record what passes between client and server.
 
     The server is at URL, or what --upstream says. Point the client at the address that is printed,
-    do what is to be recorded, and stop with Ctrl-C: the cassette is written then. With -- COMMAND
-    it stops when the command ends; the command finds the address in the environment variable
+    do what is to be recorded, and stop with Ctrl-C: the cassette is written then. With -- CLIENT
+    it stops when that command ends, which finds the address in the environment variable
     MRTR_CASSETTE_URL. A command that failed leaves no cassette, and neither do requests that got
     only errors such as 404. With --append the upstream is called only for what the cassette lacks;
     --ignore, --repeat, --history and --reads say what that is.
 
-    With --stdio it takes the place of a server that a client starts: -- COMMAND is the server, and
+    With --stdio it takes the place of a server that a client starts: -- SERVER starts that, and
     the cassette is written when it ends. The exit code is the server's.
     """
     log = Log(log_format)
     options = read_options(RecordOptions, given, log)
     command = tuple(after_dashes(context) or ())
-    if report is not None:
-        check_reports([report])
+    check_reports(reports)
     if stdio:
         if not command or url is not None or upstream is not None:
             raise UsageError(
@@ -151,7 +153,7 @@ def record(
             )
         if takes_next:
             output = next_place(path_of(output), client_sha256(), _RESTARTS_WITHIN_S)
-        _run_on_pipes(context, options, log, partial(_record_pipe, command, output, report))
+        _run_on_pipes(context, options, log, partial(_record_pipe, command, output, reports))
     if takes_next:
         raise UsageError("--next needs --stdio")
     server = _server_of(url, upstream)
@@ -160,7 +162,7 @@ def record(
     adds = options.existing == "append" and exists(output)
     earlier = load_cassette(output) if adds else None
     warn_of_path(server, rules_of_both(earlier, options.redaction))
-    _run_on_http(context, options, command, partial(_record, server, output, log, report, command))
+    _run_on_http(context, options, command, partial(_record, server, output, log, reports, command))
 
 
 def _server_of(url: str | None, upstream: str | None) -> str | list[str]:
@@ -189,7 +191,7 @@ async def _record(
     upstream: str | list[str],
     output: Location,
     log: Log,
-    report: Path | None,
+    reports: tuple[Path, ...],
     command: tuple[str, ...],
     options: RecordOptions,
 ) -> int:
@@ -199,7 +201,7 @@ async def _record(
             end = await _until_stopped(session, command, signals, log, hint)
             if end.code and not end.was_stopped:
                 session.failure = f"{command[0]!r} ended with {end.code}"
-        code = _conclude_recording(session, log, report)
+        code = _conclude_recording(session, log, reports)
         is_unused = session.is_unused and _had_no_client(command, end, log)
     return end.code or code or int(is_unused)
 
@@ -207,7 +209,7 @@ async def _record(
 async def _record_pipe(
     command: tuple[str, ...],
     output: Location,
-    report: Path | None,
+    reports: tuple[Path, ...],
     options: RecordOptions,
     log: Log,
 ) -> int:
@@ -219,16 +221,16 @@ async def _record_pipe(
         client=client_sha256(),
         restarts_within_s=_RESTARTS_WITHIN_S,
     )
-    concluded = _conclude_recording(session, log, report)
+    concluded = _conclude_recording(session, log, reports)
     return code or concluded
 
 
-def _conclude_recording(session: RecordSession, log: Log, report: Path | None) -> int:
+def _conclude_recording(session: RecordSession, log: Log, reports: tuple[Path, ...]) -> int:
     """Say what became of a recording; return the exit code."""
     concluded = session.report
     event, line = recording_said(concluded)
     log.tell(line, event)
-    if report is not None:
+    for report in reports:
         write_report(report, lambda: recording_data(concluded), {})
     tell_unused(session.outcome.unused or (), log)
     if session.problem is not None:
@@ -240,12 +242,12 @@ def _conclude_recording(session: RecordSession, log: Log, report: Path | None) -
     return 1 if session.unrecorded else 0
 
 
-@click.command(cls=TakesCommand)
+@click.command(cls=TakesCommand, program="CLIENT")
 @click.argument("words", nargs=-1, required=True, type=click.Path(), metavar="CASSETTE...")
 @shared_options(ReplayOptions)
 @log_format
 @_report_option(
-    "Write what was played, missed and unplayed: JSON, or JUnit XML where the name ends in .xml."
+    "Write what was played, missed and unplayed: JSON, or JUnit XML where the name ends in .xml"
 )
 @click.option("--stdio", is_flag=True, help="Serve the own stdin and stdout instead of HTTP.")
 @click.pass_context
@@ -254,7 +256,7 @@ def replay(
     /,
     words: tuple[str, ...],
     log_format: str,
-    report: Path | None,
+    reports: tuple[Path, ...],
     *,
     stdio: bool,
     **given: Any,
@@ -264,25 +266,24 @@ def replay(
     Several are played as one. A folder or a glob stands for all cassettes in it.
 
     Nothing else is needed, no network either. Point the client at the address that is printed
-    and stop with Ctrl-C, or give -- COMMAND: it finds the address in the environment variable
+    and stop with Ctrl-C, or give -- CLIENT: it finds the address in the environment variable
     MRTR_CASSETTE_URL. A request that was not recorded gets an error that says why, and the exit
     code is 1, as where the command sent no request at all.
 
-    With --stdio it is the server that a client starts; -- COMMAND may say in whose place it stands,
+    With --stdio it is the server that a client starts; -- SERVER may say in whose place it stands,
     and is not started.
     """
     log = Log(log_format)
     cassette, *others = cassettes = cassettes_in(words)
     command = tuple(after_dashes(context) or ())
     options = replace(read_options(ReplayOptions, given, log), beside=[*map(str, others)])
-    if report is not None:
-        check_reports([report])
+    check_reports(reports)
     for each in cassettes:
         tell_of_journal(each, log)
     if stdio:
-        _run_on_pipes(context, options, log, partial(_replay_pipe, cassette, report, command))
+        _run_on_pipes(context, options, log, partial(_replay_pipe, cassette, reports, command))
     options = replace(options, terms=_terms_with(command))
-    _run_on_http(context, options, command, partial(_replay, cassette, log, report, command))
+    _run_on_http(context, options, command, partial(_replay, cassette, log, reports, command))
 
 
 def _terms_with(command: tuple[str, ...]) -> Terms:
@@ -296,7 +297,7 @@ def _terms_with(command: tuple[str, ...]) -> Terms:
 async def _replay(
     cassette: Location,
     log: Log,
-    report: Path | None,
+    reports: tuple[Path, ...],
     command: tuple[str, ...],
     options: ReplayOptions,
 ) -> int:
@@ -305,7 +306,7 @@ async def _replay(
     async with stop_signals() as signals:
         async with replaying(cassette, options, on_event=log.event, drain_s=drain_s) as session:
             end = await _until_stopped(session, command, signals, log)
-        fails = _conclude_replay(session, options, log, report)
+        fails = _conclude_replay(session, options, log, reports)
         is_used = session.player.plays or session.player.misses
         is_unused = not is_used and _had_no_client(command, end, log)
     return end.code or int(fails or is_unused)
@@ -313,17 +314,17 @@ async def _replay(
 
 async def _replay_pipe(
     cassette: Location,
-    report: Path | None,
+    reports: tuple[Path, ...],
     command: tuple[str, ...],
     options: ReplayOptions,
     log: Log,
 ) -> int:
     session, _ = await replay_pipe(cassette, options, log.event, server_command=command)
-    return int(_conclude_replay(session, options, log, report))
+    return int(_conclude_replay(session, options, log, reports))
 
 
 def _conclude_replay(
-    session: ReplaySession, options: ReplayOptions, log: Log, report: Path | None
+    session: ReplaySession, options: ReplayOptions, log: Log, reports: tuple[Path, ...]
 ) -> bool:
     """Say what a replay came to; return whether it failed."""
     player = session.player
@@ -332,7 +333,7 @@ def _conclude_replay(
     event, line = replay_said(summary)
     log.tell(line, event)
     annotate(map(annotation, summary.misses))
-    if report is not None:
+    for report in reports:
         write_report(report, lambda: summary_data(summary), {".xml": lambda: junit(summary)})
     tell_unused(player.unused_options(), log)
     return bool(summary.misses or (options.fail_on_unplayed and summary.incomplete))

@@ -50,15 +50,19 @@ from mrtr_cassette.errors import CassetteError
         (("replay", "c.json", "--repeat", "once"), "'once' is not one of"),
         (("replay", "c.json", "--pace", "slow"), "'slow' is not one of"),
         (("inspect",), "Missing argument 'CASSETTES...'"),
-        (("replay", "-c", "x"), "No such option '-c'. What belongs to COMMAND stands after --."),
-        (("record", *UPSTREAM, "--prot", "1"), "What belongs to COMMAND stands after --."),
+        (("replay", "-c", "x"), "error: no such option '-c'; what belongs to CLIENT stands after --"),
+        (("record", *UPSTREAM, "--prot", "1"), "what belongs to CLIENT stands after --; see mrtr-cassette record --help"),
+        (("call", "--prot", "1"), "what belongs to SERVER stands after --"),
+        (("--frobnicate",), "error: no such option '--frobnicate'"),
+        (("diff", "a"), "error: diff needs two cassettes; name them: OLD NEW"),
         (("frobnicate",), "No such command 'frobnicate'"),
     ],
 )  # fmt: skip
 def test_wrong_usage_is_2_and_said(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
-    """A wrong option or a wrong value is told on stderr with 2, and nothing is made."""
+    """A wrong option or a wrong value is told in a line of one style, with 2, and nothing is made."""
     ended = run_here(*arguments, cwd=tmp_path)
     assert (ended.code, ended.out) == (2, "")
+    assert re.fullmatch("error: [^A-Z].*", ended.err.splitlines()[-1])
     assert said.lower() in ended.err.lower()
     assert list(tmp_path.iterdir()) == []
 
@@ -69,6 +73,16 @@ def test_every_subcommand_has_help(name: str) -> None:
     ended = run_here(name, "--help")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith(f"Usage: mrtr-cassette {name} ")
+
+
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [("record", "CLIENT"), ("replay", "CLIENT"), ("verify", "SERVER"), ("call", "SERVER")],
+)
+def test_usage_says_what_stands_after_the_dashes(command: str, program: str) -> None:
+    """A client is run by record and replay, and a server by verify and call."""
+    usage = run_here(command, "--help").out.partition("\n\n")[0]
+    assert " ".join(usage.split()).endswith(f"[-- {program} ...]")
 
 
 @looped

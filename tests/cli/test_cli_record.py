@@ -77,7 +77,7 @@ for _ in range(2):
 
 
 def test_a_command_is_recorded(tmp_path: Path) -> None:
-    """`-- COMMAND` finds the URL, and its end ends the recording; a URL needs no option."""
+    """`-- CLIENT` finds the URL, and its end ends the recording; a URL needs no option."""
     path = tmp_path / "c.json"
     with in_thread(upstream(answering(PONG))) as server:
         ended = run_here("record", "--output", path, server.url, "--", *caller("ping"))
@@ -143,7 +143,7 @@ def test_what_is_hardly_meant_leaves_no_cassette(
 
 
 def test_a_command_that_asked_nothing_is_no_recording(tmp_path: Path) -> None:
-    """`record -- COMMAND` says so where no request came, and ends with 1."""
+    """`record -- CLIENT` says so where no request came, and ends with 1."""
     ended = recording(tmp_path / "c.json", client=caller())
     assert ended.code == 1
     assert ended.err.splitlines() == [

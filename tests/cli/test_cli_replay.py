@@ -72,7 +72,7 @@ def pinged_path(tmp_path: Path) -> Path:
 def test_a_command_is_served_and_its_code_passed_on(
     pinged_path: Path, options: tuple[str, ...], methods: tuple[str, ...], code: int, expected: int
 ) -> None:
-    """`replay -- COMMAND` ends with the command's code, else with 1 on a miss or without a client.
+    """`replay -- CLIENT` ends with the command's code, else with 1 on a miss or without a client.
 
     `--report` has what was played and missed, and a JSON log is JSON to its last line.
     """
@@ -83,6 +83,8 @@ def test_a_command_is_served_and_its_code_passed_on(
         *options,
         "--report",
         report,
+        "--report",
+        report.with_suffix(".xml"),
         "--log-format",
         "json",
     )
