@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -299,11 +300,14 @@ def _ways_out(verifications: Sequence[Verification], *, learns: bool) -> list[st
     if not folds:
         return []
     verdict = next((it.first.verdict for it in folds if it.first.verdict in ACCEPTABLE), None)
-    place = next((fold.pointer for fold in folds if fold.pointer), "POINTER")
+    place = next((fold for fold in folds if fold.pointer), None)
+    # A text may repeat it.
+    pointers = ["POINTER"] if place is None else filter(None, [place.pointer, place.repeated_at])
+    ignored = " ".join([f"--ignore {quote(printable(pointer))}" for pointer in pointers])
     return [
         "fix: take what the server says now into the cassette with "
         + ("--review" if verdict is None else f"--accept {verdict}"),
-        f" or: leave out what differs in every run with --ignore {printable(place)}",
+        f" or: leave out what differs in every run with {ignored}",
         *([] if learns else [" or: have such places found and left out with --learn FILE"]),
     ]
 

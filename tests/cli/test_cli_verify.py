@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -213,3 +214,40 @@ def test_an_unchanged_server_with_a_destructive_tool_is_the_same_or_skipped(tmp_
     allowed = invoke(path, "--allow-destructive", *command)
     assert allowed.stdout.endswith("3 interactions: 3 same\n")
     assert "--allow-destructive" not in allowed.stderr
+
+
+def test_a_value_that_a_text_repeats_is_left_out_by_the_command_that_is_told(
+    tmp_path: Path,
+) -> None:
+    """The hint has both pointers, and `--learn` finds them without a second call."""
+    program = tmp_path / "server.py"
+    program.write_text(TIMES)
+    path, rules = tmp_path / "c.json", tmp_path / "ignore.toml"
+    command = ("--", sys.executable, str(program))
+    recorded = CliRunner().invoke(main, ["call", "now", "--record", str(path), *command, "one-1"])
+    assert recorded.exit_code == 0, recorded.output
+    told = invoke(path, "--only", "tools/call", *command, "two-2")
+    assert told.exit_code == 1, told.output
+    (line,) = [line for line in told.stderr.splitlines() if "leave out" in line]
+    options = shlex.split(line.partition(" with ")[2])
+    assert options.count("--ignore") == 2
+    assert invoke(path, *options, *command, "two-2").exit_code == 0
+
+    learning = invoke(path, "--learn", rules, *command, "two-2")
+    assert learning.exit_code == 0, learning.output
+    assert learning.stdout.count(", where only the recording differs") == 2
+    assert invoke(path, "--ignore-from", rules, *command, "three-3").exit_code == 0
+
+
+TIMES = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    said = {"at": sys.argv[1]}
+    result = {"content": [{"type": "text", "text": json.dumps(said)}], "structuredContent": said}
+    if asked["method"] == "tools/list":
+        result = {"tools": [{"name": "now", "inputSchema": {"type": "object"}}]}
+    if asked["method"] == "server/discover":
+        result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""

@@ -49,6 +49,8 @@ TEXT_STEP: Final = "#json"
 """In a pointer, the step from a text to the JSON that it is: `/content/0/text#json/total`."""
 ORDER: Final = "#order"
 """At the end of a pointer to a list: the order of its items."""
+WORD: Final = "#word/"
+"""After a pointer to a text, before the place of one of its words, from 0."""
 
 _PINNED: Final = "..."
 _KINDS: Final = {'"': "text", "{": "object", "[": "array", "t": "bool", "f": "bool", "n": "null"}
@@ -84,14 +86,52 @@ def heaviest(changes: Iterable[Change]) -> Verdict:
 
 
 def without_ignored(changes: Iterable[Change], ignored: Collection[str]) -> list[Change]:
-    """Return the changes that stand neither at one of these pointers nor below one."""
-    return [each for each in changes if not any(is_below(each.pointer, it) for it in ignored)]
+    """Return the changes that stand neither at one of these pointers nor below one.
+
+    Where pointers name words of a text, it counts if others differ.
+    """
+    kept = []
+    for change in changes:
+        is_left_out = any(is_below(change.pointer, pointer) for pointer in ignored)
+        if not is_left_out and not _only_words_differ(change, ignored):
+            kept.append(change)
+    return kept
+
+
+def _only_words_differ(change: Change, ignored: Collection[str]) -> bool:
+    """Tell whether two texts differ only in words whose places are ignored."""
+    places = set()
+    for pointer in ignored:
+        text, _, place = pointer.partition(WORD)
+        if place.isdigit() and is_below(change.pointer, text):
+            places.add(int(place))
+    differing = changed_words(change) if places else []
+    return bool(differing) and places.issuperset(differing)
+
+
+def changed_words(change: Change) -> list[int]:
+    """Return the places of the words in which two texts of equally many differ, if others stay."""
+    if change.verdict != "text-changed" or change.pointer.endswith(ORDER):
+        return []
+    values = [parse((value or "").encode()) for value in (change.recorded, change.received)]
+    if not all(isinstance(value, str) for value in values):
+        return []
+    old, new = (value.split() for value in values)
+    differing = [
+        place for place, (was, now) in enumerate(zip(old, new, strict=False)) if was != now
+    ]
+    return differing if len(old) == len(new) > len(differing) else []
 
 
 def unused_pointers(pointers: Iterable[str], left_out: Iterable[Change]) -> list[str]:
     """Return the pointers at or below which nothing was left out."""
     places = {change.pointer for change in left_out}
-    return [each for each in pointers if not any(is_below(place, each) for place in places)]
+    unused = []
+    for pointer in pointers:
+        outer, _, _ = pointer.partition(WORD)
+        if not any(is_below(place, outer) for place in places):
+            unused.append(pointer)
+    return unused
 
 
 def check_pointers(pointers: Collection[str]) -> None:

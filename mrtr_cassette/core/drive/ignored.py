@@ -10,9 +10,10 @@ from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.compare.conversations import response_changes
-from mrtr_cassette.core.compare.values import ORDER, Change, without_ignored
+from mrtr_cassette.core.compare.values import ORDER, WORD, Change, changed_words, without_ignored
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.secrets.sealed import reads_as_words
 from mrtr_cassette.core.wire.jsonbytes import parse
 
 _TABLE: Final = "ignore"
@@ -71,25 +72,51 @@ def write_ignored(text: str, call: str, pointers: Collection[str]) -> str:
 
 
 class Learned(NamedTuple):
-    """One place that differs by itself, and why it is not left out; None where it is."""
+    """One place that differs by itself, and why it is not left out; None where it is.
+
+    `is_unstable`: two calls in a row differ there, and not only the recording and today's server.
+    """
 
     pointer: str
     reason: str | None = None
+    is_unstable: bool = True
 
 
 def learned(
-    first: VerifiedInteraction, second: VerifiedInteraction, known: Collection[str] = ()
+    first: VerifiedInteraction, second: VerifiedInteraction | None, known: Collection[str] = ()
 ) -> list[Learned]:
-    """Return what differs between two live runs of the same conversation, but at `known`."""
-    if len(first.pairs) != len(second.pairs):
-        return [Learned("", "the server asks more questions in one run than in the other")]
-    pairs = [(one.live, other.live) for one, other in zip(first.pairs, second.pairs, strict=True)]
-    changes = [change for pair in pairs for change in response_changes(*pair)]
+    """Return what differs by itself, but at `known` places.
+
+    That is what differs between two live runs of a conversation, if there is a second one, and what
+    looks made up where the recording and the first one differ: times within one second, and what is
+    the same until the server is started again, are the same in both.
+    """
     places: dict[str, Learned] = {}
-    for change in without_ignored(changes, known):
-        if not change.is_information:
-            places.setdefault(change.pointer, Learned(change.pointer, _why_not(change)))
+    if second is not None:
+        if len(first.pairs) != len(second.pairs):
+            return [Learned("", "the server asks more questions in one run than in the other")]
+        for before, after in zip(first.pairs, second.pairs, strict=True):
+            for change in without_ignored(response_changes(before.live, after.live), known):
+                _learn(places, change, is_unstable=True)
+    found = [place.pointer for place in places.values() if place.reason is None]
+    changes = [change for _, change in first.changes]
+    for change in without_ignored(changes, [*known, *found]):
+        _learn(places, change, is_unstable=False)
     return list(places.values())
+
+
+def _learn(places: dict[str, Learned], change: Change, *, is_unstable: bool) -> None:
+    if change.is_information:
+        return
+    pointers = [change.pointer]
+    reason = _why_not(change)
+    words = [] if reason is not None else changed_words(change)
+    if words:
+        pointers = [f"{change.pointer}{WORD}{place}" for place in words]
+    if reason is None and not is_unstable and not _looks_made_up(change):
+        reason = "both calls of today say the same, in words: accept it if the server has changed"
+    for pointer in pointers if reason is None else [change.pointer]:
+        places.setdefault(pointer, Learned(pointer, reason, is_unstable))
 
 
 def _why_not(change: Change) -> str | None:
@@ -97,12 +124,31 @@ def _why_not(change: Change) -> str | None:
         return "a question that differs is never answered"
     if change.verdict != "text-changed":
         return "not only its value differs, and what it is would be hidden"
-    before, after = (parse((it or "").encode()) for it in (change.recorded, change.received))
-    if change.pointer.endswith(ORDER) or not isinstance(before, str):
+    texts = _texts(change)
+    if texts is None:
         return None
-    words, others = before.split(), after.split()
+    words, others = (text.split() for text in texts)
     stable = [word for word in words if word in others and any(map(str.isalnum, word))]
-    # A single word is a value as a whole.
-    if stable and not len(words) == len(others) == 1:
+    if stable and len(words) != len(others):
         return f"the words {' '.join(stable)!r} in it are the same, and would be hidden"
     return None
+
+
+def _texts(change: Change) -> tuple[str, str] | None:
+    """Return both values, if these are texts."""
+    if change.pointer.endswith(ORDER):
+        return None
+    before = parse((change.recorded or "").encode())
+    after = parse((change.received or "").encode())
+    return (before, after) if isinstance(before, str) and isinstance(after, str) else None
+
+
+def _looks_made_up(change: Change) -> bool:
+    """Tell whether what differs is an order, numbers, or words with digits or of no language."""
+    texts = _texts(change)
+    if texts is None:
+        return (change.recorded or "") not in ("true", "false")
+    before, after = (text.split() for text in texts)
+    places = changed_words(change) or range(min(len(before), len(after)))
+    words = [each[place] for each in (before, after) for place in places]
+    return all(not reads_as_words(word) or any(map(str.isdigit, word)) for word in words)

@@ -288,11 +288,6 @@ class Verification:
         return [(call, place.pointer) for call, place in self.places if place.reason is None]
 
     @property
-    def refused(self) -> list[tuple[str, Learned]]:
-        """What differs by itself and is not left out, each with its call."""
-        return [each for each in self.places if each[1].reason is not None]
-
-    @property
     def left_out(self) -> list[Change]:
         """Where the live server differs at what is ignored."""
         return [change for each in self.interactions for change in each.left_out]
@@ -344,10 +339,13 @@ def verification_text(verification: Verification) -> str:
         if each.verdict == "same" and not notes:
             continue
         lines += interaction_lines(each)
-    for call, pointer in verification.learned:
-        lines.append(f"learned: {call} {pointer}")
-    for call, (pointer, reason) in verification.refused:
-        lines.append(f"not learned: {call} {pointer or '/'}: {reason}")
+    for call, place in verification.places:
+        if place.reason is not None:
+            lines.append(f"not learned: {call} {place.pointer or '/'}: {place.reason}")
+        elif place.is_unstable:
+            lines.append(f"learned: {call} {place.pointer}")
+        else:
+            lines.append(f"learned: {call} {place.pointer}, where only the recording differs")
     for call in verification.untried:
         lines.append(f"not called twice: {call}: the server does not mark it readOnlyHint")
     return "\n".join([*lines, summary_line(verification)])

@@ -264,26 +264,26 @@ class _Run:
             learns = self.options.learn is not None and not each.is_brought
             if not learns or verified.verdict in ("skipped", "not-reached"):
                 return verified
-            if self.verifier.only_reads(each):
-                return await self._learned(server, verified)
-            if each.call.method == CALL_TOOL:
-                self.found.untried[call_name(each.call)] = None
-            return verified  # noqa: TRY300
+            return await self._learned(server, verified)
         except (UpstreamError, BodyTooLargeError, CassetteError) as error:
             return self.verifier.failed(each, str(error))
 
     async def _learned(self, server: LiveServer, first: VerifiedInteraction) -> VerifiedInteraction:
-        again = self.verifier.begin(first.planned)
-        if not isinstance(again, Repeated) or not first.pairs:
-            return first
-        await server.follow(again.conversation)
+        """Learn what differs by itself; a call that changes nothing is made once more for that."""
+        again: VerifiedInteraction | None = None
         name = call_name(first.planned.call)
-        ignored = ignored_in(self.found.rules, first.planned.call)
-        places = learned(first, again.verified(), ignored)
+        if self.verifier.only_reads(first.planned):
+            repeated = self.verifier.begin(first.planned)
+            if isinstance(repeated, Repeated) and first.pairs:
+                await server.follow(repeated.conversation)
+                again = repeated.verified()
+        elif first.planned.call.method == CALL_TOOL:
+            self.found.untried[name] = None
+        places = learned(first, again, ignored_in(self.found.rules, first.planned.call))
         known = self.found.places
         known += [(name, place) for place in places if (name, place) not in known]
         pointers = tuple(place.pointer for place in places if place.reason is None)
-        refused = [place.reason for place in places if place.reason is not None]
+        refused = [place.reason for place in places if place.is_unstable and place.reason]
         if pointers:
             self.found.rules.append(IgnoredPlaces(name, pointers))
             # What has been learned doesn't count in this conversation either.
