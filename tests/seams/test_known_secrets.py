@@ -29,6 +29,16 @@ SPELLINGS: tuple[Callable[[str], str], ...] = (
     lambda secret: urlsafe_b64encode(f"{secret}:x".encode()).decode(),
 )
 NAMED = ("named in the request", "named in the response")
+WAYS: dict[str, Callable[[str], str]] = {
+    "a setting of YAML": lambda secret: f"user: ada\npassword: {json.dumps(secret)}\n",
+    "a row of SQL": lambda secret: f"INSERT INTO u (n, password) VALUES (1, '{secret}'), (2, '')",
+    "code of a browser": lambda secret: f"page.getByLabel('Password').fill({json.dumps(secret)});",
+    "an answer by key": lambda secret: json.dumps(
+        {"password": {"action": "accept", "content": {"value": secret}}}
+    ),
+    "JSON with the value first": lambda secret: json.dumps({"value": secret, "id": "password"}),
+}
+"""How else a text says what a secret is called."""
 PLACES = ("argument", "deep argument", "result", "none")
 
 
@@ -48,6 +58,10 @@ def named_in(where: str, secret: str) -> tuple[bytes, dict[str, object]]:
     """Return a call and its result of which one has a secret under a name."""
     if where == NAMED[0]:
         return tool("login", password=secret), {"content": []}
+    if where in WAYS:
+        return tool("show"), {"content": [{"type": "text", "text": WAYS[where](secret)}]}
+    if where == "typed":
+        return tool("browser_type", text=secret, element="Password field"), {"content": []}
     return tool("make"), {"content": [], "structuredContent": {"password": secret}}
 
 
@@ -61,7 +75,7 @@ def recorded(*steps: tuple[bytes, dict[str, object]]) -> CassetteModel:
 
 @given(
     secret=st.sampled_from(SECRETS),
-    where=st.sampled_from(NAMED),
+    where=st.sampled_from((*NAMED, *WAYS, "typed")),
     before=st.sampled_from(PLACES),
     after=st.sampled_from(PLACES),
     spell=st.sampled_from(SPELLINGS),

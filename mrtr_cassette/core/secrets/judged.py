@@ -24,6 +24,7 @@ from mrtr_cassette.core.secrets.harmless import (
     is_stand_in,
     place_in_assignment,
 )
+from mrtr_cassette.core.secrets.layouts import is_among_settings, is_plain_setting, texts_in_rows
 from mrtr_cassette.core.secrets.rules import (
     CUSTOM_KEY,
     ActiveRules,
@@ -63,13 +64,27 @@ _END_OF_JSON = re.compile(r"\\*\"\s*(?:[,:}\]]|\Z)", re.ASCII)
 _OPENING = re.compile(r"\s*+(\\{0,15}[\"'])", re.ASCII)
 _NUMBER = re.compile(r"\s*+(-?\d[\d.eE+-]*)", re.ASCII)
 _SPACES = re.compile(r"[\s,]*+", re.ASCII)
-_VALUE_IN_OBJECT = re.compile(r"\{[^{}]{0,1024}?(?<!\\)(\\*)\"value\1\"\s*:", re.ASCII)
+_VALUE_IN_OBJECT = re.compile(
+    r"\{(?:[^{}]{0,1024}?(?<!\\)(\\*)\"content\1\"\s*:\s*\{)?"
+    r"[^{}]{0,1024}?(?<!\\)(\\*)\"value\2\"\s*:",
+    re.ASCII,
+)
+"""Up to the value of a field, or of the field of an answer."""
+_ONLY_FIELD = re.compile(
+    r"\{[^{}]{0,1024}?(?<!\\)(\\*)\"action\1\"[^{}]{0,1024}?\1\"content\1\"\s*:\s*\{\s*"
+    r"(\\*)\"[^\"\\{}]{1,64}\2\"\s*:",
+    re.ASCII,
+)
+"""The same for the first field of an answer, whatever it is called."""
+_END_OF_OBJECT = re.compile(r"\\*\"\s*\}", re.ASCII)
 _OF_SCHEMA = re.compile(r"\"dependen(?:tRequired|cies)\\*\"\s*:\s*\{[^{}]*\Z", re.ASCII)
 _NESTED = re.compile(r"\{[^{}\0]*+\}")
 _IN_OBJECT = re.compile(r"[^{}]*\0[^{}]*")
 _MEMBERS = re.compile(r"\"([\w-]{2,40})\\*\"\s*:", re.ASCII)
 
 # Values in other text
+
+_AROUND_COLUMN = " \t\r\n\"\\'`[]"
 
 _ESCAPED = r"\\+u(?!00[01])[0-9a-fA-F]{4}|\\\\(?!\\*[\"'])"
 _BARE = re.compile(rf"(?:[^\s\"'<>&;,(){{}}\[\]`|\\]|{_ESCAPED})*+", re.ASCII)
@@ -141,6 +156,7 @@ class JudgedText:
         if Mark.NAME in marks:
             yield from self._given_by_sign(flat)
             yield from self._given_beside(flat)
+            yield from self._given_in_rows(flat)
 
     def _found(self, start: int, end: int, rule: str = "") -> Find:
         plain = self._text[start:end]
@@ -194,13 +210,11 @@ class JudgedText:
         if value := self._scalar(at, depth):
             yield from self._decided(name, value, start)
             return
+        if value := self._scalar_in_object(at, depth):
+            yield from self._decided(name, value, start)
+            return
         at = _SPACES.match(flat, at).end()  # type: ignore[union-attr]
-        if inner := _VALUE_IN_OBJECT.match(flat, at):
-            if len(inner[1]) == depth and (value := self._scalar(inner.end(), depth)):
-                yield from self._decided(name, value, start)
-        elif flat.startswith("[", at) and not _OF_SCHEMA.search(
-            flat, max(0, start - _WINDOW), start
-        ):
+        if flat.startswith("[", at) and not _OF_SCHEMA.search(flat, max(0, start - _WINDOW), start):
             at += 1
             while value := self._scalar(_SPACES.match(flat, at).end(), depth):  # type: ignore[union-attr]
                 at = value.end + (0 if value.quote else depth + 1)
@@ -216,6 +230,17 @@ class JudgedText:
         start, end = opened.end(), string_end(self._text, opened.end(), depth)
         times = (depth + 1).bit_length()
         return Find(start, end, "", as_text(undo_json(self._text[start:end], times)))
+
+    def _scalar_in_object(self, at: int, depth: int) -> Find | None:
+        """Return what an object has as its value, or an answer in its only field."""
+        at = _SPACES.match(self._flat, at).end()  # type: ignore[union-attr]
+        if inner := _VALUE_IN_OBJECT.match(self._flat, at):
+            return self._scalar(inner.end(), depth) if len(inner[2]) == depth else None
+        if inner := _ONLY_FIELD.match(self._flat, at):
+            value = self._scalar(inner.end(), depth) if len(inner[2]) == depth else None
+            if value is not None and _END_OF_OBJECT.match(self._flat, value.end):
+                return value
+        return None
 
     def _decided(self, name: Name, value: Find, start: int | None) -> Iterator[Find]:
         """Yield a value of JSON if its name, and what stands beside it, say that it is a secret.
@@ -274,6 +299,9 @@ class JudgedText:
                 return
             if value.start > at:
                 is_meant = bool(closing) or not re.search(r"\s", value.plain)
+                is_label = name.folded in fold(value.plain.replace(" ", ""))
+                if not is_meant and sign == ":" and not is_label:
+                    is_meant = is_among_settings(flat, start, value.end)
             else:
                 is_meant = sign == "=" and not has_gap
                 is_meant |= is_spaced and _BARE_SECRET.match(value.plain) is not None
@@ -339,7 +367,10 @@ class JudgedText:
         is_setting = sign == "=" or self._flat[start:at].rstrip(" \t:").isupper()
         is_pin = name.rule == "password" and given.isdigit()
         is_meant = is_setting or not name.is_certain or is_pin
-        if not (is_meant or is_strong(given) or is_encoded(given)):
+        is_meant = is_meant or is_strong(given) or is_encoded(given)
+        if not is_meant and is_plain_setting(self._flat[start:at], given):
+            is_meant = is_among_settings(self._flat, start, at + len(given))
+        if not is_meant:
             return None
         return self._found(at, at + len(given))
 
@@ -378,15 +409,28 @@ class JudgedText:
     # A name and a value side by side
 
     def _given_beside(self, raw: bytes) -> Iterator[Find]:
-        flat, self._bare_end = self._flat, 0
-        for match in self._rules.beside_in(raw):
-            name, start = self._name_at(*match.span(2), has_spaces=False)
-            end = match.end()
-            if name is None or end - start > _WINDOW + _LONGEST_NAME:
+        self._bare_end = 0
+        for span, at, depth in self._rules.beside_in(raw):
+            name, start = self._name_at(*span, has_spaces=False)
+            if name is None or abs(at - start) > _WINDOW + _LONGEST_NAME:
                 continue
-            quote = flat[slice(*match.span(1))]
-            is_member = match.start(3) >= 0
-            depth = max(len(quote) - 1, 0)
-            value = self._scalar(end, depth) if is_member else self._value_after(end)
+            if depth is None:
+                value = self._value_after(at)
+            else:
+                value = self._scalar(at, depth) or self._scalar_in_object(at, depth)
             if value is not None:
                 yield from self._decided(name, value, start)
+
+    def _given_in_rows(self, raw: bytes) -> Iterator[Find]:
+        for start, end, at in self._rules.inserts_in(raw):
+            columns = [column.strip(_AROUND_COLUMN) for column in self._flat[start:end].split(",")]
+            names = [self._rules.name(column) for column in columns]
+            companions = set(map(fold, columns))
+            for place, first, last in texts_in_rows(self._flat, at):
+                name = names[place] if place < len(names) else None
+                value = self._found(first, last)
+                value = value._replace(plain=value.plain.replace("''", "'"))
+                if name is None or not counts_at_all(value.plain):
+                    continue
+                if name.among(companions)(value.plain):
+                    yield from self._secret(name, value)

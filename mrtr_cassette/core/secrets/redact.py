@@ -87,6 +87,8 @@ _EXEMPT: Final[tuple[MemberPath, ...]] = (
     *[place.path for place in ECHO_PLACES],
 )
 """Places of a message that replay splices, seals or compares by itself."""
+_VERSION: Final[MemberPath] = ("jsonrpc",)
+"""What each message has, and other JSON with such members hasn't."""
 
 
 @lru_cache(maxsize=8)
@@ -323,8 +325,10 @@ def _without_exempt(text: str, finds: Iterable[Find]) -> Iterator[Find]:
 def _exempt_spans(text: str, start: int, end: int) -> list[Span]:
     start = _BEFORE_MESSAGE.match(text, start, end).end()  # type: ignore[union-attr]
     try:
-        found = find_spans(text[start:end].encode("latin-1"), _EXEMPT)
+        found = find_spans(text[start:end].encode("latin-1"), (*_EXEMPT, _VERSION))
     except NotJsonError:
+        return []
+    if not found.pop(_VERSION, None):
         return []
     spans = (Span(s.start + start, s.end + start) for spans in found.values() for s in spans)
     # An object or an array is no id, so it is like any other value.

@@ -740,6 +740,26 @@ class Mark:
     BASE64 = -5
 
 
+class NameBeside(NamedTuple):
+    """A name that is a value itself, and where the value begins that it tells of."""
+
+    name: tuple[int, int]
+    value_at: int
+    depth: int | None
+    """How many backslashes stand before the quotes of a value of JSON; None in other text."""
+
+
+_INSERT = (
+    r"(?i)\binsert\s+(?:or\s+\w+\s+|ignore\s+)?into\s+[\w.\"'`\[\]\\]{1,128}\s{0,8}"
+    r"\(([^()]{1,1000})\)\s{0,8}values"
+)
+"""A statement of SQL up to its rows; group 1 has the names of the columns."""
+
+
+def _backslashes(quote: tuple[int, int]) -> int:
+    return max(quote[1] - quote[0] - 1, 0)
+
+
 class ActiveRules:
     """The rules of one recording: the table without what is disabled, and the user's own."""
 
@@ -771,17 +791,30 @@ class ActiveRules:
         """Finds the end of a name (group 1), the quote after it, and the sign before its value."""
         return compiled(rf"(?i)({self._stems})({_QUOTE})?\s{{0,64}}(=>|[:=])")
 
-    def beside_in(self, raw: bytes) -> Iterator[Any]:
+    def beside_in(self, raw: bytes) -> Iterator[NameBeside]:
         """Yield where names stand beside their values, and descriptions beside what is typed."""
-        yield from self._beside.finditer(raw)
-        yield from self._typed.finditer(raw)
+        for pattern in (self._beside, self._typed):
+            for match in pattern.finditer(raw):
+                depth = _backslashes(match.span(1)) if match.end(3) >= 0 else None
+                yield NameBeside(match.span(2), match.end(), depth)
+        for pattern in self._value_first:
+            for match in pattern.finditer(raw):
+                yield NameBeside(match.span(3), match.end(2), _backslashes(match.span(1)))
+        for match in self._filled.finditer(raw):
+            yield NameBeside(match.span(1), match.end(), None)
+
+    def inserts_in(self, raw: bytes) -> Iterator[tuple[int, int, int]]:
+        """Yield where statements of SQL have the names of columns, and where their rows begin."""
+        for match in compiled(_INSERT).finditer(raw):
+            yield (*match.span(1), match.end())
 
     @cached_property
     def _beside(self) -> Any:
         """Finds a name (group 2) that is a value, up to where another value begins (3: of JSON)."""
         return compiled(
             rf"\b(?:name|id|key)(?:{_QUOTE})?\s{{0,8}}[:=]\s{{0,8}}({_QUOTE})?[\w.-]*"
-            rf"((?i:{self._stems}))(?:\\{{0,15}}\"[^{{}}]*?(\")value\\{{0,15}}\"\s{{0,8}}:"
+            rf"((?i:{self._stems}))"
+            r"(?:\\{0,15}\"[^{}]*?(\")value\\{0,15}\"\s{0,8}:"
             r"|[\"']?[ \t\r]*\n\s{0,64}value[ \t]*[:=][ \t]*)"
         )
 
@@ -789,10 +822,32 @@ class ActiveRules:
     def _typed(self) -> Any:
         """Finds the description of a field of a page, as `_beside`, up to what is typed into it."""
         return compiled(
-            rf"\belement{_QUOTE}\s{{0,8}}:\s{{0,8}}({_QUOTE})[\w .'-]{{0,64}}?"
-            rf"((?i:{self._stems}))(?: (?i:field|input|textbox|box))?"
+            rf"\belement{_QUOTE}\s{{0,8}}:\s{{0,8}}({_QUOTE}){self._described}"
             rf"\\{{0,15}}\"[^{{}}]*?(\")text\\{{0,15}}\"\s{{0,8}}:"
         )
+
+    @cached_property
+    def _value_first(self) -> tuple[Any, Any]:
+        """Find both where the value comes first (group 2 is its place, and 3 the name)."""
+        colon = r"\\{0,15}\"\s{0,8}:"
+        named = rf"\b(?:name|id|key){colon}\s{{0,8}}{_QUOTE}[\w.-]*((?i:{self._stems}))"
+        typed = rf"\belement{colon}\s{{0,8}}{_QUOTE}{self._described}"
+        end = r"\\{0,15}\""
+        return (
+            compiled(rf"({_QUOTE})value{colon}()[^{{}}]*?{named}{end}"),
+            compiled(rf"({_QUOTE})text{colon}()[^{{}}]*?{typed}{end}"),
+        )
+
+    @cached_property
+    def _filled(self) -> Any:
+        """Finds the name of a field in code of a browser, up to what is typed into it."""
+        typing = "fill|type|pressSequentially|press_sequentially|send_keys|sendKeys|setValue"
+        return compiled(rf"{self._described}{_QUOTE}[^\r\n;]{{0,48}}?\)\.(?:{typing})\(\s{{0,4}}")
+
+    @property
+    def _described(self) -> str:
+        name = rf"((?i:{self._stems}))"
+        return rf"[\w .'-]{{0,64}}?{name}(?: (?i:field|input|textbox|box))?"
 
     @property
     def _stems(self) -> str:
@@ -803,7 +858,7 @@ class ActiveRules:
     @cached_property
     def _markers(self) -> tuple[list[int], Any, Any]:
         """What each of a set of patterns means, the set, and a filter by the literals of shapes."""
-        named = rf"(?i)(?:{self._stems})(?:\\*[\"'])?(?:\s|\\+[nrt]|[:=,}}|;])"
+        named = rf"(?i)(?:{self._stems})(?:\\*[\"'`\]])?(?:\s|\\+[nrt]|[:=,}}|;)])"
         markers = [
             (named, Mark.NAME),
             (_ESCAPED, Mark.ESCAPE),
