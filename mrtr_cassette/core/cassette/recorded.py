@@ -424,3 +424,19 @@ def pushed_asks(
                 ask = PushedAsk(each.number, number, call, request)
                 asks.setdefault(request.exchange, []).append(ask)
     return asks
+
+
+def in_conversation_order(
+    interactions: Iterable[RecordedInteraction],
+) -> list[RecordedInteraction]:
+    """Return interactions in the order in which their first requests came.
+
+    An edited file, or one that was recorded over, may have another order. What has no number, as
+    it was written by hand, comes last.
+    """
+
+    def first_number(interaction: RecordedInteraction) -> float:
+        numbers = [exchange.number for exchange in interaction.own if exchange.number is not None]
+        return min(numbers, default=float("inf"))
+
+    return sorted(interactions, key=first_number)

@@ -17,6 +17,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     RecordedInteraction,
     ResultTurn,
+    in_conversation_order,
 )
 from mrtr_cassette.core.compare.strays import drop_strays, only_logs
 from mrtr_cassette.core.compare.surface import SERVER_INFO, by_name, is_offer
@@ -624,7 +625,7 @@ class _Side(NamedTuple):
 
 def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
     pages: dict[tuple[str, str, str | None], int] = {}
-    for interaction in without_pongs(cassette.interactions):
+    for interaction in without_pongs(in_conversation_order(cassette.interactions)):
         call, issued = interaction.exchanges[0].call, interaction.exchanges[-1].next_cursor
         page = pages.get((call.endpoint, call.method, call.cursor), 0)
         if issued is not None:

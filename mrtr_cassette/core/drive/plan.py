@@ -13,6 +13,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     RecordedInteraction,
     TaskTurn,
+    in_conversation_order,
 )
 from mrtr_cassette.core.cassette.sessions import listens, opened_session
 from mrtr_cassette.core.drive.departures import Departure, Departures, departures_in
@@ -68,14 +69,14 @@ class Planned:
 def planned(
     cassette: Cassette, only: Sequence[str] = (), *, is_on_pipes: bool = False
 ) -> list[Planned]:
-    """Return the interactions of a cassette, in its order.
+    """Return the interactions of a cassette, in the order of the conversation.
 
     Of the patterns in `only`, one must match the method, the name, both, or the number; none stands
     for all.
     """
     endpoint = endpoint_of(cassette.upstream)
     plan = []
-    interactions = without_pongs(cassette.interactions)
+    interactions = without_pongs(in_conversation_order(cassette.interactions))
     departures = departures_in(interactions)
     for interaction in interactions:
         first = interaction.exchanges[0]

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
 from itertools import pairwise, zip_longest
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -19,6 +20,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     RecordedInteraction,
     TurnPlace,
+    in_conversation_order,
     task_turns,
 )
 from mrtr_cassette.core.cassette.sessions import opened_session
@@ -595,17 +597,10 @@ def _merged(
     kept: Mapping[int, int],
     partners: Mapping[int, RecordedInteraction],
 ) -> Cassette:
-    """Return both in one: in the earlier order, and what is new after what came before it."""
+    """Return both in one, in the order of the new conversation."""
     before = earlier.with_exchanges(exchanges).interactions
     after = recorded.with_exchanges(exchanges).interactions
-    places: dict[int, int] = {}
-    place = 0
-    for each in after:
-        place = partners[each.number].number if each.number in partners else place
-        if each.branch is not None and each.number not in kept:
-            place = places[each.branch.of]
-        places[each.number] = place
-    order = sorted(places, key=lambda new: (places[new], new))
+    order = _ordered(recorded.interactions, partners, kept)
     new_numbers = {new: number for number, new in enumerate(order, start=1)}
     old_numbers = {old: new_numbers[new] for new, old in kept.items()}
     interactions = tuple(
@@ -615,6 +610,47 @@ def _merged(
         for new in order
     )
     return replace(recorded, interactions=interactions)
+
+
+def _ordered(
+    recorded: Sequence[RecordedInteraction],
+    partners: Mapping[int, RecordedInteraction],
+    kept: Collection[int],
+) -> list[int]:
+    """Return the numbers of new interactions in their order.
+
+    Which of two calls that were in flight together came first is chance: these stand in the earlier
+    order, and one that is new after what came before it.
+    """
+    places: dict[int, int] = {}
+    place = 0
+    for interaction in recorded:
+        partner = partners.get(interaction.number)
+        place = place if partner is None else partner.number
+        if interaction.branch is not None and interaction.number not in kept:
+            place = places[interaction.branch.of]
+        places[interaction.number] = place
+    in_flight: list[tuple[int, int]] = []
+    placed: dict[int, None] = {}
+    waiting = iter(in_conversation_order(recorded))
+    following = next(waiting, None)
+    for ended_after, number in sorted((_ended_after(call), call.number) for call in recorded):
+        while number not in placed:
+            while following is not None and _arrived(following) <= ended_after:
+                heappush(in_flight, (places[following.number], following.number))
+                following = next(waiting, None)
+            placed[heappop(in_flight)[1]] = None
+    return list(placed)
+
+
+def _arrived(interaction: RecordedInteraction) -> int:
+    return min(exchange.number or 0 for exchange in interaction.own)
+
+
+def _ended_after(interaction: RecordedInteraction) -> float:
+    """Return how many requests had arrived when a call ended; one that was left has no end."""
+    ends = [exchange.ended_after for exchange in interaction.own]
+    return max(float("inf") if end is None else end for end in ends)
 
 
 def _numbered(interaction: RecordedInteraction, numbers: Mapping[int, int]) -> RecordedInteraction:

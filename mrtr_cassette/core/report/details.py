@@ -17,6 +17,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedInteraction,
     TaskStep,
     TaskTurn,
+    in_conversation_order,
 )
 from mrtr_cassette.core.cassette.sessions import listens, opened_session
 from mrtr_cassette.core.protocol.calls import Call, session_of
@@ -147,9 +148,10 @@ def arguments_json(call: Call) -> str | None:
 
 
 def details_of(cassette: Cassette) -> CassetteDetails:
-    """Return what is on a cassette."""
+    """Return what is on a cassette, in the order of the conversation."""
     streamed = _streamed_responses(cassette.interactions)
-    calls = [_interaction(each, streamed) for each in cassette.interactions]
+    ordered = in_conversation_order(cassette.interactions)
+    calls = [_interaction(recorded, streamed) for recorded in ordered]
     return CassetteDetails(cassette, tuple(calls))
 
 

@@ -38,9 +38,12 @@ from tasking import created, get, state, update
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.compare.conversations import compared
+from mrtr_cassette.core.drive.plan import planned
 from mrtr_cassette.core.drive.updating import recorded_over
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.wire.sse import event_id
 
 
@@ -170,14 +173,47 @@ def test_equal_call_has_a_state_of_its_own() -> None:
         assert said(play(player, retry(call, answers, state=state))) == words
 
 
-def test_order_is_the_earlier_one() -> None:
-    """Calls stay in their places, a new one stands behind what came before it, and one goes."""
+def names_of(cassette: Cassette) -> str:
+    """Return the names of the calls of a file, in its order."""
+    return "".join(each.exchanges[0].call.name for each in cassette.interactions)
+
+
+def test_order_is_that_of_the_new_conversation() -> None:
+    """What moved is moved, kept or not, and what was not called again goes."""
     a, b, c, d = ((tool(name), text(name)) for name in "abcd")
     whole, marks = over(recorded(a, b, c), recorded(c, d, (tool("b"), text("B")), a))
 
-    names = "".join(each.exchanges[0].call.name for each in whole.interactions)
-    assert (names, marks) == ("abcd", "=~=~")
-    assert [each.exchanges[0].number for each in whole.interactions] == [4, 3, 1, 2]
+    assert (names_of(whole), marks) == ("cdba", "=~~=")
+    assert [each.exchanges[0].number for each in whole.interactions] == [1, 2, 3, 4]
+
+
+def test_calls_that_were_in_flight_together_stay_in_the_earlier_order() -> None:
+    """Which of them came first is chance, and moves no line."""
+    talk = Conversation()
+    numbers = [talk.request(tool(name)) for name in "bca"]
+    for number in numbers:
+        talk.response(number, text("B" if number == 1 else "other"))
+    later = talk.request(tool("d"))
+    talk.response(later, text("other"))
+    old = recorded(*((tool(name), text("other")) for name in "dabc"))
+
+    whole, marks = over(old, loaded(talk.cassette()))
+
+    assert (names_of(whole), marks) == ("abcd", "=~==")
+
+
+def test_what_was_called_first_is_first_whatever_the_file_has() -> None:
+    """An older file may have a read before the write that came before it."""
+    whole = recorded((tool("put"), text("kept")), (tool("get"), text("[1]")))
+    first, second = whole.interactions
+    moved = replace(whole, interactions=(replace(second, number=1), replace(first, number=2)))
+    older = load(dump(moved), "f")
+
+    assert names_of(older) == "getput"
+    assert [each.call.name for each in planned(older)] == ["put", "get"]
+    assert [each.number for each in details_of(older).interactions] == [2, 1]
+    pairs = [(each.recorded, each.is_moved) for each in compared(older, whole).interactions]
+    assert pairs == [(2, False), (1, False)]
 
 
 def listening(words: str, *, more: str = "", first: int = 1) -> Cassette:
