@@ -37,7 +37,7 @@ from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import Proxy, result_in_thread
 from mrtr_cassette.shell.runs.upstreams import is_on_pipes
-from mrtr_cassette.shell.runs.verifying import verify_cassette
+from mrtr_cassette.shell.runs.verifying import check_selection, verify_cassette
 from mrtr_cassette.shell.runs.views import Answers, Recording, Replay, answered_call
 
 
@@ -133,6 +133,7 @@ def verify(path: FilePath, upstream: str | Sequence[str], **options: Any) -> Ver
         UpstreamError: the command can't be run, or does not listen.
     """
     checked = options_from(VerifyOptions, options, "verify")
+    check_selection([location(path)], checked.only)
     return result_in_thread(verify_cassette(location(path), upstream, checked))
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import Any, Final, TextIO
 import click
 import orjson
 
+from mrtr_cassette.cli.mistakes import MEANT, unknown_option
 from mrtr_cassette.core.secrets.credentials import shown_by
 from mrtr_cassette.core.secrets.rules import RedactionRules, patterns_of_path
 from mrtr_cassette.errors import (
@@ -102,8 +104,10 @@ def _told_in_one_style() -> Iterator[None]:
         text = error.format_message().rstrip(".")
         text = f"{text[:1].lower()}{text[1:]}"
         command = None if error.ctx is None else error.ctx.command
-        if isinstance(error, click.NoSuchOption) and isinstance(command, TakesCommand):
-            text = f"{text}; what belongs to {command.program} stands after --"
+        if isinstance(error, click.NoSuchOption):
+            text = unknown_option(error)
+            if isinstance(command, TakesCommand):
+                text += command.hint_at(error.option_name, is_known=MEANT in text)
         if error.ctx is not None:
             text = f"{text}; see {error.ctx.command_path} --help"
         say(f"error: {text}")
@@ -161,12 +165,20 @@ class Command(click.Command):
 class TakesCommand(Command):
     """A command with arguments of its own before `--`, and after it a program and its arguments.
 
-    `program` says what that is: CLIENT or SERVER.
+    `program` says what that is: CLIENT or SERVER. With `has_tool`, a tool's arguments are among its
+    own.
     """
 
-    def __init__(self, *args: Any, program: str, **attributes: Any) -> None:
+    def __init__(self, *args: Any, program: str, has_tool: bool = False, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self.program = program
+        self.has_tool = has_tool
+
+    def hint_at(self, option: str, *, is_known: bool) -> str:
+        """Return what an option may have been that it doesn't have, or that `is_known`."""
+        if self.has_tool:
+            return f"; an argument of the tool is written {option.lstrip('-')}=VALUE"
+        return "" if is_known else f"; what belongs to {self.program} stands after --"
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put aside what starts the program."""
@@ -374,9 +386,7 @@ def read_options(options: type[AnyOptions], given: dict[str, Any], log: Log) -> 
             for value in chosen:
                 values[name] = value
         elif option.kind == "headers":
-            headers = [text.partition(":") for text in given[name]]
-            # Without a colon there is no name, and the header is refused.
-            values[name] = [(it[0].strip() if it[1] else "", it[2].strip()) for it in headers]
+            values[name] = [_header_of(text) for text in given[name]]
         elif option.kind == "number" and given[name] is not None:
             values[name] = given[name] * option.unit
         elif option.in_shell:
@@ -384,6 +394,20 @@ def read_options(options: type[AnyOptions], given: dict[str, Any], log: Log) -> 
     if values.get("insecure"):
         say("WARNING: --insecure: the server is not verified; anyone may be answering")
     return options(**values)
+
+
+def _header_of(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon:
+        # Anything but the plain name of a header may be a secret.
+        is_name = _HEADER.fullmatch(text) is not None
+        problem = f" {text!r} has no value" if is_name else ": a header has no colon"
+        raise UsageError(f"--header{problem}", hint="give it as <<header_form>>")
+    return name.strip(), value.strip()
+
+
+_HEADER = re.compile("[A-Za-z]+(?:-[A-Za-z]+)*")
+"""The name of a header, as all that matter to MCP are spelled."""
 
 
 def warn_of_path(upstream: object, rules: RedactionRules) -> None:

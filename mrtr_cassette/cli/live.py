@@ -31,6 +31,7 @@ from mrtr_cassette.cli.common import (
     warn_of_path,
     write_report,
 )
+from mrtr_cassette.cli.mistakes import refuse_misplaced, refuse_without_scheme
 from mrtr_cassette.core.answers.fulfilment import Sources
 from mrtr_cassette.core.answers.written import AnswersFile, GivenAnswers, read_pairs, wanted_of
 from mrtr_cassette.core.compare.values import unused_pointers
@@ -62,10 +63,15 @@ from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.runs.answerers import ask_at_terminal, has_terminal, load_answers
 from mrtr_cassette.shell.runs.calling import call as call_server
 from mrtr_cassette.shell.runs.running import TOLD_VARIABLE, URL_VARIABLE, run_until_signal
-from mrtr_cassette.shell.runs.verifying import Update, update_cassette, verify_cassette
+from mrtr_cassette.shell.runs.verifying import (
+    Update,
+    check_selection,
+    update_cassette,
+    verify_cassette,
+)
 
 
-@click.command(cls=TakesCommand, program="SERVER")
+@click.command(cls=TakesCommand, program="SERVER", has_tool=True)
 @click.argument("words", nargs=-1, metavar="[URL] TOOL|METHOD [NAME=VALUE | NAME:=JSON ...]")
 @click.option(
     "--answer",
@@ -151,6 +157,8 @@ def call(
 def _server_of(
     words: Sequence[str], upstream: str | None, command: list[str] | None
 ) -> tuple[str | list[str], Sequence[str]]:
+    for word in (*words[:1], upstream):
+        refuse_without_scheme(word or "")
     if upstream is None and words and "://" in words[0]:
         upstream, *words = words
     if command is not None:
@@ -159,6 +167,9 @@ def _server_of(
         if upstream is not None:
             raise UsageError("call needs one server", hint="give its URL, or -- SERVER ARGS")
         return command, words
+    unnamed = [word for word in words[1:] if "=" not in word]
+    # One alone is more likely an argument without its value, such as env.
+    refuse_misplaced(unnamed if len(unnamed) > 1 else ())
     if upstream is not None:
         return upstream, words
     url = os.environ.get(URL_VARIABLE)
@@ -233,6 +244,9 @@ def verify(
     options = read_options(VerifyOptions, given, log)
     command = after_dashes(context) or []
     urls = [word for word in words if word.startswith(("http://", "https://"))]
+    refuse_misplaced([word for word in words if word not in urls])
+    if upstream is not None:
+        refuse_without_scheme(upstream)
     servers = [each for each in (*urls, upstream) if each is not None]
     if len(servers) + bool(command) != 1:
         raise UsageError(
@@ -244,6 +258,7 @@ def verify(
         raise UsageError("verify needs a cassette", hint="name one before the server's URL")
     check_reports(reports)
     paths = cassettes_in(cassettes)
+    check_selection(paths, options.only)
     upstream_or_command: str | list[str] = command or servers[0]
     choose = acceptance_of(verdicts, reviews=review)
     verifications, code = run_until_signal(_verify(paths, upstream_or_command, options, choose))

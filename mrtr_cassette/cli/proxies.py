@@ -35,6 +35,7 @@ from mrtr_cassette.cli.common import (
     warn_of_path,
     write_report,
 )
+from mrtr_cassette.cli.mistakes import refuse_misplaced, refuse_without_scheme
 from mrtr_cassette.core.report.ci import annotation, junit
 from mrtr_cassette.core.report.events import recording_said, replay_said
 from mrtr_cassette.core.report.runs import recording_data, report_of_replay, summary_data
@@ -85,7 +86,7 @@ def _report_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., An
 
 
 @click.command(cls=TakesCommand, program="CLIENT")
-@click.argument("url", required=False)
+@click.argument("words", nargs=-1, metavar="[URL]")
 @click.option(
     "--upstream",
     metavar="URL|COMMAND",
@@ -119,7 +120,7 @@ def _report_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., An
 def record(
     context: click.Context,
     /,
-    url: str | None,
+    words: tuple[str, ...],
     upstream: str | None,
     output: Location,
     log_format: str,
@@ -146,7 +147,7 @@ def record(
     command = tuple(after_dashes(context) or ())
     check_reports(reports)
     if stdio:
-        if not command or url is not None or upstream is not None:
+        if not command or words or upstream is not None:
             raise UsageError(
                 "--stdio needs a command that starts the server, and no URL",
                 hint="mrtr-cassette record --stdio --output FILE -- SERVER ARGS",
@@ -156,7 +157,7 @@ def record(
         _run_on_pipes(context, options, log, partial(_record_pipe, command, output, reports))
     if takes_next:
         raise UsageError("--next needs --stdio")
-    server = _server_of(url, upstream)
+    server = _server_of(words, upstream)
     if options.answers is not None:
         say("note: this proxy answers in its client's place, and is not transparent")
     adds = options.existing == "append" and exists(output)
@@ -165,16 +166,20 @@ def record(
     _run_on_http(context, options, command, partial(_record, server, output, log, reports, command))
 
 
-def _server_of(url: str | None, upstream: str | None) -> str | list[str]:
-    if url is not None and (upstream is not None or "://" not in url):
-        raise UsageError(f"{url!r} is one word too many", hint="a command stands after --")
-    upstream = url or upstream
+def _server_of(words: Sequence[str], upstream: str | None) -> str | list[str]:
+    refuse_misplaced(words)
+    if words and upstream is None and "://" in words[0]:
+        upstream = words[0]
+        words = words[1:]
+    if words:
+        raise UsageError(f"unexpected argument {words[0]!r}", hint="a command stands after --")
     if not upstream or not upstream.strip():
         raise UsageError(
             "there is no server to record", hint="give its URL, or --stdio -- SERVER ARGS"
         )
     if "://" in upstream:
         return upstream
+    refuse_without_scheme(upstream)
     try:
         server = shlex.split(upstream)
     except ValueError as error:
@@ -274,6 +279,7 @@ def replay(
     and is not started.
     """
     log = Log(log_format)
+    refuse_misplaced(words)
     cassette, *others = cassettes = cassettes_in(words)
     command = tuple(after_dashes(context) or ())
     options = replace(read_options(ReplayOptions, given, log), beside=[*map(str, others)])

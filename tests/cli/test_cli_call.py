@@ -69,7 +69,7 @@ def test_nobody_is_asked_without_a_terminal(url: str) -> None:
         (["call"], "there is no server to call"),
         (["call", "deploy", "--"], "there is no server after --"),
         (["call", "http://localhost:9/mcp", "a", "--", "b"], "call needs one server"),
-        (["call", "a", "--upstream", "localhost"], "is no HTTP URL"),
+        (["call", "a", "--upstream", "server"], "is no HTTP URL"),
         (["call", "http://localhost:9/mcp"], "there is nothing to call"),
         (["call", "http://localhost:9/mcp", "deploy", "env"], "'env' has no name and value"),
         (["call", "http://localhost:9/mcp", "a", "--answer", "b"], "'b' has no name and value"),

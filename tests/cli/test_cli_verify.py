@@ -119,7 +119,7 @@ def test_a_failing_run_says_what_can_be_done_and_what_was_not_learned(project: P
         (("{c}",), 2, "verify needs one live server"),
         (("http://127.0.0.1:9/mcp",), 2, "verify needs a cassette; name one before"),
         (("{c}", "http://localhost:1/mcp", "--", "x"), 2, "needs one live server"),
-        (("{c}", "--upstream", "localhost"), 2, "is no HTTP URL"),
+        (("{c}", "--upstream", "server"), 2, "is no HTTP URL"),
         (("{c}", "--ignore", "a", "--", "x"), 2, "--ignore 'a' is no JSON Pointer"),
         (("{c}", "--fail-on", "b", "--", "x"), 2, "--fail-on 'b' is no verdict"),
         (("{c}", "--ignore-from", "/none", "--", "x"), 2, "--ignore-from: there is no file /none"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -41,6 +42,7 @@ from mrtr_cassette.core.wire.http import (
     opens_channel,
 )
 from mrtr_cassette.core.wire.jsonbytes import canonical
+from mrtr_cassette.errors import UsageError, shorten
 
 Part = Literal["call", "opening", "notice", "listening", "other"]
 """What an interaction is: a call that a user makes, what opens and closes sessions, a notification,
@@ -98,8 +100,36 @@ def planned(
 
 
 def _is_selected(interaction: RecordedInteraction, call: Call, only: Sequence[str]) -> bool:
-    names = (call.method, call.name, f"{call.method} {call.name}", f"{interaction.number}")
+    names = _names_of(interaction, call)
     return any(fnmatchcase(name, pattern) for pattern in only for name in names)
+
+
+def _names_of(interaction: RecordedInteraction, call: Call) -> tuple[str, ...]:
+    return (call.method, call.name, f"{call.method} {call.name}", f"{interaction.number}")
+
+
+def check_patterns(cassettes: Sequence[Cassette], only: Sequence[str]) -> None:
+    """Make sure that each pattern fits a call of the cassettes.
+
+    Raises:
+        UsageError: one fits none; the error says what there is.
+    """
+    names: dict[str, None] = {}
+    calls: dict[str, None] = {}
+    for cassette in cassettes:
+        for interaction in cassette.interactions:
+            call = interaction.exchanges[0].call
+            names |= dict.fromkeys(filter(None, _names_of(interaction, call)))
+            if call.name:
+                calls[f"{call.method} {call.name}"] = None
+    for pattern in only:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            meant = get_close_matches(pattern, names, n=1)
+            hint = f"they have {', '.join(calls or names)}"
+            raise UsageError(
+                f"<<only>> {pattern!r} fits no call of the cassettes",
+                hint=f"did you mean {meant[0]!r}?" if meant else shorten(hint),
+            )
 
 
 def depends_on_writes(planned: Planned) -> bool:

@@ -29,6 +29,10 @@ _ANNOUNCED = re.compile(r"resource_metadata=\"?[\w+.-]+://[^/\"?#]*([^\"#, ]*)")
 """Matches where a challenge announces a document, which may be anywhere (RFC 9728)."""
 _STATE = re.compile(r"(?<=[?&]state=)[^&#]*")
 _ENDPOINTS: Final = ("issuer", "authorization_endpoint", "token_endpoint", "registration_endpoint")
+_NO_SCHEME = re.compile(
+    r"(?:(?:localhost|\[[0-9a-f:]+\]|[\w-]+(?:\.[\w-]+)+):\d+|localhost)(?:/\S*)?", re.IGNORECASE
+)
+"""Matches a URL that begins with its host."""
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
@@ -44,6 +48,11 @@ def with_state(headers: Headers, state: str) -> Headers:
         (name, _STATE.sub(lambda _: state, value) if name.lower() == "location" else value)
         for name, value in headers
     )
+
+
+def lacks_scheme(text: str) -> bool:
+    """Tell whether a text is a URL but for its scheme, such as localhost:8000/mcp."""
+    return _NO_SCHEME.fullmatch(text) is not None
 
 
 def origin_in(url: str) -> str:

@@ -17,6 +17,7 @@ import aiohappyeyeballs
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from yarl import URL
 
+from mrtr_cassette.core.protocol.origins import lacks_scheme
 from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.files.disk import reason_of
@@ -354,10 +355,11 @@ def upstream_url(text: str, redacted: Callable[[str], str] = str) -> URL:
         url, port = URL(), None
     is_http = url.scheme in {"http", "https"} and url.host and port is not None
     if not is_http or re.search(r"\s", text):
+        is_meant = lacks_scheme(text)
         shown = text if _NO_USER.fullmatch(text) else _NO_URL.sub(r"\1…", text)
         raise UsageError(
             f"the upstream {redacted(shown)!r} is no HTTP URL",
-            hint="give one like http://localhost:8000/mcp",
+            hint=f"write http://{shown}" if is_meant else "give one like http://localhost:8000/mcp",
         )
     return url
 

@@ -23,6 +23,7 @@ from mrtr_cassette.core.cassette.transports import (
     recorded_path,
     started_here,
 )
+from mrtr_cassette.core.protocol.origins import lacks_scheme
 from mrtr_cassette.core.secrets.credentials import Given, WasGiven, shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
 from mrtr_cassette.errors import UpstreamError, UsageError, printable, printable_lines
@@ -380,9 +381,11 @@ def start_upstream(
     """
     if isinstance(upstream, str):
         if "://" not in upstream:
+            is_meant = lacks_scheme(upstream)
+            as_list = f"a command is a list: {shlex.split(upstream)}"
             raise UsageError(
                 f"the upstream {upstream!r} is no URL",
-                hint=f"a command is a list: {shlex.split(upstream)}",
+                hint=f"write http://{upstream}" if is_meant else as_list,
             )
         return upstream, None, None
     if isinstance(upstream, Sequence):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Collection, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from mrtr_cassette.core.drive.ignored import (
     read_ignored,
     write_ignored,
 )
-from mrtr_cassette.core.drive.plan import Planned, planned
+from mrtr_cassette.core.drive.plan import Planned, check_patterns, planned
 from mrtr_cassette.core.drive.runs import planned_by_run
 from mrtr_cassette.core.drive.updating import Choose, Proposal, accepted, accepting, proposals
 from mrtr_cassette.core.drive.verification import Accepts, Repeated, VerifiedInteraction, Verifier
@@ -46,6 +46,20 @@ from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.upstreams import Target, is_on_pipes, reaching
 
 _NOT_FOUND: Final = 404
+
+
+def check_selection(paths: Sequence[Location], only: Collection[str]) -> None:
+    """Make sure that what selects calls fits some of those cassettes that can be read.
+
+    Raises:
+        UsageError: it fits none.
+    """
+    cassettes = []
+    for path in paths if only else ():
+        with suppress(CassetteError):
+            cassettes.append(load_cassette(path))
+    if cassettes:
+        check_patterns(cassettes, tuple(only))
 
 
 async def verify_cassette(
