@@ -17,6 +17,7 @@ from mrtr_cassette.core.report.runs import (
     UnpublishedError,
     unused_text,
 )
+from mrtr_cassette.core.wire.pointers import without_side
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.options import (
     CallOptions,
@@ -165,7 +166,7 @@ def diff(
 
     Args:
         recorded: the first file; the null device stands for one without interactions.
-        ignore: JSON Pointers into results and questions, at which and below which nothing counts.
+        ignore: JSON Pointers into params and results, at which and below which nothing counts.
 
     Raises:
         CassetteError: a file is missing or damaged.
@@ -174,7 +175,8 @@ def diff(
     check_pointers(ignore)
     with cassettes.without_collection():
         old, new = (cassettes.load_if_any(location(path)) for path in (recorded, received))
-        return compared(old, new, lambda _call: ignore)
+        places = [without_side(pointer, "params", "result") for pointer in ignore]
+        return compared(old, new, lambda _call: places)
 
 
 def merge(

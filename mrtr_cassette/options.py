@@ -24,6 +24,7 @@ Kind = Literal["text", "number", "switch", "choice", "list", "headers", "file", 
 Existing = Literal["keep", "replace", "append"]
 
 MEBIBYTE = 1024 * 1024
+_TIMEOUT = "Seconds that one call may take, with everything that is asked"
 _SHORTEST_SECRET = 8
 """Characters from which on a text is looked for everywhere, as for any credential."""
 
@@ -263,7 +264,7 @@ class ProxyOptions(SecretOptions):
     ignore: Collection[str] = option_field(
         "list",
         "Leave a value out of matching: a JSON Pointer into the params, such as "
-        "/inputResponses/summary or /arguments/requestedAt",
+        "/arguments/requestedAt or /params/arguments/requestedAt",
         metavar="POINTER",
     )
     repeat: Literal["auto", "always", "never"] = option_field(
@@ -297,12 +298,12 @@ class ProxyOptions(SecretOptions):
     @cached_property
     def ignored(self) -> tuple[MemberPath, ...]:
         """The members of the params that don't count in matching."""
-        from mrtr_cassette.core.wire.pointers import pointer_path
+        from mrtr_cassette.core.wire.pointers import pointer_path, without_side
 
         paths = []
         for pointer in self.ignore:
             try:
-                paths.append(pointer_path(pointer))
+                paths.append(pointer_path(without_side(pointer, "params")))
             except ValueError:
                 raise UsageError(
                     f"<<ignore>> {pointer!r} is no JSON Pointer",
@@ -514,7 +515,7 @@ class CallOptions(WritingOptions):
 
     timeout: int = option_field(
         "number",
-        "Seconds that the whole call may take, with everything that is asked",
+        _TIMEOUT,
         metavar="SECONDS",
         smallest=1,
         default=300,
@@ -534,7 +535,7 @@ class VerifyOptions(UpstreamOptions):
     ignore: Collection[str] = option_field(
         "list",
         "Leave a value out of the comparison: a JSON Pointer into the result, such as "
-        "/structuredContent/at",
+        "/structuredContent/at or /result/structuredContent/at",
         metavar="POINTER",
     )
     ignore_from: FilePath | None = option_field(
@@ -553,9 +554,7 @@ class VerifyOptions(UpstreamOptions):
         "Fail on this verdict only, such as question-changed; not-reached always fails",
         metavar="VERDICT",
     )
-    timeout: int = option_field(
-        "number", "Seconds that one response may take", metavar="SECONDS", smallest=1, default=60
-    )
+    timeout: int = option_field("number", _TIMEOUT, metavar="SECONDS", smallest=1, default=60)
 
     def __post_init__(self) -> None:
         """Check every value."""

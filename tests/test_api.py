@@ -227,7 +227,7 @@ def test_importing_the_package_imports_nothing_else():
     printed = subprocess.check_output([sys.executable, "-c", text], text=True)
     assert printed == (
         "[] ['mrtr_cassette', 'mrtr_cassette.errors', 'mrtr_cassette.options', "
-        "'mrtr_cassette.pytest_plugin']\n"
+        "'mrtr_cassette.pytest_plugin', 'mrtr_cassette.terms']\n"
     )
 
 

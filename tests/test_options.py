@@ -31,6 +31,12 @@ def test_defaults_pass_their_own_checks(options):
     assert repr(given) == repr(options())
 
 
+@pytest.mark.parametrize("spelled", ["/arguments/at", "/params/arguments/at"])
+def test_a_place_in_the_params_may_begin_with_their_name(spelled):
+    """The same pointer names it in every command, and the shorter one stays."""
+    assert ReplayOptions(ignore=[spelled]).ignored == (("arguments", "at"),)
+
+
 def test_values_can_not_be_changed():
     """What was checked stays as it was."""
     ignore = ["/a"]

@@ -94,7 +94,8 @@ def inspect(cassettes: tuple[str, ...], *, as_json: bool, full: bool, markdown: 
     "ignored",
     metavar="POINTER",
     multiple=True,
-    help="A place in results and questions that doesn't count; may be repeated.",
+    help="Leave a value out of the comparison: a JSON Pointer into params or results, such as "
+    "/params/arguments/at or /result/structuredContent/at; may be repeated.",
 )
 @click.pass_context
 def diff(

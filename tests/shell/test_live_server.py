@@ -210,7 +210,7 @@ async def test_silent_server_gives_no_response() -> None:
     async def silent(visit: Visit) -> None:
         await visit.left()
 
-    async with live(silent, response_s=0.01) as (live_server, _):
+    async with live(silent, call_s=0.01) as (live_server, _):
         with pytest.raises(UpstreamError, match=r"gave no response: nothing whole within 0.01 s"):
             await live_server.follow(Conversation(post(CALL), FixedScript(refusing), session()))
 

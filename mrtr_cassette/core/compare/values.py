@@ -11,7 +11,14 @@ from itertools import zip_longest
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
-from mrtr_cassette.core.wire.pointers import ABSENT, ANY, ValuesAt, differences, members_and_items
+from mrtr_cassette.core.wire.pointers import (
+    ABSENT,
+    ANY,
+    ValuesAt,
+    differences,
+    members_and_items,
+    without_side,
+)
 from mrtr_cassette.errors import NotJsonError, UsageError
 
 Verdict = Literal[
@@ -128,7 +135,7 @@ def unused_pointers(pointers: Iterable[str], left_out: Iterable[Change]) -> list
     places = {change.pointer for change in left_out}
     unused = []
     for pointer in pointers:
-        outer, _, _ = pointer.partition(WORD)
+        outer, _, _ = without_side(pointer, "params", "result").partition(WORD)
         if not any(is_below(place, outer) for place in places):
             unused.append(pointer)
     return unused

@@ -15,6 +15,7 @@ from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.secrets.sealed import reads_as_words
 from mrtr_cassette.core.wire.jsonbytes import parse
+from mrtr_cassette.core.wire.pointers import without_side
 
 _TABLE: Final = "ignore"
 
@@ -36,7 +37,8 @@ def ignored_in(rules: Sequence[IgnoredPlaces], call: Call) -> tuple[str, ...]:
     """Return the pointers that don't count in what a call gets."""
     names = (call.method, call.name, call_name(call))
     matching = [rule for rule in rules if any(fnmatchcase(name, rule.call) for name in names)]
-    return tuple(pointer for rule in matching for pointer in rule.pointers)
+    pointers = [pointer for rule in matching for pointer in rule.pointers]
+    return tuple([without_side(pointer, "params", "result") for pointer in pointers])
 
 
 def read_ignored(text: str) -> list[IgnoredPlaces]:

@@ -118,6 +118,12 @@ def pointer_path(pointer: str) -> MemberPath:
     )
 
 
+def without_side(pointer: str, *sides: str) -> str:
+    """Return a pointer without its first step, if that is the side it is about."""
+    side, step, rest = pointer.removeprefix("/").partition("/")
+    return f"/{rest}" if step and side in sides else pointer
+
+
 def value_at(value: Any, path: MemberPath) -> Any:
     """Return what stands at a path; None where nothing does."""
     for step in path:

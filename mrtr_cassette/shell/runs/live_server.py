@@ -49,7 +49,7 @@ class LiveServer:
     upstream: Upstream
     shown_as: str
     headers: Headers = ()
-    response_s: float | None = None
+    call_s: float | None = None
     head_s: float = _HEAD_S
     _under_way: list[tuple[Conversation, asyncio.Task[None], Supply | None]] = field(
         default_factory=list, init=False
@@ -70,17 +70,17 @@ class LiveServer:
         """Send one request after the other, until there is none.
 
         `supply` answers what the script of a conversation has no answer to, and `told` gets each
-        state of a task. `response_s` is the time for one response, and for a task as a whole.
+        state of a task. `call_s` is the time for all of a call: its rounds, and its task.
 
         Raises:
-            UpstreamError: there was no whole response in time.
+            UpstreamError: it did not end in time.
             BodyTooLargeError: a response is larger than what is kept.
         """
         what = "nothing whole"
         try:
-            async with asyncio.timeout(None) as limit:
+            async with asyncio.timeout(self.call_s):
                 try:
-                    await self._follow(steps, supply, told, limit)
+                    await self._follow(steps, supply, told)
                 except asyncio.CancelledError:
                     what = what if steps.task is None else "its task did not end"
                     if (observation := steps.leave()) is not None:
@@ -90,20 +90,11 @@ class LiveServer:
                                 await self._read(observation, steps)
                     raise
         except TimeoutError:
-            reason = ValueError(f"{what} within {self.response_s:g} s")
+            reason = ValueError(f"{what} within {self.call_s:g} s")
             raise UpstreamError(no_response(self.shown_as, reason)) from None
 
-    async def _follow(
-        self,
-        steps: Conversation,
-        supply: Supply | None,
-        told: Told | None,
-        limit: asyncio.Timeout,
-    ) -> None:
-        clock = asyncio.get_running_loop().time
+    async def _follow(self, steps: Conversation, supply: Supply | None, told: Told | None) -> None:
         while True:
-            if self.response_s is not None and steps.task is None:
-                limit.reschedule(clock() + self.response_s)
             if steps.wait_s:
                 await asyncio.sleep(steps.wait_s)
             if (observation := steps.next()) is None:
@@ -169,7 +160,7 @@ class LiveServer:
                     self._was_asked.clear()
                     await self._was_asked.wait()
         if self._posts:
-            await asyncio.wait(self._posts, timeout=self.response_s)
+            await asyncio.wait(self._posts, timeout=self.call_s)
         return not is_due()
 
     async def close(self) -> None:
