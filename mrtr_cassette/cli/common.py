@@ -301,8 +301,13 @@ class _Cassette(click.Path):
 CASSETTE: Final = _Cassette()
 
 
-def cassettes_in(words: Sequence[str], suffixes: Collection[str] = (".json",)) -> list[Location]:
-    """Return the cassettes, or journals, that words name: files, objects, folders and globs."""
+def cassettes_in(
+    words: Sequence[str], suffixes: Collection[str] = (".json",), *, takes_all: bool = False
+) -> list[Location]:
+    """Return the cassettes, or journals, that words name: files, objects, folders and globs.
+
+    With `takes_all`, folders and globs stand for all their files with one of the suffixes.
+    """
     found: list[Location] = []
     for word in words:
         path = location(word)
@@ -315,7 +320,8 @@ def cassettes_in(words: Sequence[str], suffixes: Collection[str] = (".json",)) -
             found.append(path)
             continue
         within = [each for each in files if each.suffix in suffixes and each.is_file()]
-        within = [each for each in within if each.suffix == ".journal" or is_cassette(each)]
+        if not takes_all:
+            within = [path for path in within if path.suffix == ".journal" or is_cassette(path)]
         if not within:
             kind = "cassette" if ".json" in suffixes else "journal"
             raise UsageError(f"there is no {kind} in {path}")

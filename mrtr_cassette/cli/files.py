@@ -26,6 +26,7 @@ from mrtr_cassette.cli.common import (
 )
 from mrtr_cassette.core.answers.written import answers_text
 from mrtr_cassette.core.cassette.client_config import has_wrapped, unwrapped, wrapped
+from mrtr_cassette.core.cassette.load import is_foreign
 from mrtr_cassette.core.cassette.model import schema as generated
 from mrtr_cassette.core.compare.conversations import CassetteComparison
 from mrtr_cassette.core.record.publish_check import exposed_secrets
@@ -43,6 +44,7 @@ from mrtr_cassette.shell.files.cassettes import (
     journal_path,
     load_cassette,
     merge_files,
+    read_file,
     recover_journal,
     without_collection,
 )
@@ -282,13 +284,17 @@ def schema() -> None:
 def check(cassettes: tuple[str, ...], *, fixes: bool) -> None:
     """Tell whether cassettes are as recorded, without secrets.
 
-    A folder or a glob stands for all cassettes in it. The exit code is 3 where one is damaged or
-    was edited, else 1 where the rules of redaction find a secret in one. With --fix, the digests in
-    a cassette become those of what stands in it now, and the file is spelled as a recording is.
+    A folder or a glob stands for all JSON files in it; what is no cassette is told, and fails
+    nothing. The exit code is 3 where a file is empty or damaged, or a cassette was edited, else 1
+    where the rules of redaction find a secret in one. With --fix, the digests in a cassette become
+    those of what stands in it now, and the file is spelled as a recording is.
     """
     code = 0
-    for cassette in cassettes_in(cassettes):
+    for cassette in cassettes_in(cassettes, takes_all=True):
         try:
+            if is_foreign(read_file(cassette)):
+                say(f"note: {cassette} is no cassette, and was not checked")
+                continue
             has_secrets = _check(cassette, fixes=fixes)
             code = max(code, int(has_secrets))
         except CassetteError as error:

@@ -101,3 +101,21 @@ def test_each_journal_of_a_folder_is_recovered() -> None:
     assert run("recover", "new").stderr == "error: there is no journal in new\n"
     journal("new/again.json.journal", "3")
     assert run("recover", "new/*.journal").stderr == "wrote new/again.json: 1 interaction\n"
+
+
+def test_a_folder_and_its_files_are_checked_alike(project: Path) -> None:
+    """Other JSON is told and fails nothing; a file that is empty or cut short is an error."""
+    names = sorted(map(str, Path("old").rglob("*.json")))
+    for words in (["old"], ["old/**/*.json"], names):
+        checked = run("check", *words)
+        assert checked.exit_code == 0, checked.output
+        assert checked.stdout.count("all as recorded") == 3
+        assert checked.stderr == "note: old/other.json is no cassette, and was not checked\n"
+    for raw in (b"", b"[1, 2", Path("old/gone.json").read_bytes()[:300]):
+        Path("old/other.json").write_bytes(raw)
+        for words in (["old"], names):
+            refused = run("check", *words)
+            assert refused.exit_code == 3
+            assert refused.stderr.startswith("error: old/other.json: ")
+    Path("old/other.json").write_bytes(b"")
+    assert "the file is empty" in run("check", "old").stderr

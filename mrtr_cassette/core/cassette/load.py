@@ -112,7 +112,28 @@ def decode_cassette(data: bytes, path: str) -> CassetteModel:
         raise damaged(path, pointer, f"{first['msg'].lower()}{found}") from None
 
 
+def is_foreign(data: bytes) -> bool:
+    """Tell whether a file is JSON that was never meant to be a cassette."""
+    try:
+        tree = orjson.loads(data.removeprefix(codecs.BOM_UTF8))
+    except orjson.JSONDecodeError:
+        return False
+    if not isinstance(tree, dict):
+        return True
+    is_named = str(tree.get("$schema")).startswith(_SCHEMAS)
+    return not is_named and not tree.keys() >= _ALWAYS_THERE
+
+
+_SCHEMAS: Final = "urn:mrtr-cassette:"
+_ALWAYS_THERE: Final = frozenset({"upstream", "recording"})
+"""Members of a cassette that other files with interactions don't have, VCR's for one."""
+
+
 def _not_json(data: bytes, path: str, error: orjson.JSONDecodeError) -> CassetteError:
+    if not data.strip():
+        return CassetteError(
+            path, "not JSON: the file is empty", hint="restore it or record it again"
+        )
     if data.startswith(LFS_POINTER):
         return lfs_pointer_error(path)
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
