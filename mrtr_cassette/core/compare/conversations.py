@@ -342,6 +342,13 @@ def outcome_value(exchange: RecordedExchange) -> Any:
     return result or said.get("#body") or said["#messages"] or said["#status"]
 
 
+def said_value(exchange: RecordedExchange) -> Any:
+    """Return all that a response says: what it asks, its result or its error."""
+    if exchange.ask is None:
+        return outcome_value(exchange)
+    return {INPUT_REQUESTS: asked_question(exchange)}
+
+
 def comparable_tree(raw: bytes, states: Mapping[str, str] = NO_STATES) -> Any:
     """Return a JSON text as a value in which nothing differs that stands for a secret."""
     return parse_tolerantly(_comparable(raw, states))

@@ -22,6 +22,7 @@ from mrtr_cassette.core.compare.conversations import (
     question_changes,
     response_changes,
     round_change,
+    said_value,
     task_question,
     unasked_change,
 )
@@ -423,6 +424,14 @@ def unanswered_keys(
 # One cassette and one live server
 
 
+class Reached(NamedTuple):
+    """What was expected in a turn, or 0 for the end, and what the live server said."""
+
+    turn: int
+    expected: Any
+    received: Any
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class VerifiedInteraction:
     """What came of one interaction."""
@@ -450,6 +459,17 @@ class VerifiedInteraction:
     def call(self) -> str:
         """Its call, as shown in messages."""
         return self.planned.call.title
+
+    @property
+    def reached(self) -> list[Reached]:
+        """The responses that differ, and the last one of a call that was not reached."""
+        turns = {turn for turn, change in self.changes if not change.is_information}
+        found = {}
+        for pair in self.pairs:
+            if pair.turn in turns or (self.verdict == "not-reached" and pair is self.pairs[-1]):
+                expected, received = (said_value(exchange) for exchange in pair[:2])
+                found[pair.turn] = Reached(pair.turn, expected, received)
+        return list(found.values())
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ def verification_junit(verifications: Sequence[Verification]) -> bytes:
         for each in verification.interactions:
             case = _case(suite, f"#{each.number} {each.call}")
             if verification.fails(each):
-                text = "\n".join(interaction_lines(each))
+                text = "\n".join(interaction_lines(each, is_whole=True))
                 _failure(case, each.verdict, each.reason or each.verdict, text)
             elif each.verdict == "skipped":
                 ET.SubElement(case, "skipped", message=printable_json(each.reason or ""))

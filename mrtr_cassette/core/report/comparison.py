@@ -25,8 +25,10 @@ from mrtr_cassette.core.compare.values import (
     without_indices,
 )
 from mrtr_cassette.core.drive.ignored import Learned
-from mrtr_cassette.core.drive.verification import TurnChange, VerifiedInteraction
+from mrtr_cassette.core.drive.verification import Reached, TurnChange, VerifiedInteraction
+from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.report.text import as_data
+from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import ANY, Difference, excerpts
 from mrtr_cassette.errors import counted, printable, printable_lines, shorten
 from mrtr_cassette.terms import LIBRARY_TERMS, Terms, in_terms
@@ -42,6 +44,8 @@ _MARKED: Final[Mapping[Mark, str]] = {
 _NOT_COMPARED = frozenset({"skipped", "not-reached"})
 _MARKS = {"same": "=", "skipped": "-"}
 _DIFFERENT, _UNREACHABLE = 1, 4
+_OF_WHOLE_RESPONSES: Final = frozenset({"refused", "rounds-changed"})
+"""Verdicts whose values are all that a response says."""
 _NOT_IN_BOTH: Final[Mapping[Mark, str]] = {"-": "not called", "+": "not recorded"}
 
 
@@ -112,7 +116,12 @@ def _as_text(value: str | None) -> str | None:
 
 
 def shown_values(change: Change | Difference) -> tuple[str | None, str | None]:
-    """Return the two values of a change as people read them; long ones from where they part."""
+    """Return the two values of a change as people read them; long ones from where they part.
+
+    Of whole responses, it is the first line of what they say.
+    """
+    if isinstance(change, Change) and change.verdict in _OF_WHOLE_RESPONSES:
+        return _said(change.recorded), _said(change.received)
     old, new = (
         json.dumps(json.loads(value), ensure_ascii=False)
         if value is not None and value.startswith('"')
@@ -126,6 +135,43 @@ def shown_values(change: Change | Difference) -> tuple[str | None, str | None]:
     elif new is not None:
         new = shorten(new)
     return _printable_value(old), _printable_value(new)
+
+
+def _said(value: str | None) -> str | None:
+    """Return the first line of what a response says: its question, its text, or its error."""
+    if value is None:
+        return None
+    said: Any = json.loads(value)
+    error = said.get("error") if isinstance(said, dict) else None
+    if isinstance(error, dict):
+        return printable(f"error {error.get('code')}: {_first_line(error.get('message'))}")
+    asked = _asked(said)
+    if asked:
+        return printable(f"asks {'; '.join(asked)}")
+    content = said.get("content") if isinstance(said, dict) else None
+    texts = [item.get("text") for item in content or () if isinstance(item, dict)]
+    if texts and isinstance(texts[0], str):
+        prefix = "isError: " if said.get("isError") is True else ""
+        return printable(f"{prefix}{_first_line(texts[0])}")
+    return printable(shorten(value))
+
+
+def _first_line(text: object) -> str:
+    return shorten(json.dumps(str(text).partition("\n")[0], ensure_ascii=False))
+
+
+def _asked(said: Any) -> list[str]:
+    """Return the questions of a value of `inputRequests`, or of what has one."""
+    asked = said.get(INPUT_REQUESTS, said) if isinstance(said, dict) else said
+    rows = asked.items() if isinstance(asked, dict) else []
+    questions = []
+    for key, request in rows:
+        params = request.get("params") if isinstance(request, dict) else None
+        if isinstance(params, dict) and "method" in request:
+            message = params.get("message")
+            shown = request["method"] if message is None else _first_line(message)
+            questions.append(f"{key}: {shown}")
+    return questions
 
 
 def _printable_value(value: str | None) -> str | None:
@@ -162,7 +208,8 @@ def comparison_text(comparison: CassetteComparison) -> str:
     for each in comparison.interactions:
         if each.mark != "=" or each.is_moved:
             lines += _interaction_lines(each)
-    lines += _information_lines(comparison)
+    stages = (stage for each in comparison.interactions for stage in each.stages)
+    lines += _information_lines(stage.changes for stage in stages)
     lines.append(conclusion(comparison))
     return printable_lines("\n".join(lines))
 
@@ -216,17 +263,31 @@ def _places_lines(places: Iterable[tuple[str, Iterable[Change]]]) -> Iterator[st
             yield from (f"      {line}" for line in values)
 
 
-def _information_lines(comparison: CassetteComparison) -> Iterator[str]:
-    told = Counter(
-        fold
-        for each in comparison.interactions
-        for stage in each.stages
-        for fold in folded(change for change in stage.changes if change.is_information)
-    )
+def _information_lines(responses: Iterable[Iterable[Change]]) -> Iterator[str]:
+    """Yield what is information in several responses, each change once."""
+    told: Counter[Fold] = Counter()
+    for changes in responses:
+        folds = folded(change for change in changes if change.is_information)
+        told.update({_of_server(fold): 1 for fold in folds})
     for fold, count in told.items():
         first, *values = fold_lines(fold)
-        yield f"information, {counted(count, 'time')}: {first.removesuffix(', information only')}"
-        yield from (f"      {line}" for line in values)
+        line = f"information, {counted(count, 'time')}: {first.removesuffix(', information only')}"
+        if len(values) == 2:
+            old, new = (value[2:] for value in values)
+            yield f"{line}: {old} → {new}"
+            continue
+        yield line
+        yield from (f"      {value}" for value in values)
+
+
+def _of_server(fold: Fold) -> Fold:
+    """Return what a server says of itself as if it said it in one place."""
+    _, name, member = fold.pointer.partition("serverInfo/")
+    if not name:
+        return fold
+    pointer = f"/{name}{member}"
+    changes = tuple(change._replace(pointer=pointer) for change in fold.changes)
+    return replace(fold, pointer=pointer, changes=changes)
 
 
 def conclusion(comparison: CassetteComparison) -> str:
@@ -334,11 +395,10 @@ def exit_code_of(verifications: Sequence[Verification]) -> int:
 def verification_text(verification: Verification) -> str:
     """Return it for people: what is not the same, and the counts."""
     lines = []
-    for each in verification.interactions:
-        notes = [change for change in each.changes if change.change.is_information]
-        if each.verdict == "same" and not notes:
-            continue
-        lines += interaction_lines(each)
+    for interaction in verification.interactions:
+        if interaction.verdict != "same":
+            lines += interaction_lines(interaction)
+    lines += _notes(verification)
     for call, place in verification.places:
         if place.reason is not None:
             lines.append(f"not learned: {call} {place.pointer or '/'}: {place.reason}")
@@ -351,16 +411,51 @@ def verification_text(verification: Verification) -> str:
     return "\n".join([*lines, summary_line(verification)])
 
 
-def interaction_lines(each: VerifiedInteraction) -> list[str]:
-    """Return what came of one interaction, with all its changes."""
-    verdict = "same, with notes" if each.verdict == "same" else each.verdict
-    reason = [] if each.reason is None else [f"    {printable(each.reason)}"]
-    places = (
-        (f"turn {turn}" if turn else "response", [change for _, change in changes])
-        for turn, changes in groupby(each.changes, key=lambda change: change.turn)
-    )
-    mark = _MARKS.get(each.verdict, "~")
-    return [f"{mark} #{each.number} {each.call}: {verdict}", *reason, *_places_lines(places)]
+def _notes(verification: Verification) -> Iterator[str]:
+    """Yield what is information, each change once for all calls."""
+    responses = []
+    for interaction in verification.interactions:
+        for _, changes in groupby(interaction.changes, key=lambda change: change.turn):
+            responses.append([change for _, change in changes])
+    return _information_lines(responses)
+
+
+def interaction_lines(interaction: VerifiedInteraction, *, is_whole: bool = False) -> list[str]:
+    """Return what came of one interaction, with all its changes, or with its whole responses."""
+    mark = _MARKS.get(interaction.verdict, "~")
+    lines = [f"{mark} #{interaction.number} {interaction.call}: {interaction.verdict}"]
+    if interaction.reason is not None:
+        lines.append(f"    {printable(interaction.reason)}")
+    reached = {response.turn: response for response in interaction.reached}
+    places = []
+    for turn, changes in groupby(interaction.changes, key=lambda change: change.turn):
+        counting = [change for _, change in changes if not change.is_information]
+        if turn in reached:
+            counting = [_with_responses(change, reached[turn]) for change in counting]
+        places.append((f"turn {turn}" if turn else "response", counting))
+    lines += _places_lines(places)
+    for response in reached.values() if is_whole else ():
+        lines += _whole_lines(response)
+    return lines
+
+
+def _with_responses(change: Change, response: Reached) -> Change:
+    """Return a change of a whole response with all that was expected, and all that came."""
+    if change.verdict not in _OF_WHOLE_RESPONSES:
+        return change
+    expected, received = canonical(response.expected), canonical(response.received)
+    return change._replace(recorded=expected, received=received)
+
+
+def _whole_lines(response: Reached) -> Iterator[str]:
+    place = f"turn {response.turn}" if response.turn else "response"
+    for mark, name, value in (
+        ("-", "expected", response.expected),
+        ("+", "received", response.received),
+    ):
+        yield f"    {place}, {name}:"
+        for line in json.dumps(value, indent=2, ensure_ascii=False).split("\n"):
+            yield f"      {mark} {printable(line)}"
 
 
 def summary_line(verification: Verification) -> str:
@@ -383,7 +478,7 @@ _ROWS: Final[Mapping[type, str]] = {
     InteractionComparison: "mark recorded received call verdict moved=is_moved request stages",
     Stage: "kind turn mark changes",
     Verification: "cassette upstream is_good counts accepted interactions",
-    VerifiedInteraction: "number call verdict reason changes",
+    VerifiedInteraction: "number call verdict reason changes responses=reached",
     TurnChange: "turn verdict=change.verdict pointer=change.pointer recorded=change.recorded "
     "received=change.received is_information=change.is_information",
 }
@@ -394,6 +489,9 @@ def verification_markdown(verifications: Sequence[Verification]) -> str:
     lines = []
     for verification in verifications:
         summary = re.sub(r"[\\`*_{}\[\]<>#|~]", r"\\\g<0>", summary_line(verification))
-        failing = [line for each in verification.failures for line in interaction_lines(each)]
+        failing = []
+        for interaction in verification.failures:
+            failing += interaction_lines(interaction, is_whole=True)
+        failing += _notes(verification)
         lines += [f"### {summary}", "", *_diff_block(failing), ""]
     return "\n".join(lines)

@@ -7,16 +7,16 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from builders import cassette_of, loaded, tool
+from builders import cassette_of, follow, loaded, refusal, tool
 from goldens import DATA, read_case
 from harmless import assert_harmless
-from messages import Json, text
+from messages import Json, form, text
 
 from mrtr_cassette.core.compare.conversations import CassetteComparison, compared
 from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.ignored import Learned
 from mrtr_cassette.core.drive.plan import planned
-from mrtr_cassette.core.drive.verification import TurnChange, VerifiedInteraction
+from mrtr_cassette.core.drive.verification import TurnChange, VerifiedInteraction, Verifier
 from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
 from mrtr_cassette.core.report.comparison import (
     Verification,
@@ -76,6 +76,7 @@ def test_values_read_as_people_write_them() -> None:
 CHANGED = TurnChange(1, Change("question-changed", "/inputRequests/a", '"x"', None))
 NOTE = TurnChange(0, Change("surface-changed", "/tools/1", None, "{}", is_information=True))
 ROWS = [TurnChange(0, Change("text-changed", f"/rows/{row}/at", f"{row}", "9")) for row in range(3)]
+GO = form("Go?")
 PLAN = planned(loaded(cassette_of((tool("a"), text("x"))), "c.json"))[0]
 STRANGE = "\x1b[2J\n::error::`|*<b>"
 
@@ -155,6 +156,74 @@ def test_what_differs_is_shown(name: str, *, updates_goldens: bool) -> None:
     """Each line begins with its mark, what is the same is folded; programs get every verdict."""
     case = read_case(DATA / "reports" / "comparison.case")
     case.expect(name, f"{texts()[name]}\n", updates=updates_goldens)
+
+
+def verified(script: Any, *responses: Any) -> list[VerifiedInteraction]:
+    """Return what comes of a recording with a live server that gives these responses."""
+    cassette = loaded(cassette_of(*script), "c.json")
+    verifier = Verifier(cassette, "/mcp", lambda _call: ())
+    found = []
+    for plan, response in zip(planned(cassette), responses, strict=True):
+        repeated = verifier.begin(plan)
+        assert not isinstance(repeated, VerifiedInteraction)
+        follow(repeated.conversation, response)
+        found.append(verifier.ended(repeated))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("script", "response", "lines", "expected", "received"),
+    [
+        (
+            ((tool("deploy"), {"resultType": "input_required", "inputRequests": {"ok": GO}}),),
+            lambda body: refusal(body, words="Unknown tool: deploy"),
+            ["turn 1 /: refused", '- asks ok: "Go?"', '+ error -32602: "Unknown tool: deploy"'],
+            '"message": "Go?"',
+            '"message": "Unknown tool: deploy"',
+        ),
+        (
+            ((tool("deploy"), text("done\nat noon")),),
+            {**text("no way\nat all"), "isError": True},
+            ["response /isError: refused", '- "done"', '+ isError: "no way"'],
+            "at noon",
+            "at all",
+        ),
+        (
+            ((tool("deploy"), text("done\nat noon")),),
+            {"resultType": "input_required", "inputRequests": {"ok": GO}},
+            ["turn 1 /inputRequests: rounds-changed", '- "done"', '+ asks ok: "Go?"'],
+            "at noon",
+            '"message": "Go?"',
+        ),
+    ],
+    ids=["question refused", "result refused", "question more"],
+)
+def test_what_was_expected_and_what_came_is_told(
+    script: Any, response: Any, lines: list[str], expected: str, received: str
+) -> None:
+    """The text has its first lines, and every report has it whole."""
+    found = verification(*verified(script, response))
+    shown = [line.strip() for line in verification_text(found).splitlines()]
+    assert shown[1:4] == lines
+    (responses,) = (each.reached for each in found.interactions)
+    (data,) = verification_data([found])["cassettes"][0]["interactions"]
+    assert data["responses"] == [each._asdict() for each in responses]
+    whole = verification_markdown([found]), verification_junit([found]).decode()
+    for report in (*whole, json.dumps(data["responses"])):
+        text_of = report.replace("&quot;", '"').replace("\\", "\\")
+        assert expected in text_of
+        assert received in text_of
+
+
+def test_a_new_version_of_the_server_is_one_line() -> None:
+    """However many responses say it."""
+    script = [(tool(name), versioned("1", "1.0")) for name in "abc"]
+    responses = [versioned("1", "1.1"), versioned("1", "1.1"), versioned("2", "1.1")]
+    found = verification(*verified(script, *responses))
+    line = 'information, 3 times: /serverInfo/version: surface-changed: "1.0" → "1.1"'
+    told = [line for line in verification_text(found).splitlines() if "serverInfo" in line]
+    assert told == [line]
+    assert verification_markdown([found]).count("information") == 1
 
 
 def test_what_a_server_says_steers_nothing() -> None:
