@@ -508,3 +508,53 @@ async def test_played_task_is_repeated_to_its_end(tmp_path: Path) -> None:
     async with taping(path, working(), existing="append", reads=["rows"]) as tape:
         await add(tape.url)
         assert (await post(tape.url, tool_call("rows"))).result == {"rows": 1}
+
+
+def pages(run: str) -> Script:
+    """Make up an id for each page that is created or found; open those of this run only."""
+    known: list[str] = []
+
+    async def script(visit: Visit) -> None:
+        body = visit.request.json
+        if body["method"] == "tools/list":
+            hints = {"readOnlyHint": True}
+            tools = [{"name": name, "annotations": hints} for name in ("search", "open")]
+            await visit.send(json_response(result({"tools": tools}, id=body["id"])))
+            return
+        name, arguments = body["params"]["name"], body["params"].get("arguments", {})
+        if name == "open":
+            words = "the page" if arguments["id"] in known else "not found"
+        else:
+            known.append(f"{run}-{len(known)}a7f3c")
+            words = f"{name}: {known[-1]}"
+        reply = {"content": [{"type": "text", "text": words}]}
+        await visit.send(json_response(result(reply, id=body["id"])))
+
+    return script
+
+
+async def opened_page(url: str, tool: str) -> tuple[str, str]:
+    """Create or find a page, and open it by its id; return the id, and what is said."""
+    await post(url, message("tools/list"))
+    said = (await post(url, tool_call(tool, id=2))).text
+    identity = said.partition(": ")[2]
+    return identity, (await post(url, tool_call("open", id=3, arguments={"id": identity}))).text
+
+
+@pytest.mark.parametrize("tool", ["create", "search"])
+@looped
+async def test_an_id_of_a_played_call_is_the_live_servers_own(tmp_path: Path, tool: str) -> None:
+    """What made it is repeated first; the cassette has the id that the client has."""
+    path = tmp_path / "c.json"
+    async with taping(path, pages("first")) as tape:
+        await post(tape.url, message("tools/list"))
+        await post(tape.url, tool_call(tool, id=2))
+    async with taping(path, pages("second"), existing="append") as tape:
+        identity, words = await opened_page(tape.url, tool)
+        sent = [received.json for received in tape.server.received]
+    assert (identity, words) == ("first-0a7f3c", "the page")
+    assert [request["params"]["name"] for request in sent] == [tool, "open"]
+    assert sent[-1]["params"]["arguments"] == {"id": "second-0a7f3c"}
+    async with playing(path) as replay:
+        assert await opened_page(replay.url, tool) == ("first-0a7f3c", "the page")
+        assert replay.player.misses == []

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,6 +23,7 @@ from mrtr_cassette.core.drive.conversation import (
     with_body,
     with_values,
 )
+from mrtr_cassette.core.drive.handles import Handles, handles_in, issued_in, sent_in
 from mrtr_cassette.core.drive.plan import why_not_repeatable
 from mrtr_cassette.core.drive.verification import RecordedScript
 from mrtr_cassette.core.protocol.calls import Call, CallKey
@@ -249,8 +250,8 @@ class ReplayToAsk(Conversation):
 # Writes
 
 
-class RepeatedWrite(Conversation):
-    """A call that was played and may have changed something, made with the live server too."""
+class RepeatedPlay(Conversation):
+    """A call that was played, made with the live server too."""
 
     def __init__(
         self,
@@ -258,10 +259,11 @@ class RepeatedWrite(Conversation):
         entry: ReplayEntry,
         interaction: RecordedInteraction,
         recorder: Recorder,
+        handles: Handles,
     ) -> None:
         """Take the client's last request of the call, in the live session."""
         self.entry = entry
-        self._recorded = RecordedScript(interaction)
+        self._recorded = RecordedScript(interaction, handles=handles)
         session = ServerSession(recorder, request.header(SESSION_HEADER))
         super().__init__(request, self._recorded, session, follows_task=True)
 
@@ -325,6 +327,11 @@ class Appending:
         self._unmade = deque[tuple[Request, ReplayEntry]]()
         """The writes that were played, and that the live server has not made so far."""
         self._diverged: Diverged | None = None
+        self._handles = Handles(handles_in(player.recording))
+        self._issuers: dict[str, tuple[Request, ReplayEntry]] = {}
+        """The plays that first had texts which a client may send back, by these."""
+        self._said: set[str] = set()
+        """Such texts that the client has sent of its own accord."""
 
     def received(self, request: Request, now: float | None = None) -> Play | Call | Miss:
         """Return what is played for a request, or why it gets nothing.
@@ -351,6 +358,9 @@ class Appending:
     def _played(self, play: Play) -> None:
         entry, request = play.entry, play.request
         self._sessions.played(request, entry.key.method, entry.exchange.response)
+        self._said |= sent_in(request) - self._issuers.keys()
+        for name in issued_in(entry.exchange) - self._said:
+            self._issuers.setdefault(name, (request, entry))
         if not self._player.is_write(entry):
             return
         self._unmade.append((request, entry))
@@ -370,11 +380,14 @@ class Appending:
         Returns the request in the live server's terms, or why it is not sent.
         """
         depends = _depends_on_writes(shown)
+        repeated = [name for name in sent_in(request) if name in self._issuers]
+        self._handles.expect(repeated)
         failure = (yield from self._write(shown)) if depends else None
         if failure is None:
             failure = yield from self._open(shown)
         if failure is not None:
             return failure
+        yield from self._read(repeated)
         sent = self._sessions.in_live(request)
         catch_up = self._recorded_asks.replay_for(self._recorder.read(sent), shown)
         if isinstance(catch_up, Miss):
@@ -392,7 +405,7 @@ class Appending:
             if failure is not None:
                 return failure
         self._player.goes_live(request)
-        return sent
+        return self._handles.in_live(sent)
 
     def _open(self, shown: Call) -> Generator[Conversation, None, Miss | None]:
         """Open the session of a request with the live server, unless that is done."""
@@ -420,12 +433,30 @@ class Appending:
             failure = yield from self._open(self._player.shown(request))
             if failure is not None:
                 return failure
-            recorder = self._new_recorder(seals=True)
-            live = self._sessions.in_live(request)
-            write = RepeatedWrite(live, entry, interaction, recorder)
+            write = self._repeated(request, entry, interaction)
             yield write
             self._diverged = write.divergence()
         return None if self._diverged is None else self._diverged.refusal(shown)
+
+    def _read(self, names: Iterable[str]) -> Generator[Conversation, None, None]:
+        """Have the live server make up texts that the client had from played reads."""
+        for name in names:
+            if name not in self._issuers:
+                continue
+            request, entry = self._issuers.pop(name)
+            interaction = self._recording.interactions[entry.interaction - 1]
+            is_known = self._handles.is_known(name) or self._player.is_write(entry)
+            if not is_known and why_not_repeatable(interaction) is None:
+                read = self._repeated(request, entry, interaction)
+                yield read
+                read.divergence()
+
+    def _repeated(
+        self, request: Request, entry: ReplayEntry, interaction: RecordedInteraction
+    ) -> RepeatedPlay:
+        live = self._handles.in_live(self._sessions.in_live(request))
+        recorder = self._new_recorder(seals=True)
+        return RepeatedPlay(live, entry, interaction, recorder, self._handles)
 
 
 def _depends_on_writes(call: Call) -> bool:

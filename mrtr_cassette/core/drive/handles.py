@@ -43,22 +43,38 @@ def _is_handle(token: str) -> bool:
     return _DIGIT.search(token) is not None or not reads_as_words(token)
 
 
-def handles_in(exchanges: Iterable[RecordedExchange]) -> frozenset[str]:
-    """Return the texts that a response has first, and a later request too."""
+def handles_in(cassette: Cassette) -> frozenset[str]:
+    """Return the texts that a recorded response has first, and a later request too."""
+    exchanges = [exchange for interaction in cassette.interactions for exchange in interaction.own]
     issued: set[str] = set()
     sent: set[str] = set()
     found: set[str] = set()
-    for exchange in exchanges:
-        call = exchange.call
-        repeated = set() if call.message is None else set(_sent_tokens(exchange.request.body))
+    for exchange in sorted(exchanges, key=lambda exchange: exchange.number or 0):
+        repeated = sent_in(exchange.request)
         found |= (repeated & issued) - sent
         sent |= repeated
-        method = call.method
-        # Tools and prompts are called by their names.
-        is_surface = method_of(method).describes_server and not method.startswith("resources/")
-        if exchange.response is not None and not is_surface:
-            issued.update(_tokens(exchange.response.body))
-    return frozenset(filter(_is_handle, found))
+        issued |= issued_in(exchange)
+    return frozenset(found)
+
+
+def sent_in(request: Request) -> set[str]:
+    """Return the texts in a request that may be handles."""
+    if read_call(request).message is None:
+        return set()
+    tokens: set[str] = set()
+    for spans in find_spans(request.body, _SENT_BACK).values():
+        for span in spans:
+            tokens.update(_tokens(request.body[span.start : span.end]))
+    return set(filter(_is_handle, tokens))
+
+
+def issued_in(exchange: RecordedExchange) -> set[str]:
+    """Return the texts in a response that may be handles; tools and prompts are called by names."""
+    method = exchange.call.method
+    is_surface = method_of(method).describes_server and not method.startswith("resources/")
+    if exchange.response is None or is_surface:
+        return set()
+    return set(filter(_is_handle, _tokens(exchange.response.body)))
 
 
 def _tokens(raw: bytes) -> Iterator[str]:
@@ -67,20 +83,21 @@ def _tokens(raw: bytes) -> Iterator[str]:
             yield match[0].decode()
 
 
-def _sent_tokens(body: bytes) -> Iterator[str]:
-    for spans in find_spans(body, _SENT_BACK).values():
-        for span in spans:
-            yield from _tokens(body[span.start : span.end])
-
-
 class Handles:
-    """Those of one cassette, and what the live server has in their places."""
+    """Some handles, and what the live server has in their places."""
 
-    def __init__(self, cassette: Cassette) -> None:
-        exchanges = [each for interaction in cassette.interactions for each in interaction.own]
-        self._names = handles_in(sorted(exchanges, key=lambda each: each.number or 0))
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = set(names)
         self._live: dict[str, str] = {}
         self._recorded: dict[str, str] = {}
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Take more of them."""
+        self._names.update(names)
+
+    def is_known(self, name: str) -> bool:
+        """Tell whether the live server's own is known."""
+        return name in self._live
 
     def took(self, recorded: Message | None, live: Message | None) -> None:
         """Take the live response to a call, which may have others in the recorded places."""

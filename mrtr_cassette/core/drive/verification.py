@@ -47,7 +47,7 @@ from mrtr_cassette.core.drive.conversation import (
     with_live_names,
     with_values,
 )
-from mrtr_cassette.core.drive.handles import Handles
+from mrtr_cassette.core.drive.handles import Handles, handles_in
 from mrtr_cassette.core.drive.plan import Planned, depends_on_writes, endpoint_of, is_at
 from mrtr_cassette.core.drive.turns import Asides, OpenTurn, Question, open_turns
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
@@ -579,7 +579,7 @@ class Verifier:
         self._listening: dict[int, RecordedScript] = {}
         self._left: dict[int, Conversation] = {}
         self._values: dict[str, str] = {}
-        self._handles = Handles(cassette)
+        self._handles = Handles(handles_in(cassette))
         self._unmade: int | None = None
         """The number of the first call that was not sent and may have changed something."""
         self._strayed: int | None = None

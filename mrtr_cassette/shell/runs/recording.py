@@ -13,7 +13,7 @@ from typing import Final
 from mrtr_cassette.core.answers.fulfilment import LeavesToSources, Rounds, Sources
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import EndpointPassing, redirected_elsewhere
-from mrtr_cassette.core.drive.appending import Appending, RepeatedWrite, ReplayToAsk
+from mrtr_cassette.core.drive.appending import Appending, RepeatedPlay, ReplayToAsk
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     AnsweredPoll,
@@ -413,7 +413,7 @@ class Appender:
 
     def _followed(self, conversation: Conversation) -> None:
         announcer = self._session.announcer
-        if isinstance(conversation, RepeatedWrite):
+        if isinstance(conversation, RepeatedPlay):
             announcer.say(repeated_said, conversation.entry)
         elif isinstance(conversation, ReplayToAsk) and conversation.failure is None:
             announcer.say(caught_up_said, conversation.asker)
