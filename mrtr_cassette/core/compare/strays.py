@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
@@ -12,9 +12,6 @@ from mrtr_cassette.core.wire.http import opens_channel
 
 _NAMES_REQUEST: Final = frozenset({"progressToken", "requestId", "taskId"})
 """Members of a notification's params of which each tells what it is about."""
-
-Comparable = Callable[[bytes], Any]
-"""Returns a JSON text as a value in which nothing differs that stands for a secret."""
 
 
 def drop_strays(method: str, recorded: list[Any], live: list[Any]) -> None:

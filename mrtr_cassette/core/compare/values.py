@@ -118,16 +118,20 @@ def _only_words_differ(change: Change, ignored: Collection[str]) -> bool:
 
 def changed_words(change: Change) -> list[int]:
     """Return the places of the words in which two texts of equally many differ, if others stay."""
-    if change.verdict != "text-changed" or change.pointer.endswith(ORDER):
+    texts = changed_texts(change)
+    if texts is None:
         return []
-    values = [parse((value or "").encode()) for value in (change.recorded, change.received)]
-    if not all(isinstance(value, str) for value in values):
-        return []
-    old, new = (value.split() for value in values)
-    differing = [
-        place for place, (was, now) in enumerate(zip(old, new, strict=False)) if was != now
-    ]
+    old, new = (text.split() for text in texts)
+    pairs = enumerate(zip(old, new, strict=False))
+    differing = [place for place, (word, other_word) in pairs if word != other_word]
     return differing if len(old) == len(new) > len(differing) else []
+
+
+def changed_texts(change: Change) -> tuple[str, str] | None:
+    """Return both values, if these are texts."""
+    values = [parse((value or "null").encode()) for value in (change.recorded, change.received)]
+    are_texts = all(isinstance(value, str) for value in values)
+    return (values[0], values[1]) if are_texts else None
 
 
 def unused_pointers(pointers: Iterable[str], left_out: Iterable[Change]) -> list[str]:

@@ -479,7 +479,7 @@ class Conversation:
         if self.is_over and self._pending is not None:
             pending, self._pending = self._pending, None
             departure = self._departure
-            return None if departure and not departure.cancels else self._cancel(pending)
+            return None if departure and departure.notice is None else self._cancel(pending)
         if self.is_over:
             return self.leave()
         if self.task is not None and not self._due:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import listens
@@ -22,32 +22,19 @@ class Departure:
     Attributes:
         request: which of the call's requests was pending, from 0.
         after: how many messages of its response had come.
-        cancels: whether the client said so by a notification.
+        notice: the number of the interaction that cancels it; None where its client just left.
         waits: whether a response came all the same.
     """
 
     request: int
     after: int
-    cancels: bool
+    notice: int | None = None
     waits: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Departures:
-    """Those of a cassette.
-
-    Attributes:
-        of_calls: by the number of the interaction.
-        cancelled: the number of the call that an interaction cancels, by its own.
-    """
-
-    of_calls: dict[int, Departure] = field(default_factory=dict)
-    cancelled: dict[int, int] = field(default_factory=dict)
-
-
-def departures_in(interactions: Iterable[RecordedInteraction]) -> Departures:
-    """Return how the clients of a recording left their calls."""
-    found = Departures()
+def departures_in(interactions: Iterable[RecordedInteraction]) -> dict[int, Departure]:
+    """Return how the clients of a recording left their calls, by the numbers of these."""
+    found: dict[int, Departure] = {}
     calls: dict[tuple[str, str], RecordedInteraction] = {}
     for interaction in interactions:
         exchange = interaction.exchanges[-1]
@@ -58,14 +45,12 @@ def departures_in(interactions: Iterable[RecordedInteraction]) -> Departures:
             named = canonical(message.params.get("requestId"))
             call = calls.get((session, named))
             if call is not None and _is_pending(call.exchanges[-1], exchange):
-                found.of_calls[call.number] = _cancelled(call, exchange)
-                found.cancelled[interaction.number] = call.number
+                found[call.number] = _cancelled(call, interaction)
         elif message.kind is Kind.REQUEST and message.id is not None:
             calls[session, message.id] = interaction
             if _was_closed(exchange):
-                count = messages_so_far(exchange.response)
-                departure = Departure(len(interaction.exchanges) - 1, count, cancels=False)
-                found.of_calls[interaction.number] = departure
+                last = len(interaction.exchanges) - 1
+                found[interaction.number] = Departure(last, messages_so_far(exchange.response))
     return found
 
 
@@ -79,11 +64,11 @@ def _is_pending(call: RecordedExchange, cancelling: RecordedExchange) -> bool:
     return response.pieces[located.piece].after >= cancelling.number
 
 
-def _cancelled(call: RecordedInteraction, cancelling: RecordedExchange) -> Departure:
+def _cancelled(call: RecordedInteraction, notice: RecordedInteraction) -> Departure:
     exchange = call.exchanges[-1]
-    count = messages_so_far(exchange.response, cancelling.number)
+    count = messages_so_far(exchange.response, notice.exchanges[0].number)
     is_answered = exchange.rpc_response is not None
-    return Departure(len(call.exchanges) - 1, count, cancels=True, waits=is_answered)
+    return Departure(len(call.exchanges) - 1, count, notice.number, is_answered)
 
 
 def _was_closed(exchange: RecordedExchange) -> bool:

@@ -10,11 +10,16 @@ from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.compare.conversations import response_changes
-from mrtr_cassette.core.compare.values import ORDER, WORD, Change, changed_words, without_ignored
+from mrtr_cassette.core.compare.values import (
+    WORD,
+    Change,
+    changed_texts,
+    changed_words,
+    without_ignored,
+)
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.secrets.sealed import reads_as_words
-from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.core.wire.pointers import without_side
 
 _TABLE: Final = "ignore"
@@ -126,7 +131,7 @@ def _why_not(change: Change) -> str | None:
         return "a question that differs is never answered"
     if change.verdict != "text-changed":
         return "not only its value differs, and what it is would be hidden"
-    texts = _texts(change)
+    texts = changed_texts(change)
     if texts is None:
         return None
     words, others = (text.split() for text in texts)
@@ -136,18 +141,9 @@ def _why_not(change: Change) -> str | None:
     return None
 
 
-def _texts(change: Change) -> tuple[str, str] | None:
-    """Return both values, if these are texts."""
-    if change.pointer.endswith(ORDER):
-        return None
-    before = parse((change.recorded or "").encode())
-    after = parse((change.received or "").encode())
-    return (before, after) if isinstance(before, str) and isinstance(after, str) else None
-
-
 def _looks_made_up(change: Change) -> bool:
     """Tell whether what differs is an order, numbers, or words with digits or of no language."""
-    texts = _texts(change)
+    texts = changed_texts(change)
     if texts is None:
         return (change.recorded or "") not in ("true", "false")
     before, after = (text.split() for text in texts)

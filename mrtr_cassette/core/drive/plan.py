@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -14,10 +14,9 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     RecordedInteraction,
     TaskTurn,
-    in_conversation_order,
 )
 from mrtr_cassette.core.cassette.sessions import listens, opened_session
-from mrtr_cassette.core.drive.departures import Departure, Departures, departures_in
+from mrtr_cassette.core.drive.departures import Departure, departures_in
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import (
@@ -77,25 +76,35 @@ def planned(
     for all.
     """
     endpoint = endpoint_of(cassette.upstream)
-    plan = []
-    interactions = without_pongs(in_conversation_order(cassette.interactions))
+    interactions = without_pongs(cassette.interactions)
     departures = departures_in(interactions)
+    cancelled = {departure.notice: number for number, departure in departures.items()}
+    plan = []
     for interaction in interactions:
         first = interaction.exchanges[0]
-        call, session = first.call, session_of(first.request)
+        call = first.call
         part = _part_of(first, call)
+        departure = departures.get(interaction.number)
+        cancels = cancelled.get(interaction.number)
         if call.request.is_line and not is_on_pipes:
             skipped: str | None = "it stands for the beginning of a pipe"
         elif is_on_pipes and not call.request.is_line:
             skipped = "it is no part of a session, and the server takes nothing else"
         else:
-            skipped = next(_objections(interaction, call, part, endpoint, departures), None)
-        opens = opened_session(first.response) if call.method == INITIALIZE else NO_SESSION
-        is_compared = not only or _is_selected(interaction, call, only)
-        item = Planned(interaction, call, part, session, opens, skipped, is_compared)
-        departure = departures.of_calls.get(interaction.number)
-        cancels = departures.cancelled.get(interaction.number)
-        plan.append(replace(item, departure=departure, cancels=cancels))
+            is_left = departure is not None or cancels is not None
+            skipped = next(_objections(interaction, call, part, endpoint, is_left=is_left), None)
+        item = Planned(
+            interaction,
+            call,
+            part,
+            session_of(first.request),
+            opened_session(first.response) if call.method == INITIALIZE else NO_SESSION,
+            skipped,
+            not only or _is_selected(interaction, call, only),
+            departure,
+            cancels,
+        )
+        plan.append(item)
     return plan
 
 
@@ -166,10 +175,11 @@ def _objections(
     call: Call,
     part: Part,
     endpoint: str,
-    departures: Departures,
+    *,
+    is_left: bool,
 ) -> Iterator[str]:
     first, last = interaction.exchanges[0], interaction.exchanges[-1]
-    if call.method == CANCELLED and interaction.number not in departures.cancelled:
+    if call.method == CANCELLED and not is_left:
         yield "it cancels a call that is not pending now"
     if call.message is not None and call.message.kind is Kind.RESPONSE:
         yield "it answers what a server pushed in the recorded run"
@@ -178,9 +188,8 @@ def _objections(
     if first.response is not None and first.response.status in ABOUT_COPIES:
         yield "it asks about a copy that its client had of an earlier response"
     is_lost = last.response is None or last.response.end is not End.COMPLETE
-    is_lost = is_lost and interaction.number not in departures.of_calls
     needs_one = part == "call" or (part != "listening" and not call.request.is_line)
-    if is_lost and needs_one and last.rpc_response is None:
+    if is_lost and needs_one and not is_left and last.rpc_response is None:
         yield "no whole response was recorded: its client left, or the server was lost"
     if part == "call":
         if listens(call, last.response):
