@@ -30,6 +30,8 @@ _HEADER = 'headers={"Name": "value"}'
 
 WAYS_OUT: Final[Mapping[str, WayOut]] = {
     "accept_gzip": WayOut("--header 'Accept-Encoding: gzip'", _GZIP, _GZIP),
+    "accept_verdicts": WayOut("--accept <<verdicts>>", "accept=<<verdicts>>", "--mrtr-mode=all"),
+    "answer": WayOut("--answer <<given>>", "answers=<<given>>", "answers=<<given>>"),
     "append": WayOut("--append", 'existing="append"', "--mrtr-mode=append"),
     "cassette": WayOut("--output", "path", "file name"),
     "header_form": WayOut("--header 'Name: value'", _HEADER, _HEADER),
@@ -37,6 +39,7 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
     "ignore_values": WayOut(
         "--ignore <<pointers>>", "ignore=<<pointers>>", f"ignore=<<pointers>> {_IN_MARKER}"
     ),
+    "learn_places": WayOut("--learn <<rules>>", "learn=<<rules>>", "ignore_from=<<rules>>"),
     "reads_tool": WayOut("--reads <<tool>>", "reads=[<<tool>>]", f"reads=[<<tool>>] {_IN_MARKER}"),
     "record": WayOut(
         "mrtr-cassette record --upstream URL --output FILE",
@@ -66,8 +69,11 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
     "repeat_always": WayOut("--repeat always", 'repeat="always"', f'repeat="always" {_IN_MARKER}'),
     "replace": WayOut("--force", 'existing="replace"', "--mrtr-mode=all"),
     # What a command names, where nobody knows it, or only who runs it.
+    "given": WayOut("NAME=VALUE", '{"NAME": VALUE}', '{"NAME": VALUE}'),
     "path": WayOut("FILE", "path", "FILE"),
     "pointers": WayOut("POINTER", '["/POINTER"]', '["/POINTER"]'),
+    "rules": WayOut("FILE", "path", "path"),
+    "verdicts": WayOut("VERDICT", '["VERDICT"]', '["VERDICT"]'),
     "tool": WayOut("TOOL", '"TOOL"', '"TOOL"'),
     "client": WayOut("", "", ""),
     "command": WayOut("SERVER ARGS", "command", "command"),

@@ -58,7 +58,7 @@ def test_question_that_nothing_answers_is_an_error(url: str) -> None:
     with pytest.raises(mrtr_cassette.UnansweredError) as mistyped:
         mrtr_cassette.call(url, "deploy", arguments, answers={"confrim": True})
     assert str(mistyped.value) == (
-        "turn 1 is not answered: 'confirm': nothing answers it; write answers={'confirm': …}; "
+        "turn 1 is not answered: 'confirm': nothing answers it; write answers={'confirm': True}; "
         "nothing asked for the answer 'confrim'"
     )
     unanswered = mistyped.value.result.unanswered

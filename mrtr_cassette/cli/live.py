@@ -7,7 +7,6 @@ import sys
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
-from shlex import quote
 from typing import Any, Final
 
 import click
@@ -36,6 +35,7 @@ from mrtr_cassette.core.answers.fulfilment import Sources
 from mrtr_cassette.core.answers.written import AnswersFile, GivenAnswers, read_pairs, wanted_of
 from mrtr_cassette.core.compare.values import unused_pointers
 from mrtr_cassette.core.drive.updating import ACCEPTABLE, Choose, Proposal, accepted_by_verdict
+from mrtr_cassette.core.report.advice import advice_on, proposal_name
 from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
 from mrtr_cassette.core.report.comparison import (
     Verification,
@@ -290,7 +290,7 @@ async def _verify(
         _tell_of_update(update)
     if options.learn is not None and not any(each.learned for each in verifications):
         say(f"note: nothing was learned, so {options.learn} stays as it is")
-    for line in _ways_out(verifications, learns=options.learn is not None):
+    for line in advice_on(verifications, TERMS):
         say(line)
     if any(
         each.may_destroy for verification in verifications for each in verification.interactions
@@ -306,25 +306,6 @@ _WITHHELD: Final = (
     "note: tools that may destroy something are called, and what comes after them is compared, "
     "with --allow-destructive"
 )
-
-
-def _ways_out(verifications: Sequence[Verification], *, learns: bool) -> list[str]:
-    failing = [each for verification in verifications for each in verification.failures]
-    changes = [change for each in failing for _, change in each.changes]
-    folds = folded(change for change in changes if not change.is_information)
-    if not folds:
-        return []
-    verdict = next((it.first.verdict for it in folds if it.first.verdict in ACCEPTABLE), None)
-    place = next((fold for fold in folds if fold.pointer), None)
-    # A text may repeat it.
-    pointers = ["POINTER"] if place is None else filter(None, [place.pointer, place.repeated_at])
-    ignored = " ".join([f"--ignore {quote(printable(pointer))}" for pointer in pointers])
-    return [
-        "fix: take what the server says now into the cassette with "
-        + ("--review" if verdict is None else f"--accept {verdict}"),
-        f" or: leave out what differs in every run with {ignored}",
-        *([] if learns else [" or: have such places found and left out with --learn FILE"]),
-    ]
 
 
 def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> None:
@@ -369,7 +350,7 @@ def _reviewed(
         # Branches share a question, which is asked about once.
         key = (*(response.base for response in each.taken), *folds)
         if each.problem is None and key not in decided and asked:
-            say(_name(each))
+            say(proposal_name(each))
             for line in (line for fold in asked for line in fold_lines(fold)):
                 click.echo(f"    {painted(line)}", err=True)
             decided[key] = click.confirm("  accept?", err=True)
@@ -378,21 +359,16 @@ def _reviewed(
     return chosen
 
 
-def _name(proposal: Proposal) -> str:
-    turn = f", turn {proposal.turn}" if proposal.turn else ""
-    return f"#{proposal.number} {printable(proposal.call)}{turn}"
-
-
 def _tell_of_update(update: Update) -> None:
     for each in update.accepted:
         verdicts = ", ".join(dict.fromkeys(change.verdict for change in each.changes))
-        say(f"accepted: {_name(each)}: {verdicts}")
+        say(f"accepted: {proposal_name(each)}: {verdicts}")
         if each.ends_open:
             say("  it ends at a question without a recorded answer: record that with --append")
     for each in update.left:
         if each.problem is not None:
-            say(f"can't be taken: {_name(each)}: {printable(each.problem)}")
+            say(f"can't be taken: {proposal_name(each)}: {printable(each.problem)}")
         elif each.is_breakdown:
-            say(f"not taken: {_name(each)}: the server broke down; --review takes that too")
+            say(f"not taken: {proposal_name(each)}: the server broke down; --review takes that too")
     if update.written is not None:
         say(f"wrote {update.written}: {counted(len(update.accepted), 'response')} accepted")

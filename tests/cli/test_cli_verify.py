@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -95,22 +94,18 @@ def test_folder_is_verified_and_reported(project: Path, monkeypatch: pytest.Monk
     assert '-       "one"\n+       "two | `x`"\n' in markdown
 
 
-def test_a_failing_run_says_what_can_be_done_and_what_was_not_learned(project: Path) -> None:
-    """Options in the terms of the command line; a tool is called twice only if it only reads."""
+def test_a_failing_run_offers_nothing_that_does_not_work(project: Path) -> None:
+    """No other transport is accepted from, and no tool is called twice that may write."""
     rules = project / "ignore.toml"
     path = project / "cassettes/a.json"
     ended = invoke(path, "--learn", rules, *server(project, "two"))
-    assert ended.output.splitlines()[-5:] == [
+    assert ended.output.splitlines()[-3:] == [
         "not called twice: tools/call say: the server does not mark it readOnlyHint",
-        ended.output.splitlines()[-4],
+        ended.output.splitlines()[-2],
         f"note: nothing was learned, so {rules} stays as it is",
-        "fix: take what the server says now into the cassette with --accept text-changed",
-        " or: leave out what differs in every run with --ignore /content/0/text",
     ]
     assert not rules.exists()
-    without = invoke(path, *server(project, "two")).output
-    assert without.endswith(" or: have such places found and left out with --learn FILE\n")
-    assert "fix:" not in invoke(path, *server(project, "one")).output
+    assert "fix:" not in invoke(path, *server(project, "two")).output
 
 
 @pytest.mark.parametrize(
@@ -216,23 +211,14 @@ def test_an_unchanged_server_with_a_destructive_tool_is_the_same_or_skipped(tmp_
     assert "--allow-destructive" not in allowed.stderr
 
 
-def test_a_value_that_a_text_repeats_is_left_out_by_the_command_that_is_told(
-    tmp_path: Path,
-) -> None:
-    """The hint has both pointers, and `--learn` finds them without a second call."""
+def test_a_value_that_a_text_repeats_is_learned_in_both_places(tmp_path: Path) -> None:
+    """`--learn` finds them without a second call."""
     program = tmp_path / "server.py"
     program.write_text(TIMES)
     path, rules = tmp_path / "c.json", tmp_path / "ignore.toml"
     command = ("--", sys.executable, str(program))
     recorded = CliRunner().invoke(main, ["call", "now", "--record", str(path), *command, "one-1"])
     assert recorded.exit_code == 0, recorded.output
-    told = invoke(path, "--only", "tools/call", *command, "two-2")
-    assert told.exit_code == 1, told.output
-    (line,) = [line for line in told.stderr.splitlines() if "leave out" in line]
-    options = shlex.split(line.partition(" with ")[2])
-    assert options.count("--ignore") == 2
-    assert invoke(path, *options, *command, "two-2").exit_code == 0
-
     learning = invoke(path, "--learn", rules, *command, "two-2")
     assert learning.exit_code == 0, learning.output
     assert learning.stdout.count(", where only the recording differs") == 2

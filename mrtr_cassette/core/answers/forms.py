@@ -28,13 +28,21 @@ _RESULT_MEMBERS: Final = {"roots": ("roots",), "sampling": ("role", "content", "
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The requests for input of one turn by key, and their call, whose method may be empty."""
+    """The requests for input of one turn by key, and their call, whose method may be empty.
+
+    `first` is the number of the first one among all that the call was asked.
+    """
 
     method: str
     name: str
     arguments: Any
     turn: int
     requests: Mapping[str, InputRequest]
+    first: int = 1
+
+    def number_of(self, key: str) -> int:
+        """Return the number of a question in the call, from 1."""
+        return self.first + [*self.requests].index(key)
 
     def data(self) -> dict[str, Any]:
         """Return it for programs, with each request as the server spelled it."""

@@ -74,14 +74,14 @@ class Answer(NamedTuple):
 class Unanswered:
     """A request for input has no answer, so nothing is answered; `detail` says why.
 
-    `names` are those under which the call could answer it itself; `is_fault` says that a source
-    answers it wrongly.
+    `example` has names and values by which the call could answer it itself; `is_fault` says that a
+    source answers it wrongly.
     """
 
     asked: Asked
     key: str
     detail: str
-    names: tuple[str, ...] = ()
+    example: Mapping[str, Any] = field(default_factory=dict)
     is_fault: bool = False
 
 
@@ -111,10 +111,11 @@ def fulfilment(asked: Asked, sources: Sources) -> Fulfilment:
             answers[key] = Answer(elicited(action), "otherwise")
         elif key not in answers and is_required(request):
             detail = "nothing answers it"
-            if spent := given.spent_name(key, request, asked.requests):
+            number = asked.number_of(key)
+            if spent := given.spent_name(key, request, asked.requests, number):
                 detail += f": the answer {spent!r} is for one question, and was given before"
-            names = given.names_for(key, request, asked.requests)
-            return Unanswered(asked, key, detail, tuple(names))
+            example = given.example_for(key, request, asked.requests, number)
+            return Unanswered(asked, key, detail, example)
     # As the server asked, not as the sources came.
     return {key: answers[key] for key in asked.requests if key in answers}
 
@@ -133,7 +134,9 @@ def _answers(asked: Asked, sources: Sources) -> Generator[Step, Any, dict[str, A
     def missing() -> dict[str, InputRequest]:
         return {key: each for key, each in requests.items() if key not in answers}
 
-    own = {key: given.answer_to(key, each, requests) for key, each in requests.items()}
+    own = {}
+    for number, (key, request) in enumerate(requests.items(), start=asked.first):
+        own[key] = given.answer_to(key, request, requests, number)
     for key, request in requests.items():
         if own[key] is not None:
             take(key, own[key], "call")
@@ -235,7 +238,8 @@ class Rounds:
             yield PACE_S
         call = ask.call or ask.exchange.call
         arguments = None if call.message is None else call.message.params.get("arguments")
-        asked = Asked(call.method, call.name, arguments, ask.turn, requests)
+        first = 1 + sum(len(turn.requests) for turn in self.turns)
+        asked = Asked(call.method, call.name, arguments, ask.turn, requests, first)
         outcome = yield from fulfilment(asked, self.sources)
         answers = {} if isinstance(outcome, Unanswered) else outcome
         values = {key: answer.value for key, answer in answers.items()}

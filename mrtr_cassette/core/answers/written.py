@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
+from mrtr_cassette.core.answers.examples import example_answer
 from mrtr_cassette.core.answers.forms import (
     ACTIONS,
     ELICITATIONS,
@@ -19,7 +20,7 @@ from mrtr_cassette.core.answers.forms import (
     Asked,
     elicited,
     fields_of,
-    required_in,
+    problem_of,
     sampled,
     type_of_text,
     value_of_text,
@@ -344,6 +345,7 @@ class GivenAnswers:
     """The answers that a call brings itself.
 
     A name is a request's key, a form's field, or both with a dot between, such as `confirm.env`.
+    `#2` stands for the second question of the call, whatever its key is in this run.
     The last part of a key stands for it where no other key of the turn ends so: `ask` for
     `__main__:ask`. A field's name alone answers one question: the next one may be about deleting
     what the first one was about.
@@ -352,6 +354,8 @@ class GivenAnswers:
     def __init__(self, pairs: Iterable[WrittenPair] = ()) -> None:
         self._pairs = {pair.name: pair for pair in pairs}
         self._used: set[str] = set()
+        self._fields: set[str] = set()
+        """The names that have answered a field."""
 
     @property
     def unused(self) -> list[str]:
@@ -365,28 +369,43 @@ class GivenAnswers:
         results = RESULTS if any(isinstance(each, dict) for each in values) else ()
         return {*ELICITATIONS, *results} if values else set()
 
-    def answer_to(self, key: str, request: InputRequest, keys: Collection[str] = ()) -> Any:
+    def answer_to(
+        self, key: str, request: InputRequest, keys: Collection[str] = (), number: int = 1
+    ) -> Any:
         """Return the answer to a request, one of several by `keys`; None where no name is for it.
 
-        `decline` and `cancel` for a field that is no text refuse the whole form.
+        `decline` and `cancel` for a field that is no text refuse the whole form. `number` is that
+        of the question in the call, from 1.
         """
-        aliases = (key, short_key(key, keys))
-        own = next((self._pairs[name] for name in aliases if name in self._pairs), None)
+        before = len(self._used)
+        answer = self._named_answer(key, request, keys, number)
+        # What answered an earlier question of this key was not meant for another kind of question.
+        is_repeated = answer is not None and len(self._used) == before
+        return None if is_repeated and problem_of(request, answer) else answer
+
+    def _named_answer(
+        self, key: str, request: InputRequest, keys: Collection[str], number: int
+    ) -> Any:
+        aliases = (key, short_key(key, keys), f"#{number}")
+        # The place of a question is meant for no other one; a field's name was for its question.
+        named = [name for name in reversed(aliases) if name in self._pairs]
+        own = next((self._pairs[name] for name in named if name not in self._fields), None)
         fields = fields_of(request)
         if own is not None and isinstance(own.value, dict):
             self._used.add(own.name)
             return own.value
-        if (own is None or own.name in fields) and self.spent_name(key, request, keys):
+        if (own is None or own.name in fields) and self.spent_name(key, request, keys, number):
             return None
         given = {
             field: self._pairs[name]
             for field in fields
             for name in (field, *(f"{alias}.{field}" for alias in aliases))
-            if name in self._pairs
+            if name in self._pairs and name not in self._used
         }
         if own is not None and not given and len(fields) == 1 and own.value not in ACTIONS:
             given = {next(iter(fields)): own}
         self._used.update(pair.name for pair in given.values())
+        self._fields.update(field for field, pair in given.items() if pair.name == field)
         if own is not None and own.name not in fields and (not given or own.value in ACTIONS[1:]):
             self._used.add(own.name)
             return _whole(own, request)
@@ -396,9 +415,11 @@ class GivenAnswers:
         content = {field: pair.read_as(fields[field]) for field, pair in given.items()}
         return elicited("accept", content) if content else None
 
-    def spent_name(self, key: str, request: InputRequest, keys: Collection[str] = ()) -> str | None:
+    def spent_name(
+        self, key: str, request: InputRequest, keys: Collection[str] = (), number: int = 1
+    ) -> str | None:
         """Return the name of a field that has answered another question; None without one."""
-        aliases = {key, short_key(key, keys)}
+        aliases = {key, short_key(key, keys), f"#{number}"}
         spent = (
             field
             for field in fields_of(request)
@@ -407,11 +428,23 @@ class GivenAnswers:
         )
         return next(spent, None)
 
-    def names_for(self, key: str, request: InputRequest, keys: Collection[str]) -> list[str]:
-        """Return the names under which a request can be answered: the fields that it needs."""
-        short = short_key(key, keys)
-        fields = required_in(request) or [*fields_of(request)]
-        return [f"{short}.{field}" if field in self._used else field for field in fields] or [short]
+    def example_for(
+        self, key: str, request: InputRequest, keys: Collection[str], number: int
+    ) -> dict[str, Any]:
+        """Return names and values that answer a request, in the next run too.
+
+        A key that is no plain word may be another one then.
+        """
+        fields, whole = example_answer(request)
+        short, place = short_key(key, keys), f"#{number}"
+        names = fields or {short: whole}
+        is_lasting = bool(fields) or _PLAIN_WORD.fullmatch(short) is not None
+        is_alone = len(keys) == 1 and names.keys().isdisjoint({*self._pairs, *self._used})
+        if is_lasting and is_alone:
+            return dict(names)
+        if not fields:
+            return {place: whole}
+        return {f"{place}.{field}": value for field, value in fields.items()}
 
 
 def _whole(own: WrittenPair, request: InputRequest) -> Any:
@@ -424,6 +457,7 @@ def _whole(own: WrittenPair, request: InputRequest) -> Any:
     return sampled(own.value) if is_text else own.value
 
 
+_PLAIN_WORD: Final = re.compile("[A-Za-z_-]+")
 _KEY_PARTS: Final = re.compile("[:./#]")
 
 

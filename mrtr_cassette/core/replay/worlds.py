@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -474,6 +474,17 @@ class Worlds:
 
     # What is told
 
+    def _ahead(
+        self, entries: Iterable[ReplayEntry], living: Mapping[WorldKey, _World]
+    ) -> list[ReplayEntry]:
+        """Keep the calls that still are to come in their worlds."""
+        ahead = []
+        for entry in entries:
+            point = self._points[entry]
+            if not living[point.world].is_over(point, entry):
+                ahead.append(entry)
+        return ahead
+
     def nearest(
         self, entries: Sequence[ReplayEntry], played: PlayedWrites
     ) -> tuple[ReplayEntry, str, str]:
@@ -486,7 +497,7 @@ class Worlds:
         unplayed = [entry for entry in elsewhere if not entry.played] or elsewhere
         living = self.living(played)
         following = [entry for entry in unplayed if self._points[entry].world in living]
-        nearest = following[0] if following else unplayed[-1]
+        nearest = (self._ahead(following, living) or following or unplayed[-1:])[0]
         start, _ = self._points[nearest].lifetime
         writes = self.writes[self._points[nearest].world]
         before = [write.entry for write in writes if write.lifetime.end < start]

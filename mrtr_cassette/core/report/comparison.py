@@ -25,6 +25,7 @@ from mrtr_cassette.core.compare.values import (
     without_indices,
 )
 from mrtr_cassette.core.drive.ignored import Learned
+from mrtr_cassette.core.drive.updating import Proposal
 from mrtr_cassette.core.drive.verification import Reached, TurnChange, VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.report.text import as_data
@@ -342,6 +343,10 @@ class Verification:
     places: tuple[tuple[str, Learned], ...] = ()
     accepted: frozenset[int] = frozenset()
     untried: tuple[str, ...] = ()
+    proposed: tuple[Proposal, ...] = ()
+    """What could be taken into the cassette."""
+    varying: tuple[str, ...] = ()
+    """Places that differ from the recording, and between two equal calls."""
 
     @property
     def learned(self) -> list[tuple[str, str]]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from shlex import quote
 from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
+from mrtr_cassette.core.answers.examples import spelled_pair
 from mrtr_cassette.core.answers.fulfilment import CallTurn, Unanswered
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import Call, read_call
@@ -34,7 +35,7 @@ from mrtr_cassette.errors import (
     printable_lines,
     shorten,
 )
-from mrtr_cassette.terms import LIBRARY_TERMS, Terms
+from mrtr_cassette.terms import LIBRARY_TERMS, SHELL_TERMS, Terms, in_terms
 
 # Misses
 
@@ -493,7 +494,7 @@ def _problems(result: CallResult, spelled: Callable[[Unanswered], str]) -> Itera
         yield result.problem
     if result.unanswered is not None:
         asked = result.unanswered
-        line = f"; write {printable(spelled(asked))}" if asked.names else ""
+        line = f"; write {printable(spelled(asked))}" if asked.example else ""
         yield f"turn {asked.asked.turn} is not answered: {asked.key!r}: {asked.detail}{line}"
     if result.error is not None:
         yield f"{result.error.get('code')}: {result.error.get('message')}"
@@ -505,13 +506,12 @@ def unused_text(names: Sequence[str]) -> str:
 
 
 def _as_options(unanswered: Unanswered) -> str:
-    is_json = unanswered.asked.requests[unanswered.key].kind == "roots"
-    value = ":=JSON" if is_json else "=VALUE"
-    return " ".join(f"--answer {quote(f'{name}{value}')}" for name in unanswered.names)
+    pairs = [spelled_pair(name, value) for name, value in unanswered.example.items()]
+    return in_terms("<<answer>>", SHELL_TERMS, {"given": pairs})
 
 
 def _as_argument(unanswered: Unanswered) -> str:
-    return f"answers={{{', '.join(f'{name!r}: …' for name in unanswered.names)}}}"
+    return f"answers={json.loads(canonical(unanswered.example))!r}"
 
 
 class UnansweredError(MrtrCassetteError):

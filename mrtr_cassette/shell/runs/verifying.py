@@ -16,6 +16,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import rejoined
 from mrtr_cassette.core.cassette.transports import over_http, over_pipes
 from mrtr_cassette.core.compare.conversations import held_to
+from mrtr_cassette.core.compare.values import WORD
 from mrtr_cassette.core.drive.ignored import (
     IgnoredPlaces,
     Learned,
@@ -85,6 +86,7 @@ async def _held(
     found = _Found(read_rules(options))
     recorded = rejoined(_as_sent(cassette, upstream))
     is_old = is_over_old_transport(cassette)
+    can_be_taken = is_on_pipes(upstream) is (cassette.transport == "stdio")
     shown = ""
     for plan in _plans(recorded, upstream, options, is_piped=is_old or is_on_pipes(upstream)):
         reached = reaching(upstream, options, cassette.redaction or BUILT_IN, cassette)
@@ -105,6 +107,9 @@ async def _held(
         frozenset(options.fail_on),
         tuple(found.places),
         untried=tuple(found.untried),
+        # What came over another transport can't stand in the cassette.
+        proposed=tuple(proposals(cassette, found.verified)) if can_be_taken else (),
+        varying=tuple(found.varying),
     )
 
 
@@ -222,6 +227,7 @@ class _Found:
     verified: list[VerifiedInteraction] = field(default_factory=list)
     places: list[tuple[str, Learned]] = field(default_factory=list)
     untried: dict[str, None] = field(default_factory=dict)
+    varying: dict[str, None] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
@@ -275,25 +281,45 @@ class _Run:
             await server.follow(repeated.conversation)
             await server.asked(partial(self.verifier.awaits_more, each))
             verified = self.verifier.ended(repeated)
-            learns = self.options.learn is not None and not each.is_brought
-            if not learns or verified.verdict in ("skipped", "not-reached"):
+            if each.is_brought or verified.verdict in ("skipped", "not-reached"):
                 return verified
-            return await self._learned(server, verified)
+            return await self._called_again(server, verified)
         except (UpstreamError, BodyTooLargeError, CassetteError) as error:
             return self.verifier.failed(each, str(error))
 
-    async def _learned(self, server: LiveServer, first: VerifiedInteraction) -> VerifiedInteraction:
-        """Learn what differs by itself; a call that changes nothing is made once more for that."""
+    async def _called_again(
+        self, server: LiveServer, first: VerifiedInteraction
+    ) -> VerifiedInteraction:
+        """Find what differs by itself; a call that changes nothing is made once more for that."""
+        learns = self.options.learn is not None
+        differs = any(not change.is_information for _, change in first.changes)
+        if not learns and not differs:
+            return first
         again: VerifiedInteraction | None = None
-        name = call_name(first.planned.call)
         if self.verifier.only_reads(first.planned):
             repeated = self.verifier.begin(first.planned)
             if isinstance(repeated, Repeated) and first.pairs:
                 await server.follow(repeated.conversation)
                 again = repeated.verified()
-        elif first.planned.call.method == CALL_TOOL:
-            self.found.untried[name] = None
+        elif learns and first.planned.call.method == CALL_TOOL:
+            self.found.untried[call_name(first.planned.call)] = None
         places = learned(first, again, ignored_in(self.found.rules, first.planned.call))
+        return self._learned(first, places) if learns else self._noted(first, places)
+
+    def _noted(self, first: VerifiedInteraction, places: Sequence[Learned]) -> VerifiedInteraction:
+        """Note where two calls differ, of what differs from the recording."""
+        differing = {change.pointer for _, change in first.changes}
+        for place in places:
+            is_varying = place.is_unstable and place.reason is None
+            if is_varying and place.pointer.partition(WORD)[0] in differing:
+                self.found.varying[place.pointer] = None
+        return first
+
+    def _learned(
+        self, first: VerifiedInteraction, places: Sequence[Learned]
+    ) -> VerifiedInteraction:
+        """Leave out from now on what has been learned."""
+        name = call_name(first.planned.call)
         known = self.found.places
         known += [(name, place) for place in places if (name, place) not in known]
         pointers = tuple(place.pointer for place in places if place.reason is None)

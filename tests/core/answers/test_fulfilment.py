@@ -41,7 +41,7 @@ def file(**tree: Any) -> AnswersFile:
 
 def asked(requests: Any, turn: int = 2) -> Asked:
     """Return what a call is asked."""
-    return Asked("tools/call", "deploy", {"env": "prod"}, turn, requests)
+    return Asked("tools/call", "deploy", {"env": "prod"}, turn, requests, turn)
 
 
 def ended(steps: Fulfilment, *replies: Any) -> tuple[list[Any], Any]:
@@ -53,7 +53,7 @@ def ended(steps: Fulfilment, *replies: Any) -> tuple[list[Any], Any]:
         except StopIteration as end:
             assert not left
             if isinstance(end.value, Unanswered):
-                return waited_for, (end.value.key, end.value.detail, *end.value.names)
+                return waited_for, (end.value.key, end.value.detail, *end.value.example)
             answers = end.value.items()
             return waited_for, {key: (each.value, each.answered_by) for key, each in answers}
 
@@ -192,8 +192,9 @@ def test_what_is_optional_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("keys", "given", "rules", "named"),
     [
-        (["first", "second"], [], [], "second.ok"),
-        (["ok", "ok"], [], [], "ok.ok"),
+        (["first", "second"], [], [], "#2.ok"),
+        (["ok", "ok"], [], [], "#2.ok"),
+        (["first", "second"], ["#2.ok=no"], [], None),
         (["first", "second"], ["second.ok=no"], [], None),
         (["first", "second"], [], [{"key": "second", "action": "cancel"}], None),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -47,6 +48,7 @@ from mrtr_cassette.core.record.recorder import Recorder, Unread
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss, Reason
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.replay.worlds import History
 from mrtr_cassette.core.report.ci import annotation, junit
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import (
@@ -431,6 +433,16 @@ def test_what_was_played_may_be_said_to_read(repeat: Repeat, called: Any, offere
     assert report.reason == "already-played"
     assert report.fixes[-1].endswith(offered)
     assert len(report.fixes) == 3
+    again = player_of((called, text("x")), **option_in(report.fixes[-1]))
+    assert play(again, called) == play(again, called)
+
+
+def option_in(fix: str) -> dict[str, Any]:
+    """Return what the option at the end of a way out means to a player."""
+    flag, value = shlex.split(fix.partition(" --")[2])
+    values = {"reads": [value], "repeat": value, "history": value}
+    kinds: dict[str, Any] = {"reads": list, "repeat": Repeat, "history": History}
+    return {flag: kinds[flag](values[flag])}
 
 
 def test_other_history_names_the_tool_that_may_only_read() -> None:
@@ -442,10 +454,18 @@ def test_other_history_names_the_tool_that_may_only_read() -> None:
     looked = player_of(*recording, reads=["get"])
     for called in (tool("get"), tool("peek")):
         play(looked, called)
-    for player, name in ((by_read, "get"), (looked, "peek")):
+    early = player_of(*recording, reads=["get"])
+    play(early, tool("set", to=1))
+    for player, name in ((by_read, "get"), (looked, "peek"), (early, "peek")):
         report = report_of_miss(missed(player, tool("get")), player, SHELL_TERMS)
         assert report.reason == "other-history"
         assert f"say so with --reads {name}" in report.text
+        by_reads, by_order = (option_in(report.fixes[at]) for at in (1, -1))
+        assert (by_reads, by_order) == ({"reads": [name]}, {"history": History.ORDER})
+        for options in ({"reads": ["get", "peek"]}, by_order):
+            again = player_of(*recording, **options)
+            for called in (tool("set", to=1), tool("get")):
+                play(again, called)
 
 
 @pytest.mark.parametrize(("after", "ends"), [("", False), ("z" * 300, True)])

@@ -1,0 +1,103 @@
+"""Laws of the answers that hints name: taken as they are told, they answer and fit."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mrtr_cassette.core.answers.forms import Asked
+from mrtr_cassette.core.answers.fulfilment import Sources, Unanswered, fulfilment
+from mrtr_cassette.core.answers.written import GivenAnswers, WrittenPair, read_pairs
+from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.report.runs import CallResult, UnansweredError, problem_lines
+
+NAMES = ("ok", "env", "a.b", "a=b", "c:", "#1", "it's")
+FIELDS: tuple[dict[str, Any], ...] = (
+    {},
+    {"type": "boolean"},
+    {"type": "integer", "minimum": 3},
+    {"type": "number", "maximum": -0.5},
+    {"type": "string", "minLength": 9, "maxLength": 12},
+    {"type": "string", "maxLength": 2},
+    {"type": "string", "format": "email"},
+    {"type": "string", "format": "date-time"},
+    {"type": "string", "enum": ["prod", "decline"]},
+    {"oneOf": [{"const": "a", "title": "A"}], "type": "string"},
+    {"type": "array", "items": {"enum": ["x", "y", "z"]}, "minItems": 2},
+    {"type": "array", "items": {"type": "string"}},
+    {"type": "integer", "minimum": 5, "maximum": 1},
+    {"type": "string", "default": "x"},
+)
+
+
+@st.composite
+def forms(draw: st.DrawFn) -> InputRequest:
+    """Return a form of a few fields, of which some are required."""
+    names = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=3))
+    fields = {name: draw(st.sampled_from(FIELDS)) for name in names}
+    required = draw(st.lists(st.sampled_from((*names, "none of them")), unique=True, max_size=2))
+    schema = {"type": "object", "properties": fields, "required": required}
+    return InputRequest("form", "?", {"requestedSchema": schema})
+
+
+others = st.sampled_from(
+    [InputRequest(kind, "?") for kind in ("url", "sampling", "roots")]
+    + [InputRequest(kind, "?", {}, takes_value=True) for kind in ("string", "number", "boolean")]
+)
+keys = st.sampled_from(["confirm", "ok", "1c0ffee2", "__main__:ask", "a-b", "#2", "x=y"])
+turns = st.lists(st.dictionaries(keys, st.one_of(forms(), others), max_size=2), max_size=3)
+
+
+def answered(asks: list[dict[str, InputRequest]], pairs: tuple[WrittenPair, ...]) -> Any:
+    """Return the first ask that these answers don't answer, or None."""
+    sources = Sources(GivenAnswers(pairs))
+    first = 1
+    for turn, requests in enumerate(asks, start=1):
+        asked = Asked("tools/call", "deploy", {}, turn, requests, first)
+        first += len(requests)
+        try:
+            next(fulfilment(asked, sources))
+        except StopIteration as end:
+            if isinstance(end.value, Unanswered):
+                return end.value
+    return None
+
+
+def renamed(asks: list[dict[str, InputRequest]], run: int) -> list[dict[str, InputRequest]]:
+    """Return what is asked in another run, in which keys that are no plain words differ."""
+    lasting = ("confirm", "ok", "a-b")
+    return [
+        {key if key in lasting else f"{run}{key}": request for key, request in requests.items()}
+        for requests in asks
+    ]
+
+
+@settings(max_examples=60)
+@given(turns)
+def test_every_question_is_answered_by_what_its_hint_says(
+    asks: list[dict[str, InputRequest]],
+) -> None:
+    """On the command line and in Python, in runs whose keys are others, one hint after another."""
+    for is_shell in (True, False):
+        told: list[str] = []
+        python: dict[str, Any] = {}
+        for run in range(1 + sum(map(len, asks))):
+            pairs = read_pairs(told, "answer")
+            if not is_shell:
+                pairs = tuple(WrittenPair(*each, is_json=True) for each in python.items())
+            unanswered = answered(renamed(asks, run), pairs)
+            if unanswered is None:
+                break
+            result = CallResult("tools/call", "deploy", unanswered=unanswered)
+            assert unanswered.detail.startswith("nothing answers it")
+            (line,) = problem_lines(result)
+            told += shlex.split(line.partition("; write ")[2])[1::2]
+            shown = str(UnansweredError(result)).partition("; write answers=")[2]
+            python |= eval(shown)
+            json.dumps(python)
+        else:
+            raise AssertionError((told, python))
