@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -29,6 +30,7 @@ from mrtr_cassette.core.cassette.client_config import has_wrapped, unwrapped, wr
 from mrtr_cassette.core.cassette.load import is_foreign
 from mrtr_cassette.core.cassette.model import schema as generated
 from mrtr_cassette.core.compare.conversations import CassetteComparison
+from mrtr_cassette.core.drive.ignored import ignored_in
 from mrtr_cassette.core.record.publish_check import exposed_secrets
 from mrtr_cassette.core.report.comparison import (
     comparison_data,
@@ -39,6 +41,7 @@ from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.runs import ReplayReport, saved_report
 from mrtr_cassette.core.report.text import diagram, inspection_data, inspection_text, review_text
 from mrtr_cassette.errors import CassetteError, UsageError, counted
+from mrtr_cassette.options import VerifyOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import (
     journal_path,
@@ -339,40 +342,68 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
     metavar="FILE",
     help="A JSON report of a replay: misses stand beside the nearest recorded requests.",
 )
-def view(cassettes: tuple[str, ...], output: Path | None, report: Path | None) -> None:
+@click.option(
+    "--against",
+    type=CASSETTE,
+    metavar="OTHER",
+    help="Show what differs from this cassette, such as an earlier recording.",
+)
+@click.option(
+    "--ignore-from",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With --against: leave out what this file names, as `verify` does.",
+)
+def view(
+    cassettes: tuple[str, ...],
+    output: Path | None,
+    report: Path | None,
+    against: Location | None,
+    ignore_from: Path | None,
+) -> None:
     """Write cassettes as pages for a browser.
 
-    One HTML file that needs no network: how long each call waited for the server and for a person,
-    each question as a form with its answer in it, results, branches side by side. Two cassettes
-    are the page of the second one, and show what differs: changed questions stand side by side. A
-    folder or a glob stands for all cassettes in it, each with a page of its own.
+    Each is one HTML file that needs no network: when each call came, how long it waited for the
+    server and for a person, each question as a form with its answer in it, results, branches side
+    by side. With --against, changed questions stand beside those of another cassette. A folder or a
+    glob stands for all cassettes in it.
     """
     found = cassettes_in(cassettes)
-    is_pair = len(found) == 2 == len(cassettes) and not any(Path(it).is_dir() for it in cassettes)
-    if report is not None and len(found) > 1:
-        raise UsageError("--report is about one cassette; don't name a second one with it")
-    if is_pair or len(found) == 1:
-        shown = found[-1]
-        _write_page(shown, output or Path(f"{shown.stem}.html"), found[:-1], report)
+    about_one = {"--report": report, "--against": against}
+    for option, value in about_one.items():
+        if value is not None and len(found) > 1:
+            raise UsageError(f"{option} is about one cassette; don't name a second one with it")
+    if ignore_from is not None and against is None:
+        raise UsageError("--ignore-from needs --against OTHER")
+    if len(found) == 1:
+        page = output or Path(f"{found[0].stem}.html")
+        _write_page(found[0], page, report, against, ignore_from)
         return
-    base = os.path.commonpath([Path(str(each)).parent for each in found])
-    for each in found:
-        page = (output or Path()) / Path(str(each)).relative_to(base).with_suffix(".html")
+    base = os.path.commonpath([Path(str(path)).parent for path in found])
+    for path in found:
+        page = (output or Path()) / Path(str(path)).relative_to(base).with_suffix(".html")
         page.parent.mkdir(parents=True, exist_ok=True)
-        _write_page(each, page)
+        _write_page(path, page)
 
 
 def _write_page(
-    cassette: Location, page: Path, before: Sequence[Location] = (), report: Path | None = None
+    cassette: Location,
+    page: Path,
+    report: Path | None = None,
+    against: Location | None = None,
+    ignore_from: Path | None = None,
 ) -> None:
     from mrtr_cassette.shell.files.reports import check_place, write_page
+    from mrtr_cassette.shell.runs.verifying import read_rules
 
     check_place(page)
     tell_of_journal(cassette, Log())
+    rules = read_rules(VerifyOptions(ignore_from=ignore_from, terms=TERMS))
     with without_collection():
         recording = load_cassette(cassette)
         replay = None if report is None else _replay_report(report, len(recording.interactions))
-        write_page(page, recording, replay, *map(load_cassette, before))
+        first = None if against is None else load_cassette(against)
+        write_page(page, recording, replay, first, partial(ignored_in, rules))
     say(f"wrote {page}")
 
 

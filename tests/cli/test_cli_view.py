@@ -64,19 +64,40 @@ async def test_view_shows_a_report_of_a_replay(tmp_path: Path) -> None:
 
 
 @looped
-async def test_view_compares_two_cassettes(tmp_path: Path) -> None:
-    """With a second cassette it is the page of that one, and shows what differs from the first."""
+async def test_view_compares_with_another_cassette(tmp_path: Path) -> None:
+    """The page shows what differs from the cassette after --against, but for what is left out."""
     path = cassette(tmp_path)
-    other = tmp_path / "other.json"
-    other.write_bytes(encode_cassette(cassette_of(SCRIPT[0], (SCRIPT[1][0], text("gone")))))
-    ended = await run("view", path, other, cwd=tmp_path)
-    assert (ended.code, ended.err) == (0, "wrote other.html\n")
-    made = page(tmp_path / "other.html")
-    assert made.one("h1").text == "deploy.json and other.json"
-    assert [each.text for each in made.by_id("c1").every("td")] == ['"done"', '"gone"']
-    refused = await run("view", path, other, "--report", report(tmp_path), cwd=tmp_path)
-    assert refused.code == 2
-    assert "--report is about one cassette" in refused.err
+    changed = tmp_path / "changed.json"
+    changed.write_bytes(encode_cassette(cassette_of(SCRIPT[0], (SCRIPT[1][0], text("gone")))))
+    compared = ("view", changed, "--against", path)
+    ended = await run(*compared, cwd=tmp_path)
+    assert (ended.code, ended.err) == (0, "wrote changed.html\n")
+    made = page(tmp_path / "changed.html")
+    assert made.one("h1").text == "deploy.json and changed.json"
+    assert [cell.text for cell in made.by_id("c1").every("td")] == ['"done"', '"gone"']
+    rules = tmp_path / "ignore.toml"
+    rules.write_text('[[ignore]]\ncall = "deploy"\npointers = ["/result/content/0/text"]\n')
+    await run(*compared, "--ignore-from", rules, cwd=tmp_path)
+    assert page(tmp_path / "changed.html").by_id("differences").one("h2").text == "No differences"
+    refused = await run("view", path, changed, "--against", path, cwd=tmp_path)
+    assert (refused.code, "--against is about one cassette" in refused.err) == (2, True)
+    needless = await run("view", path, "--ignore-from", rules, cwd=tmp_path)
+    assert (needless.code, "--ignore-from needs --against" in needless.err) == (2, True)
+
+
+@looped
+async def test_view_writes_two_pages_as_it_writes_three(tmp_path: Path) -> None:
+    """Each cassette has its page, however many are named; a report is about one."""
+    path = cassette(tmp_path)
+    for names in ("ab", "abc"):
+        paths = [tmp_path / f"{name}.json" for name in names]
+        for copy in paths:
+            copy.write_bytes(path.read_bytes())
+        ended = await run("view", *paths, cwd=tmp_path)
+        assert ended.err == "".join(f"wrote {name}.html\n" for name in names)
+        assert page(tmp_path / "b.html").one("h1").text == "b.json"
+    refused = await run("view", *paths, "--report", report(tmp_path), cwd=tmp_path)
+    assert (refused.code, "--report is about one cassette" in refused.err) == (2, True)
 
 
 @looped

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from mrtr_cassette.core.answers.forms import titled_choices
 from mrtr_cassette.core.cassette.model import VERSION
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
-from mrtr_cassette.core.compare.conversations import compared
+from mrtr_cassette.core.compare.conversations import IgnoredFor, compared
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.report.comparison import conclusion, shown_values
 from mrtr_cassette.core.report.details import Interaction, details_of
@@ -52,6 +52,7 @@ def page(
     assets: Assets,
     replay: ReplayReport | None = None,
     first: Cassette | None = None,
+    ignored_for: IgnoredFor = lambda _call: (),
 ) -> Iterator[str]:
     """Yield the page of a cassette in pieces, with what a replay or an earlier cassette adds."""
     calls = details_of(cassette).interactions
@@ -65,7 +66,7 @@ def page(
     for number, miss in enumerate(replay.misses if replay else (), start=1):
         if miss.nearest is not None:
             misses[miss.nearest.interaction].append((number, miss))
-    comparison = None if first is None else compared(first, cassette)
+    comparison = None if first is None else compared(first, cassette, ignored_for)
     both = () if comparison is None else comparison.interactions
     stream = _template(assets.templates).stream(
         cassette=cassette,
