@@ -325,7 +325,14 @@ async def _replay_pipe(
     options: ReplayOptions,
     log: Log,
 ) -> int:
-    session, _ = await replay_pipe(cassette, options, log.event, server_command=command)
+    session, _ = await replay_pipe(
+        cassette,
+        options,
+        log.event,
+        server_command=command,
+        client=client_sha256(),
+        restarts_within_s=_RESTARTS_WITHIN_S,
+    )
     return int(_conclude_replay(session, options, log, reports))
 
 

@@ -15,8 +15,9 @@ from pipes import LINES_SERVER, call, piped, processes_with, recorder, spoken, u
 from typing import Any
 
 import pytest
-from builders import notification, rpc
+from builders import cassette_of, encode_cassette, notification, rpc
 from harness import looped, read
+from messages import text
 from processes import PROGRAM, run
 
 from mrtr_cassette.core.cassette.recorded import Cassette
@@ -562,6 +563,27 @@ def test_miss_is_an_error_to_the_request(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert b"1 miss" in done.stderr
     assert len(json.loads(report.read_bytes())["misses"]) == 1
+
+
+def test_what_a_probe_played_counts_for_the_start_after_it(tmp_path: Path) -> None:
+    """The TypeScript SDK's client discovers in a process of its own, and its calls don't count so."""
+    path = tmp_path / "c.json"
+    probe, work = rpc("server/discover", {}, "server-discover-probe-1"), call(1, a=1)
+    versions = {"supportedVersions": ["2026-07-28"]}
+    cassette = cassette_of((probe, versions), (work, text("done")))
+    path.write_bytes(encode_cassette(cassette))
+    replayer = [*PROGRAM, "replay", "--stdio", "--fail-on-unplayed", str(path)]
+
+    alone = spoken(replayer, work)
+    assert b"never played: #1 server/discover" in alone.stderr
+    after_a_call = spoken(replayer, work)
+    assert b"never played: #1 server/discover" in after_a_call.stderr
+    assert b'never played: #2 tools/call "t"' in spoken(replayer, probe + b"\n").stderr
+    after_a_probe = spoken(replayer, work)
+    assert b"played 2 of 2 interactions, no misses" in after_a_probe.stderr
+    assert [alone.returncode, after_a_probe.returncode] == [1, 0]
+    of_another = spoken([*ANOTHER, *replayer], work)
+    assert b"never played: #1 server/discover" in of_another.stderr
 
 
 def test_nothing_but_messages_is_written(tmp_path: Path) -> None:

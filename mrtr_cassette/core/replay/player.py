@@ -36,7 +36,7 @@ from mrtr_cassette.core.protocol.calls import (
     traits_of_headers,
 )
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
-from mrtr_cassette.core.protocol.methods import CANCELLED, TASK_STEPS
+from mrtr_cassette.core.protocol.methods import CANCELLED, DISCOVER, TASK_STEPS
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.replay.diagnosis import (
     Harmless,
@@ -113,7 +113,10 @@ class Player:
         is_write: tells whether an exchange ends a call that may have changed something.
         was_given: takes credentials, to be looked for in what clients send from now on.
         redacted: gives a text for the terminal, without known secrets.
+        was_probed: an earlier process of the client has played `server/discover`.
     """
+
+    was_probed = False
 
     def __init__(
         self,
@@ -579,24 +582,33 @@ class Player:
         return numbers
 
     @property
+    def only_probed(self) -> bool:
+        """Whether a client has asked for nothing but `server/discover`."""
+        played = {entry.key.method for entry in self.entries if entry.was_played}
+        return played == {DISCOVER} and not self.misses
+
+    @property
     def unplayed(self) -> list[int]:
         """Numbers of the interactions of which something was never played."""
         played = {each.lookup_number for each in self.entries if each.was_played}
+        numbers = []
+        for number, entries in enumerate(self.interactions, start=1):
+            if any(self._lacks(entry, played) for entry in entries):
+                numbers.append(number)
+        return numbers
 
-        def counts(entry: ReplayEntry) -> bool:
-            if entry.is_pong:
-                return False
-            if entry.created_by is not None and self._worlds.only_reads(entry.key):
-                # How often a task is polled before it ends depends on the pace.
-                is_end = entry.state is not None and entry.state.is_over
-                return is_end and entry.created_by.same is None and not entry.was_played
-            # A faster replay repeats these less often.
-            is_repeat = entry.lookup_number in played
-            return not (entry.was_played or (is_repeat and self._worlds.repeats_with_time(entry)))
-
-        return [
-            number for number, own in enumerate(self.interactions, start=1) if any(map(counts, own))
-        ]
+    def _lacks(self, entry: ReplayEntry, played: Collection[int]) -> bool:
+        """Tell whether an exchange was never played, and neither was what stands for it."""
+        was_probed = self.was_probed and entry.key.method == DISCOVER
+        if entry.was_played or entry.is_pong or was_probed:
+            return False
+        if entry.created_by is not None and self._worlds.only_reads(entry.key):
+            # How often a task is polled before it ends depends on the pace.
+            is_end = entry.state is not None and entry.state.is_over
+            return is_end and entry.created_by.same is None
+        # A faster replay repeats these less often.
+        is_repeat = entry.lookup_number in played
+        return not (is_repeat and self._worlds.repeats_with_time(entry))
 
 
 def _leading_elsewhere(

@@ -131,7 +131,7 @@ async def record_pipe(  # noqa: PLR0913  all but two are by name
             if not session.outcomes.errors and not session.outcomes.has_success:
                 session.failure = f"{command[0]!r} ended with {code} and answered nothing"
     if client is not None and session.published is not None and session.published.is_same:
-        _kept_mark(output, client).touch()
+        _mark("kept", output, client).touch()
     return session, code
 
 
@@ -178,16 +178,19 @@ def next_place(output: Path, client: str | None, within_s: float) -> Path:
     return place
 
 
-def _kept_mark(output: Location, client: str | None) -> Path:
-    """Return the file that tells that a client recorded a cassette which was left alone."""
-    name = sha256_of(f"{client} {output.absolute()}")[:32]
-    return Path(tempfile.gettempdir()) / f"mrtr-cassette-kept-{name}"
+def _mark(kind: str, cassette: Location, client: str) -> Path:
+    """Return the file by which a start of a client tells the next one what became of a cassette.
+
+    It was recorded and left alone (`kept`), or only `server/discover` was played (`probed`).
+    """
+    name = sha256_of(f"{client} {cassette.absolute()}")[:32]
+    return Path(tempfile.gettempdir()) / f"mrtr-cassette-{kind}-{name}"
 
 
 def _continues(output: Location, client: str, within_s: float | None) -> bool:
     """Tell whether a start belongs to a cassette that the client's last start recorded."""
     written: list[Location] = [output] if _client_of(output) == client else []
-    mark = _kept_mark(output, client)
+    mark = _mark("kept", output, client)
     if mark.exists():
         written.append(mark)
     if within_s is None:
@@ -296,24 +299,33 @@ async def replay_pipe(
     on_event: OnEvent | None = None,
     *,
     server_command: Sequence[str] = (),
+    client: str | None = None,
+    restarts_within_s: float = 0.0,
     began: Callable[[ReplaySession], None] = lambda _session: None,
 ) -> tuple[ReplaySession, int]:
     """Serve a cassette on our own pipes until the client ends, a signal comes, or the server ended.
 
-    `server_command` starts the server in whose place it stands, where that is known. Returns what
-    it came to, and an exit code.
+    `server_command` starts the server in whose place it stands, where that is known. What a start
+    of the client played that was a probe, and has just ended, counts as played. Returns what it
+    came to, and an exit code.
 
     Raises:
         CassetteError: the cassette can't be read, or not be played over pipes.
     """
     announcer = Announcer(options.log, heard_by(on_event), options.terms)
     cassette, server = load_server(path, over_pipes, options, announcer)
-    server.player.was_given(given_to(server_command))
-    session = ReplaySession("", "", path, cassette, server.player, options.terms)
+    player = server.player
+    player.was_given(given_to(server_command))
+    mark = None if client is None else _mark("probed", path, client)
+    if mark is not None and mark.exists():
+        player.was_probed = _age_s(mark) < restarts_within_s
+    session = ReplaySession("", "", path, cassette, player, options.terms)
     began(session)
     async with told_to_end() as told:
         await _answer(PipedClient(server.handle, options.max_body), cassette, told)
-    return session, int(bool(server.player.misses))
+    if mark is not None and player.only_probed:
+        mark.touch()
+    return session, int(bool(player.misses))
 
 
 # What a client starts
