@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import pytest
 from contract import Contract, Plant, Reply, record_contract
 from harness import ACCEPT, connected, looped, post, taping
-from messages import CAPABLE, compact, message, tool_call
+from messages import CAPABLE, compact, message, result, tool_call
 from standin import (
     JSON,
     Script,
@@ -27,8 +28,9 @@ from standin import (
 from mrtr_cassette.core.report.comparison import Verification
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import VerifyOptions
-from mrtr_cassette.shell.runs.verifying import verify_cassette
+from mrtr_cassette.shell.runs.verifying import update_cassette, verify_cassette
 
+EVENTS_ACCEPTED = "Accept: text/event-stream"
 ALL_SAME = {"same": 17}
 
 
@@ -250,3 +252,60 @@ async def test_a_call_that_its_client_left_is_left_at_the_same_point(
     assert verification.counts == {"same": 1 + cancels}
     assert len(server.cancelled) == cancels
     assert 7 not in server.cancelled
+
+
+def old_server(endpoint: str = "/messages?session_id={}") -> Script:
+    """Return a server of HTTP+SSE: its one stream says where to post, and has all responses."""
+    said: asyncio.Queue[bytes] = asyncio.Queue()
+    session = secrets.token_hex(16)
+
+    async def script(visit: Visit) -> None:
+        if visit.request.head.line.startswith("GET"):
+            await visit.send(stream_head())
+            lead = f"event: endpoint\ndata: {endpoint.format(session)}\n\n"
+            await visit.send(chunk(lead.encode()))
+            while body := await said.get():
+                await visit.send(chunk(body))
+            return
+        is_known = session in visit.request.head.line
+        await visit.send(response(b"", status="202 Accepted" if is_known else "404 Not Found"))
+        asked = visit.request.json
+        reply = {"content": [{"type": "text", "text": f"done {asked['params'].get('name')}"}]}
+        reply = {"tools": []} if asked["method"] == "tools/list" else reply
+        said.put_nowait(event(result(reply, id=asked["id"])))
+
+    return script
+
+
+async def no_stream(visit: Visit) -> None:
+    """Have no stream, as servers of later revisions may."""
+    await visit.send(response(b"", status="405 Method Not Allowed"))
+
+
+async def record_old(path: Path) -> None:
+    """Record one call over HTTP+SSE."""
+    async with taping(path, old_server()) as tape, connected(tape.url) as connection:
+        _, body = await connection.ask("GET", urlsplit(tape.url).path, EVENTS_ACCEPTED)
+        lead = await body.until(b"\n\n")
+        endpoint = lead.rpartition(b"data: ")[2].strip().decode()
+        await post(urljoin(tape.url, endpoint), tool_call("build", id=5))
+        await body.until(b"done build")
+
+
+@looped
+async def test_a_session_of_the_old_transport_is_repeated(tmp_path: Path) -> None:
+    """Each line is posted where the stream of today says, which is never another server."""
+    path = tmp_path / "old.json"
+    await record_old(path)
+    assert (await verified(path, old_server())).counts == {"same": 1, "skipped": 1}
+    for server, words in (
+        (old_server("https://other.example/messages"), "sends its client to another server"),
+        (old_server("/elsewhere"), "status 404 for a posted message"),
+        (no_stream, "status 405 and no stream that says where to post"),
+    ):
+        verification = await verified(path, server)
+        assert verification.counts == {"not-reached": 1, "skipped": 1}
+        reasons = [str(each.reason) for each in verification.failures]
+        assert words in reasons[0], reasons
+    with pytest.raises(UsageError, match="no changes are taken into such a cassette"):
+        await update_cassette(path, "http://127.0.0.1:9/sse", VerifyOptions(), lambda _: [])

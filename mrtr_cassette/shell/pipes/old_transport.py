@@ -71,7 +71,7 @@ class StreamUpstream:
         posted = Request("POST", endpoint, POST_HEADERS, line)
         with closing(await self._sent(posted)) as accepted:
             if accepted.status >= _REFUSED:
-                raise OSError(0, f"HTTP {accepted.status} in the place of 202")
+                raise OSError(0, f"status {accepted.status} for a posted message")
             while await accepted.read():
                 pass
         return response
@@ -85,7 +85,7 @@ class StreamUpstream:
             with closing(await self._sent(listening)) as stream:
                 await self._take_events(stream, endpoint)
             if not endpoint.done():
-                endpoint.set_exception(OSError(0, "its stream of HTTP+SSE has no endpoint"))
+                endpoint.set_exception(OSError(0, "its stream does not say where to post"))
         except OSError as error:
             if not endpoint.done():
                 endpoint.set_exception(error)
@@ -95,7 +95,7 @@ class StreamUpstream:
 
     async def _take_events(self, stream: UpstreamResponse, endpoint: asyncio.Future[str]) -> None:
         if not is_event_stream(passed_headers(stream.headers)):
-            raise OSError(0, f"HTTP {stream.status} in the place of a stream of HTTP+SSE")
+            raise OSError(0, f"status {stream.status} and no stream that says where to post")
         framer = SseFramer()
         is_first = True
         while chunk := await stream.read():
