@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
@@ -24,43 +23,25 @@ from mrtr_cassette.core.cassette.recorded import (
     task_turns,
 )
 from mrtr_cassette.core.cassette.sessions import opened_session
-from mrtr_cassette.core.compare.conversations import (
-    changed_keys,
-    comparable_text,
-    compared,
-    question_ids,
-)
+from mrtr_cassette.core.compare.conversations import changed_keys, comparable_text, compared
 from mrtr_cassette.core.compare.values import Change, Verdict
-from mrtr_cassette.core.drive.conversation import (
-    ISSUED,
-    OWN_ID,
-    SENT_BACK,
-    issued_values,
-    with_body,
-    with_values,
-)
+from mrtr_cassette.core.drive.conversation import OWN_ID, with_body
+from mrtr_cassette.core.drive.kept_names import KeptNames
 from mrtr_cassette.core.drive.verification import Accepts, LivePair, VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import with_answer_keys
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Located, messages_in, splice_pieces
-from mrtr_cassette.core.protocol.methods import TASK_VALUES, method_of
 from mrtr_cassette.core.protocol.tasks import created_id, polled_state
-from mrtr_cassette.core.record.assembly import is_journal_token, with_texts
+from mrtr_cassette.core.record.assembly import recounted, with_texts
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.sealed import (
-    NAME_BYTES,
-    PLACEHOLDER,
     occurrence_in,
-    placeholder,
-    renumber,
     reveal,
     reveal_in_json,
-    sealed_hash,
     sha256_of,
     state_surrogate,
 )
 from mrtr_cassette.core.wire.http import VALIDATING_HEADERS, Request, Response
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
-from mrtr_cassette.core.wire.pointers import value_at
 
 ACCEPTABLE: Final[tuple[Verdict, ...]] = (
     "text-changed",
@@ -78,9 +59,7 @@ _INTERNAL_ERROR: Final = -32603
 _NOT_COMPARED: Final = frozenset({"skipped", "not-reached", "unstable"})
 _SETTINGS: Final = attrgetter("transport", "request_state", "redaction", "seals_answers")
 """What a recording leaves out or hides: another one can't share its interactions."""
-_NUMBER = re.compile("[0-9]{1,9}")
-_COUNTED = re.compile(r"(.*:)([0-9]{1,9})(>?)")
-"""A name that ends with a count: of a state without its turn, an id, or a secret."""
+_PORT = re.compile(r"^(https?://(?:localhost|127\.0\.0\.1|\[::1\])):[0-9]+(?=/|$)")
 
 
 # Accepting what a live server says
@@ -556,7 +535,7 @@ def _exchanges_over(
             if created_id(other.call.message, other.rpc_response) is None:
                 changed[other] = one
     names = KeptNames()
-    exchanges = {}
+    exchanges: dict[RecordedExchange, RecordedExchange] = {}
     for one, other in stands_for.items():
         names.keep(one, other)
         response = None if one.response is None else in_time_of(other, one.response)
@@ -572,7 +551,57 @@ def _exchanges_over(
     digests = new_digests({}, [(stands_for.get(it, it), now) for it, now in exchanges.items()])
     for each in changed if digests else ():
         exchanges[each] = with_texts(exchanges[each], lambda raw, _: with_digests(raw, digests))
-    return exchanges
+    return _in_earlier_time(exchanges, {**changed, **{kept: kept for kept in stands_for}})
+
+
+def _in_earlier_time(
+    exchanges: Mapping[RecordedExchange, RecordedExchange],
+    partners: Mapping[RecordedExchange, RecordedExchange | None],
+) -> dict[RecordedExchange, RecordedExchange]:
+    """Return exchanges with the times of their earlier partners, where all came in the same order.
+
+    An exchange without such a partner has its time after the one before it.
+    """
+    timed: dict[RecordedExchange, RecordedExchange] = {}
+    offset_ms = 0.0
+    for source, exchange in sorted(exchanges.items(), key=lambda pair: pair[1].number or 0):
+        partner = partners.get(source)
+        if partner is not None and _counts(partner) == _counts(exchange):
+            offset_ms = partner.ended_ms - exchange.ended_ms
+            response = partner.response
+            if partner is not source and exchange.response is not None:
+                response = in_time_of(partner, exchange.response)
+            times = partner.started_ms, partner.ended_ms
+            timed[source] = replace(
+                exchange, started_ms=times[0], ended_ms=times[1], response=response
+            )
+        elif exchange.number is None:
+            timed[source] = exchange
+        else:
+            timed[source] = recounted(
+                exchange,
+                exchange.recorded_by,
+                exchange.number,
+                lambda after, _: after,
+                offset_ms,
+            )
+    return timed
+
+
+def _counts(exchange: RecordedExchange) -> tuple[object, ...]:
+    """Return how many requests had arrived when it came, at each of its events, and at its end."""
+    response = exchange.response
+    afters: list[int] = []
+    if response is not None and response.is_framed:
+        afters = [piece.after for piece in response.pieces if piece.raw]
+    is_alone = {*afters} <= {exchange.number, exchange.ended_after}
+    return exchange.number, exchange.ended_after, () if is_alone else tuple(afters)
+
+
+def _same_upstream(earlier: str, recorded: str) -> bool:
+    """Tell whether two upstreams differ at most by the port of this machine, which is chance."""
+    places = [_PORT.sub(r"\1", upstream) for upstream in (earlier, recorded)]
+    return places[0] == places[1]
 
 
 def _in_pairs(
@@ -609,7 +638,10 @@ def _merged(
         else _numbered(after[new - 1], new_numbers)
         for new in order
     )
-    return replace(recorded, interactions=interactions)
+    upstream = recorded.upstream
+    if _same_upstream(earlier.upstream, upstream):
+        upstream = earlier.upstream
+    return replace(recorded, interactions=interactions, upstream=upstream)
 
 
 def _ordered(
@@ -670,121 +702,7 @@ def _numbered(interaction: RecordedInteraction, numbers: Mapping[int, int]) -> R
     )
 
 
-# Names and values that are kept
-
-
-class KeptNames:
-    """Names and values of a cassette, by those that stand for the same in a later recording.
-
-    All names that its file has stand for themselves.
-    """
-
-    def __init__(self, file: bytes = b"") -> None:
-        self._taken = set(_names_in(file))
-        self._kept = {name: name for name in self._taken}
-        self._values: dict[str, str] = {}
-        self._question_ids: dict[bytes, bytes] = {}
-
-    def keep(self, old: RecordedExchange, new: RecordedExchange) -> None:
-        """Take an exchange that stays, and the new one that says the same, if it has a number."""
-        before, after = _texts_of(old), {} if new.number is None else _texts_of(new)
-        for part, raw in before.items():
-            names, new_names = _names_in(raw), _names_in(after.get(part, b""))
-            self._taken.update(names)
-            if len(names) == len(new_names):
-                self._kept = dict(zip(new_names, names, strict=True)) | self._kept
-        if new.number is not None:
-            self.issued(old, new)
-
-    def issued(self, old: RecordedExchange, new: RecordedExchange) -> None:
-        """Take two responses, of which one stands where the other issued cursors and ids."""
-        self._values |= issued_values(new.rpc_response, old.rpc_response)
-        mine, others = (question_ids(_texts_of(each)[""]) for each in (old, new))
-        self._question_ids |= zip(others, mine, strict=False)
-
-    def in_kept(
-        self, exchange: RecordedExchange, partner: RecordedExchange | None
-    ) -> RecordedExchange:
-        """Return a new exchange that repeats the kept names and values, and shares no other one."""
-        response = exchange.response
-        if partner is not None and response is not None:
-            pieces = splice_pieces(response.pieces, _issued_again(partner, exchange))
-            exchange = replace(exchange, response=replace(response, pieces=pieces))
-        exchange = with_texts(exchange, self._changed)
-        call = exchange.call
-        if call.message is None or call.message.kind is not Kind.REQUEST:
-            return exchange
-        body = with_values(exchange.request.body, SENT_BACK, self._values.get)
-        return replace(exchange, request=replace(exchange.request, body=body))
-
-    def _changed(self, raw: bytes, _header: str) -> bytes:
-        for identity, kept in self._question_ids.items():
-            raw = raw.replace(identity, kept)
-
-        def named(match: re.Match[bytes]) -> bytes:
-            name = match[0].replace(b"%3A", b":").decode()
-            name = self._name(name, name)
-            return name.encode().replace(b":", b"%3A" if b"%3A" in match[0] else b":")
-
-        def number(rule: str, token: str) -> str | None:
-            if not _is_counted(token):
-                return None
-            first = placeholder(rule, "1" if is_journal_token(token) else token)
-            name = self._name(placeholder(rule, token), first)
-            return name.removesuffix(">").rpartition(":")[2]
-
-        return renumber(NAME_BYTES.sub(named, raw), number)
-
-    def _name(self, name: str, first: str) -> str:
-        """Return the kept name for one, or one that no other has, from the first one on."""
-        if name not in self._kept:
-            while first in self._taken:
-                match = _COUNTED.fullmatch(first)
-                first = f"{match[1]}{int(match[2]) + 1}{match[3]}" if match else sealed_hash(first)
-            self._kept[name] = first
-            self._taken.add(first)
-        return self._kept[name]
-
-
-def _is_counted(token: str) -> bool:
-    return is_journal_token(token) or _NUMBER.fullmatch(token) is not None
-
-
-def _texts_of(exchange: RecordedExchange) -> dict[str, bytes]:
-    """Return the values of headers by their names; without a name, the target and the bodies."""
-    texts: dict[str, bytes] = defaultdict(bytes)
-
-    def read(raw: bytes, name: str) -> bytes:
-        texts[name] += raw
-        return raw
-
-    with_texts(exchange, read)
-    return texts
-
-
-def _names_in(raw: bytes) -> list[str]:
-    names = [match[0].replace(b"%3A", b":").decode() for match in NAME_BYTES.finditer(raw)]
-    found = PLACEHOLDER.finditer(raw.decode("latin-1"))
-    secrets = [(match["rule"], match["token"]) for match in found]
-    return [*names, *(placeholder(*each) for each in secrets if _is_counted(each[1]))]
-
-
 def _pushed_in(exchange: RecordedExchange) -> list[Located]:
     """Return the requests that a response has."""
     located = () if exchange.response is None else messages_in(exchange.response)
     return [each for each in located if each.message.kind is Kind.REQUEST]
-
-
-def _issued_again(
-    recorded: RecordedExchange, live: RecordedExchange
-) -> Iterator[tuple[Span, bytes]]:
-    """Yield where a later response issues a cursor, or an id and times of a task; and those."""
-    before, now = recorded.located_response, live.located_response
-    if before is None or now is None:
-        return
-    volatile = method_of(recorded.call.method).volatile
-    times = [("result", *path) for path in volatile if path[0] in TASK_VALUES]
-    for path, spans in find_spans(now.message.raw, [*ISSUED, *times]).items():
-        value, span = value_at(before.message.tree, path), now.in_body(spans[-1])
-        if isinstance(value, str) and span is not None:
-            yield span, canonical(value).encode()

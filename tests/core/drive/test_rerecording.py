@@ -216,6 +216,40 @@ def test_what_was_called_first_is_first_whatever_the_file_has() -> None:
     assert pairs == [(2, False), (1, False)]
 
 
+def test_a_changed_result_is_a_diff_of_its_lines() -> None:
+    """What is kept has its times and its upstream, too, however long the new recording took."""
+    asked = asks("a", state="the-state-of-0123456789abcdef-once")
+    script = [
+        (tool("a"), text("a")),
+        (tool("b"), stream(progress(1), answer(tool("b"), text("b")))),
+        (tool("c"), asked),
+        (retry(tool("c"), {"a": YES}, state=asked["requestState"]), text("c")),
+        (tool("d"), text("d")),
+    ]
+    old = replace(recorded(*script), upstream="http://127.0.0.1:1234/mcp")
+    talk = Conversation()
+    for request, response in [*script[:4], (tool("d"), text("D")), (tool("e"), text("e"))]:
+        for _ in range(7):
+            talk.tick()
+        number = talk.request(request)
+        talk.tick()
+        talk.response(number, response)
+    new = replace(loaded(talk.cassette()), upstream="http://127.0.0.1:5678/mcp")
+    without_e = replace(new, interactions=new.interactions[:-1])
+
+    before = dump(old).decode().splitlines()
+    after = dump(recorded_over(old, without_e)[0]).decode().splitlines()
+    pairs = zip(before, after, strict=True)
+    changed = [line.strip()[:12] for old, line in pairs if old != line]
+    assert changed == ['"text": "D"', '{"number":5,']
+
+    whole = recorded_over(old, new)[0]
+    more = dump(whole).decode().splitlines()
+    assert [line for line in after if line not in more] == [after[-4]]
+    last, added = (each.exchanges[-1] for each in whole.interactions[-2:])
+    assert added.started_ms > last.ended_ms
+
+
 def listening(words: str, *, more: str = "", first: int = 1) -> Cassette:
     """Return a session in which a question comes on a stream that other calls share."""
     pushing = PushingSession()
