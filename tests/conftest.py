@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import pytest
@@ -43,6 +47,35 @@ def updates_goldens(request: pytest.FixtureRequest) -> bool:
     if updates and os.environ.get("CI"):
         pytest.fail("--update-goldens is not for CI", pytrace=False)
     return updates
+
+
+def pip(*arguments: str) -> None:
+    """Run pip, offline and with the build tools that are installed."""
+    command = [sys.executable, "-m", "pip", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this package, as it would be published."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(TESTS.parent))
+    (built,) = folder.glob("mrtr_cassette-*.whl")
+    return built
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
+    """The programs of an environment with the wheel, which borrows the libraries of others."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, symlinks=True)
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    # Read after the environment's own folder, so that the wheel comes first.
+    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
+    programs = folder / "bin"
+    pip("--python", str(programs / "python"), "install", "--no-deps", str(wheel))
+    return programs
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -40,7 +39,6 @@ class Session:
         self.env["PYTHONPATH"] = str(folder)
         self.env["PYTHONDONTWRITEBYTECODE"] = "1"
         self.env["PYTEST_ADDOPTS"] = _AS_A_USER
-        shutil.copytree(ROOT / "docs" / "examples", folder / "docs" / "examples")
 
     def run(self, command: str) -> tuple[int, str]:
         command = re.sub(r"(?<=localhost:)8000|(?<=--port )8000", self.ports["8000"], command)

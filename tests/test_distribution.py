@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,26 @@ def test_container_has_and_runs_what_exists(folder):
     )
     assert done.stdout.startswith("listening on http://")
     assert "warning: listening on 0.0.0.0" in done.stderr
+
+
+def test_workflow_runs_the_tests_with_no_more_than_it_needs():
+    """Its commands are targets of the Makefile, and a job may read the repository and nothing else."""
+    (path,) = (ROOT / ".github" / "workflows").glob("*.yml")
+    workflow = yaml.load(path.read_text(), Loader=yaml.BaseLoader)
+    assert workflow["permissions"] == {}
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    commands = []
+    for job in workflow["jobs"].values():
+        assert job["permissions"] == {"contents": "read"}
+        commands += [step["run"].split() for step in job["steps"] if "run" in step]
+    assert ["make", "test"] in commands
+    assert all(program == "make" and target in targets for program, target in commands)
+
+
+def test_package_has_one_address():
+    """All that it says of where it is has one host, which nobody has to change in several places."""
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    assert {re.match(r"https://[^/]+/[\w.-]+", url)[0] for url in urls.values()} == {
+        urls["Repository"]
+    }
+    assert "docs/security.md" in (ROOT / "SECURITY.md").read_text()

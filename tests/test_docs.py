@@ -30,30 +30,46 @@ def _normal(text: str) -> list[str]:
     return sorted(line.rstrip() for line in text.splitlines() if line.strip())
 
 
+def _steps(text: str) -> list[tuple[str, str]]:
+    """Return the commands of a page's sessions, and what the page shows of each."""
+    steps = []
+    for block in _blocks(text, "console"):
+        for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, shown = step.partition("\n")
+            steps.append((command, shown))
+    return steps
+
+
 @pytest.fixture
-def session(tmp_path):
-    """A session in a folder of its own, whose server is stopped at the end."""
-    session = Session(tmp_path)
+def session(tmp_path, programs):
+    """A session in an empty folder, with the programs of the wheel; its server is stopped after it."""
+    session = Session(tmp_path, programs)
     yield session
     session.stop()
 
 
 def test_the_readme_session_runs_as_shown(session):
     """Every command of the README's session prints what the README shows, and the miss too."""
-    for block in _blocks(README, "console"):
-        for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, shown = step.partition("\n")
-            code, printed = session.run(command)
-            assert (code, _normal(printed)) == (0, _normal(shown)), command
-    client = session.folder / "docs" / "examples" / "client.py"
-    text = client.read_text()
-    client.write_text(text.replace('"accept", content={"confirm": True}', '"decline"'))
-    code, printed = session.run(
-        "mrtr-cassette replay cassette.json -- python docs/examples/client.py"
-    )
+    for command, shown in _steps(README):
+        code, printed = session.run(command)
+        assert (code, _normal(printed)) == (0, _normal(shown)), command
+    (command,) = re.findall(r"`(mrtr-cassette replay [^`]* --decline)`", README)
+    code, printed = session.run(command)
     (shown,) = _blocks(README, "text")
     assert code == 1
     assert set(_normal(shown)) <= set(_normal(printed))
+
+
+def test_the_readme_shows_a_port_that_may_be_printed():
+    """A command behind `--` gets a free port, and only a proxy without one has its own."""
+    shown_ports = {
+        command: re.findall(r"127\.0\.0\.1:(\d+)", shown) for command, shown in _steps(README)
+    }
+    for command, ports in shown_ports.items():
+        is_proxy = command.startswith(("mrtr-cassette record", "mrtr-cassette replay"))
+        if is_proxy and " -- " in command:
+            assert ports
+            assert "8722" not in ports, command
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-import sysconfig
-import venv
-from pathlib import Path
 from zipfile import ZipFile
 
-import pytest
-
-ROOT = Path(__file__).parent.parent.parent
 SERVER = '''
 import argparse
 
@@ -64,22 +57,6 @@ def test_deploy(mrtr_cassette):
 """
 
 
-def pip(*arguments):
-    """Run pip, offline and with the build tools that are installed."""
-    command = [sys.executable, "-m", "pip", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory):
-    """The wheel of this package, as it would be published."""
-    folder = tmp_path_factory.mktemp("wheel")
-    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT))
-    (built,) = folder.glob("mrtr_cassette-*.whl")
-    return built
-
-
 def test_the_wheel_has_what_a_user_needs(wheel):
     """Types, the plugin's and the command's entry points, the licence, and nothing but the package."""
     with ZipFile(wheel) as file:
@@ -92,19 +69,6 @@ def test_the_wheel_has_what_a_user_needs(wheel):
     assert "mrtr-cassette = mrtr_cassette.cli:main" in text
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"mrtr_cassette"}
-
-
-@pytest.fixture(scope="session")
-def programs(tmp_path_factory, wheel):
-    """The programs of an environment with the wheel, which borrows the libraries of others."""
-    folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, symlinks=True)
-    (site,) = (folder / "lib").glob("python*/site-packages")
-    # Read after the environment's own folder, so that the wheel comes first.
-    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
-    programs = folder / "bin"
-    pip("--python", str(programs / "python"), "install", "--no-deps", str(wheel))
-    return programs
 
 
 def test_a_fresh_project_records_replays_and_fails(tmp_path, programs):
