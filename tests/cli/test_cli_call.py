@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import cassette_of, encode_cassette, tool
 from click.testing import CliRunner, Result
 from harness import command, looped
-from messages import message, result
+from messages import message, result, text
 from processes import listening
 from standin import PushingServer, Visit, json_response, upstream
 from tasking import created, state
 
+from mrtr_cassette import replay
 from mrtr_cassette.cli import main
 
 
@@ -61,6 +63,28 @@ def test_nobody_is_asked_without_a_terminal(url: str) -> None:
     assert ended.exit_code == 5
     assert '"turn":1' in ended.stdout
     assert "nothing answers it" in ended.stderr
+
+
+def test_unknown_tool_is_one_line(url: str, tmp_path: Path) -> None:
+    """On a live server, on a cassette that has its tools or not, and where nothing listens."""
+    assert run("call", url, "add", "a=1", "b=2", "-o", str(tmp_path / "c.json")).exit_code == 0
+    untold = cassette_of((tool("add"), text("3")))
+    (tmp_path / "untold.json").write_bytes(encode_cassette(untold))
+    no_tool = "error: the server has no tool 'nosuch'; it has add, deploy"
+    with replay(tmp_path / "c.json") as played:
+        known = run("call", played.url, "nosuch")
+    with replay(tmp_path / "untold.json", on_miss="report") as played:
+        unknown = run("call", played.url, "nosuch")
+    away = run("call", "http://127.0.0.1:9/mcp", "nosuch")
+    for ended, said in (
+        (run("call", url, "nosuch"), no_tool),
+        (known, no_tool),
+        (unknown, " opens no session: HTTP 200, error -32010: miss: unknown-method"),
+        (away, "error: the upstream http://127.0.0.1:9 gave no response: connection refused"),
+    ):
+        (line,) = ended.stderr.splitlines()
+        assert said in line
+        assert ended.exit_code in (2, 4)
 
 
 @pytest.mark.parametrize(

@@ -336,7 +336,13 @@ def outcome(exchange: RecordedExchange) -> str:
         return "no response"
     text = "a response" if response.is_lines else f"HTTP {response.status}"
     error = exchange.rpc_members.get("error")
-    return text if error is None else f"{text}, error {shorten(canonical(error))}"
+    if error is None:
+        return text
+    words = error.get("message") if isinstance(error, dict) else None
+    if not isinstance(words, str):
+        return f"{text}, error {shorten(canonical(error))}"
+    first, _, _ = words.partition("\n")
+    return f"{text}, error {canonical(error.get('code'))}: {shorten(first)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,7 +244,7 @@ def test_tools_are_listed_page_after_page_as_the_client_would() -> None:
         assert listed(page)[0].hints("a") == {}
 
 
-REFUSED = 'error {"code":-32602,"message":"invalid state"}'
+REFUSED = "error -32602: invalid state"
 
 
 def test_outcome_is_the_status_and_the_error_of_the_request() -> None:
@@ -253,6 +253,8 @@ def test_outcome_is_the_status_and_the_error_of_the_request() -> None:
         (CALL, text("done"), "HTTP 200"),
         (CALL, Answer((), status=0, end=End.OPEN), "no response"),
         (CALL, Answer((refusal(CALL),), status=400), f"HTTP 400, {REFUSED}"),
+        (CALL, refusal(CALL, words="miss: no\nfix: record"), "HTTP 200, error -32602: miss: no"),
+        (CALL, compact({"jsonrpc": "2.0", "id": 1, "error": 5}), "HTTP 200, error 5"),
         (CALL, refusal(with_id(CALL, 2)), "HTTP 200"),
         (get("/mcp"), Answer((sse(refusal(CALL)),)), "HTTP 200"),
     ]
