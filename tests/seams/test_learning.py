@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builders import conversation, follow, loaded, tool
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from messages import Json
 
@@ -39,14 +39,15 @@ class Varying:
 
 @dataclass(frozen=True)
 class Shuffled:
-    """A list in another order at each time."""
+    """A list in another order at each time, whose items may vary too."""
 
-    items: tuple[Json, ...]
+    items: tuple[Any, ...]
 
-    def at(self, time: int, _call: int) -> Json:
+    def at(self, time: int, call: int) -> Json:
         """Return it in the run that begins at some time."""
         place = time % len(self.items)
-        return [*self.items[place:], *self.items[:place]]
+        items = [said(item, time, call) for item in self.items]
+        return [*items[place:], *items[:place]]
 
 
 def said(tree: Any, time: int, call: int) -> Json:
@@ -109,7 +110,11 @@ def verified(case: tuple[Any, str], ignored: tuple[str, ...], *results: Json) ->
     return found
 
 
+ROWS = tuple({"name": name, "value": Varying("time", each_call=True)} for name in ("one", "two"))
+
+
 @given(RESULTS, st.booleans())
+@example(case=({"a": Shuffled(ROWS)}, "json"), is_called_twice=True)
 def test_after_learning_nothing_is_told_of_an_unchanged_server(
     case: tuple[Any, str],
     is_called_twice: bool,  # noqa: FBT001

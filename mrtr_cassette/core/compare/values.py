@@ -63,6 +63,8 @@ _PINNED: Final = "..."
 _KINDS: Final = {'"': "text", "{": "object", "[": "array", "t": "bool", "f": "bool", "n": "null"}
 """The type of a value by the first character of its JSON."""
 _BELOW = re.compile(rf"({TEXT_STEP})?($|/|{ORDER}$)")
+_MADE_UP = re.compile(r"[\w.:+-]*[0-9][\w.:+-]*")
+"""A number, or a word with a digit, such as an id or a time."""
 _INDEX = re.compile(r"(?<=/)[0-9]+(?=$|[/#])")
 _ANY_STEP = re.compile(r"(?<=/)\\\*(?=$|/|\\#)")
 """A step that is `*`, in a pointer with escapes for a regular expression."""
@@ -247,7 +249,8 @@ def value_changes(
 def _change(pointer: str, recorded: str | None, received: str | None) -> Change:
     kinds = [_KINDS.get(text[:1], "number") if text else None for text in (recorded, received)]
     if kinds == ["array", "array"]:
-        return Change("text-changed", f"{pointer}{ORDER}", recorded, received)
+        pointer = f"{pointer.removesuffix(ORDER)}{ORDER}"
+        return Change("text-changed", pointer, recorded, received)
     verdict: Verdict = "text-changed" if kinds[0] == kinds[1] else "shape-changed"
     return Change(verdict, pointer, recorded, received)
 
@@ -261,9 +264,13 @@ def change_of(verdict: Verdict, pointer: str, recorded: Any, received: Any) -> C
 def _places_in(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
     pointer, old, new = place
     if isinstance(old, list) and isinstance(new, list):
+        if pointer.endswith(ORDER):
+            return None
         before, after = (sorted(map(canonical, items)) for items in (old, new))
         if pair_items is by_place and before == after and canonical(old) != canonical(new):
             return None
+        if pair_items is by_place and (shuffled := _shuffled(pointer, old, new)):
+            return shuffled
         return [
             ValuesAt(
                 f"{pointer}/{at_new if at_old is None else at_old}",
@@ -276,6 +283,17 @@ def _places_in(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
         trees = _json_in(old), _json_in(new)
         return None if None in trees else [ValuesAt(f"{pointer}{TEXT_STEP}", *trees)]
     return members_and_items(place)
+
+
+def _shuffled(pointer: str, old: list[Any], new: list[Any]) -> list[ValuesAt]:
+    """Return the places in two lists whose items differ in numbers, and stand in another order."""
+    before, after = ([_MADE_UP.sub("#", canonical(item)) for item in items] for items in (old, new))
+    if before == after or sorted(before) != sorted(after):
+        return []
+    places = [ValuesAt(f"{pointer}{ORDER}", old, new)]
+    for at_old, at_new in matches(before, after):
+        places.append(ValuesAt(f"{pointer}/{at_old}", old[at_old], new[at_new]))
+    return places
 
 
 def _json_in(text: str) -> Any:
