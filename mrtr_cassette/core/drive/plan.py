@@ -14,6 +14,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     RecordedInteraction,
     TaskTurn,
+    in_conversation_order,
 )
 from mrtr_cassette.core.cassette.sessions import listens, opened_session
 from mrtr_cassette.core.drive.departures import Departure, departures_in
@@ -76,7 +77,7 @@ def planned(
     for all.
     """
     endpoint = endpoint_of(cassette.upstream)
-    interactions = without_pongs(cassette.interactions)
+    interactions = without_pongs(in_conversation_order(cassette.interactions))
     departures = departures_in(interactions)
     cancelled = {departure.notice: number for number, departure in departures.items()}
     plan = []
