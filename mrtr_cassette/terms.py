@@ -68,6 +68,9 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
     ),
     "repeat_always": WayOut("--repeat always", 'repeat="always"', f'repeat="always" {_IN_MARKER}'),
     "replace": WayOut("--force", 'existing="replace"', "--mrtr-mode=all"),
+    "history_strict": WayOut(
+        "--history strict", 'history="strict"', f'history="strict" {_IN_MARKER}'
+    ),
     # What a command names, where nobody knows it, or only who runs it.
     "given": WayOut("NAME=VALUE", '{"NAME": VALUE}', '{"NAME": VALUE}'),
     "path": WayOut("FILE", "path", "FILE"),

@@ -343,7 +343,7 @@ def _conclude_replay(
     player = session.player
     elsewhere = tuple(session.elsewhere)
     summary = replace(report_of_replay(player, options.terms), elsewhere=elsewhere)
-    event, line = replay_said(summary)
+    event, line = replay_said(summary, options.terms)
     log.tell(line, event)
     annotate(map(annotation, summary.misses))
     for report in reports:

@@ -186,7 +186,7 @@ def test_every_way_out_is_tried() -> None:
     """A new one is a case here, or of the misses of tests/core/report, or a part of another."""
     here = {"accept_verdicts", "answer", "ignore_values", "learn_places"}
     here |= {"record_pipe_too", "record_too"}
-    of_misses = {"history_order", "reads_tool", "repeat_always"}
+    of_misses = {"history_order", "history_strict", "reads_tool", "repeat_always"}
     # They differ from those above in one option.
     alike = {"record_again", "record_pipe_again"}
     parts = {"given", "client", "command", "kept", "kept_sealed", "kept_verbatim", "path"}

@@ -42,7 +42,7 @@ async def test_command_plays_the_value_that_was_read_after_the_same_write(
     assert missed[0]["result"]["content"][0]["text"] == "set"
     assert missed[1]["error"]["data"]["reason"] == "other-history"
     assert ended.code == 1
-    for way in ("--reads TOOL", "--append", "--history order"):
+    for way in ("--reads set", "--append", "--history order"):
         assert way in ended.err
 
 

@@ -573,6 +573,11 @@ class Player:
                     yield each.interaction, gate.request.interaction
 
     @property
+    def after_other_writes(self) -> dict[int, int]:
+        """How often each read was played after other writes than recorded, by its interaction."""
+        return dict(sorted(self._worlds.strayed.items()))
+
+    @property
     def without_response(self) -> list[int]:
         """Numbers of the interactions that were played up to a call without a recorded response."""
         numbers = []

@@ -245,7 +245,10 @@ class Worlds:
         self._is_strict = history is History.STRICT
         paths = Counter([entry.path for entry in self._by_arrival])
         self._repeated = {path for path, count in paths.items() if count > 1}
-        self.holds_any = self._is_strict or (history is History.AUTO and bool(self._repeated))
+        self._is_auto = history is History.AUTO
+        self.holds_any = self._is_strict or (self._is_auto and bool(self._repeated))
+        self.strayed: Counter[int] = Counter()
+        """How often a read was played after other writes than recorded, by its interaction."""
 
     # Reads and writes
 
@@ -372,7 +375,7 @@ class Worlds:
 
     def played(self, entry: ReplayEntry, played: PlayedWrites) -> None:
         """Take note that a call begins or ends; worlds end that don't have what it writes next."""
-        if not self.holds_any:
+        if not (self.holds_any or self._watches):
             return
         if entry.created_by is not None:
             self._went_on(entry, entry.created_by, played)
@@ -384,6 +387,8 @@ class Worlds:
             beside = played.beside(entry, family)
             self._make(entry, played, beside)
             played.in_flight[family] = beside + bool(entry.steps)
+        elif self._watches and self._is_watched(entry) and not self._is_in_place(entry, played):
+            self.strayed[entry.interaction] += 1
 
     def _went_on(self, step: ReplayEntry, call: ReplayEntry, played: PlayedWrites) -> None:
         """Take note of a step of the task that a call created, which may be its last."""
@@ -393,7 +398,7 @@ class Worlds:
 
     def exchange(self, first: ReplayEntry, second: ReplayEntry, played: PlayedWrites) -> None:
         """Take a write that was made as one equal call for another, to which it turns out now."""
-        if not self.holds_any:
+        if not (self.holds_any or self._watches):
             return
         beside = max(played.in_flight[self._points[first].family] - 1, 0)
         made = played.made
@@ -473,6 +478,41 @@ class Worlds:
         return several
 
     # What is told
+
+    @cached_property
+    def _watches(self) -> bool:
+        """Whether reads that the default history lets through are told: there are also writes."""
+        if not self._is_auto or not any(map(self._is_watched, self._by_arrival)):
+            return False
+        return any(map(self.is_write, self._by_arrival))
+
+    def _is_watched(self, entry: ReplayEntry) -> bool:
+        """Tell whether a call is known to read what writes may change."""
+        if _is_free(entry) or not self.only_reads(entry.key):
+            return False
+        method = method_of(entry.key.method)
+        return not (method.steady or method.describes_server)
+
+    def _is_in_place(self, entry: ReplayEntry, played: PlayedWrites) -> bool:
+        """Tell whether a read, or one with the same answer, came after the writes of a play."""
+        living = self.living(played)
+        for equal in (entry, *self._equal_reads.get(entry.path, ())):
+            point = self._points[equal]
+            world = living.get(point.world)
+            if world is None or world.is_over(point, equal):
+                continue
+            if world.has_come(point, played.beside(equal, point.family)):
+                return True
+        return False
+
+    @cached_property
+    def _equal_reads(self) -> dict[int, list[ReplayEntry]]:
+        """The reads that were recorded repeatedly, by what equal ones share."""
+        equal: dict[int, list[ReplayEntry]] = {path: [] for path in self._repeated}
+        for entry in self._by_arrival:
+            if entry.path in equal and self._is_watched(entry):
+                equal[entry.path].append(entry)
+        return equal
 
     def _ahead(
         self, entries: Iterable[ReplayEntry], living: Mapping[WorldKey, _World]

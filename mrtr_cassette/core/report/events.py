@@ -263,7 +263,7 @@ def missed_event(miss: Miss) -> Event:
 # What a run came to
 
 
-def replay_said(report: ReplayReport) -> Said:
+def replay_said(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> Said:
     """Return what a replay came to."""
     event = {
         "event": "concluded",
@@ -271,8 +271,9 @@ def replay_said(report: ReplayReport) -> Said:
         "unplayed": [each.number for each in report.incomplete],
         "misses": len(report.misses),
         "harmless": sum(each.times for each in report.harmless),
+        "after_other_writes": [read.number for read in report.after_other_writes],
     }
-    return event, summary_text(report)
+    return event, summary_text(report, terms)
 
 
 def recording_said(report: RecordingReport) -> Said:

@@ -211,6 +211,14 @@ class HarmlessRequest(NamedTuple):
     times: int
 
 
+class StrayedRead(NamedTuple):
+    """A read that was played after other writes than recorded, and how often."""
+
+    number: int
+    call: str
+    times: int
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
     """The outcome of a replay: all interactions in the cassette's order, misses as they came."""
@@ -222,6 +230,7 @@ class ReplayReport:
     elsewhere: tuple[str, ...] = ()
     without_response: tuple[int, ...] = ()
     """Numbers of the interactions that were played up to a call whose response was not recorded."""
+    after_other_writes: tuple[StrayedRead, ...] = ()
 
     @property
     def incomplete(self) -> list[InteractionOutcome]:
@@ -260,6 +269,10 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
         reports_of_misses(player, terms),
         tuple(HarmlessRequest(*each, times) for each, times in harmless.items()),
         without_response=tuple(player.without_response),
+        after_other_writes=tuple(
+            StrayedRead(number, interactions[number - 1].call, times)
+            for number, times in player.after_other_writes.items()
+        ),
     )
 
 
@@ -270,7 +283,7 @@ def reports_of_misses(player: Player, terms: Terms = LIBRARY_TERMS) -> tuple[Mis
     return tuple(report_of_miss(miss, player, terms) for miss in misses)
 
 
-def summary_text(report: ReplayReport) -> str:
+def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
     """Return what a replay came to, in one or a few lines."""
     total, incomplete = len(report.interactions), report.incomplete
     played = f"played {total - len(incomplete)} of {total} interactions"
@@ -283,11 +296,24 @@ def summary_text(report: ReplayReport) -> str:
     lines += _first_ten(given_up)
     harmless = []
     for each in report.harmless:
-        times = f" {each.times} times" if each.times > 1 else ""
+        times = _times(each.times)
         harmless.append(f"  not recorded, answered as by any server{times}: {each.call}")
     lines += _first_ten(harmless)
+    strayed = []
+    for read in report.after_other_writes:
+        place = f"#{read.number} {read.call}"
+        strayed.append(f"  played after other writes than recorded{_times(read.times)}: {place}")
+    lines += _first_ten(strayed)
+    if strayed:
+        lines.append(
+            in_terms("  reads are held to the writes before them with <<history_strict>>", terms)
+        )
     lines += map(_elsewhere_text, report.elsewhere)
     return line_by_line(*lines)
+
+
+def _times(count: int) -> str:
+    return f" {count} times" if count > 1 else ""
 
 
 def _elsewhere_text(place: str) -> str:
@@ -331,7 +357,12 @@ def saved_report(raw: bytes) -> ReplayReport:
         ]
         harmless = [HarmlessRequest(**each) for each in tree["harmless"]]
         report = ReplayReport(tree["cassette"], tuple(interactions), tuple(misses), tuple(harmless))
-        return replace(report, without_response=tuple(tree.get("without_response", ())))
+        strayed = [StrayedRead(**each) for each in tree.get("after_other_writes", ())]
+        return replace(
+            report,
+            without_response=tuple(tree.get("without_response", ())),
+            after_other_writes=tuple(strayed),
+        )
     except (KeyError, TypeError) as error:
         raise ValueError(error) from None
 

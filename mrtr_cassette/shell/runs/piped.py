@@ -395,6 +395,7 @@ class ClientStarts:
             misses=[miss for start in starts for miss in start.misses],
             played=sum(start.played for start in starts),
             unplayed=sorted(numbers),
+            after_other_writes=sorted({it for start in starts for it in start.after_other_writes}),
             unreachable=sum(start.unreachable for start in starts),
             unrecorded=[text for start in starts for text in start.unrecorded],
             problem=next(filter(None, (start.problem for start in starts)), None),

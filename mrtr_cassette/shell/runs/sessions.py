@@ -51,6 +51,8 @@ class RunOutcome:
     """How many requests got a recorded reply."""
     unplayed: Sequence[int] | None = None
     """Numbers of the interactions of which something was not played; None where nothing plays."""
+    after_other_writes: Sequence[int] = ()
+    """Numbers of the interactions that read, and were played after other writes than recorded."""
     unreachable: int = 0
     """How many requests the upstream did not answer."""
     unrecorded: Sequence[str] = ()
@@ -100,6 +102,7 @@ class Session:
             misses=() if player is None else reports_of_misses(player, self.terms),
             played=0 if player is None else player.plays,
             unplayed=None if player is None else player.unplayed,
+            after_other_writes=() if player is None else [*player.after_other_writes],
             unreachable=self.unreachable,
             unrecorded=tuple(self.unrecorded),
             problem=self.problem,

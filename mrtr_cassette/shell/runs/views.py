@@ -94,6 +94,13 @@ class MrtrCassette:
         return tuple(each for each in details if each.number in unplayed)
 
     @property
+    def after_other_writes(self) -> tuple[Interaction, ...]:
+        """The reads that were played after other writes than recorded, as they had one answer."""
+        base, numbers = self._session.base, self._session.outcome.after_other_writes
+        details = () if base is None else details_of(base).interactions
+        return tuple(each for each in details if each.number in numbers)
+
+    @property
     def misses(self) -> tuple[MissReport, ...]:
         """What was asked so far and had not been recorded; a test fails if there is any."""
         return tuple(self._session.outcome.misses)

@@ -258,3 +258,33 @@ def test_response_on_another_stream_ends_a_write() -> None:
     listening = talk.stream(within(session, rpc("subscriptions/listen", {}, number="l")))
     talk.response(talk.request(within(session, SET)), stream())
     assert listening
+
+
+READ_AFTER: tuple[Step, ...] = (HINTED, (SET, text("set")), (GET, text("1")), (SET_2, text("set")))
+READ_TWICE: tuple[Step, ...] = (HINTED, (GET, text("0")), (SET, text("set")), (GET, text("0")))
+
+
+@pytest.mark.parametrize(
+    ("script", "requests", "strayed"),
+    [
+        (READ_AFTER, [SET, GET, GET, SET_2], {}),
+        (READ_AFTER, [GET, GET, SET], {3: 2}),
+        (READ_AFTER, [SET, SET_2, GET], {3: 1}),
+        (READ_AFTER, [SET_2, GET], {3: 1}),
+        (READ_TWICE, [SET, GET], {}),
+        (READ_TWICE, [GET, GET, SET, GET, GET], {}),
+        (STORE, [GET, SET, GET], {}),
+    ],
+)
+def test_read_that_is_let_through_is_known(
+    script: tuple[Step, ...], requests: list[bytes], strayed: dict[int, int]
+) -> None:
+    """It had one answer, and this play's writes are not those that were recorded before it."""
+    player = player_of(*script)
+    assert OTHER not in told(player, *requests)
+    assert player.after_other_writes == strayed
+    ordered = player_of(*script, history=History.ORDER)
+    told(ordered, *requests)
+    assert ordered.after_other_writes == {}
+    if strayed:
+        assert OTHER in told(player_of(*script, history=History.STRICT), *requests)

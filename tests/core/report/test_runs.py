@@ -112,6 +112,20 @@ def test_long_summaries_are_cut() -> None:
     assert (len(lines), lines[11], lines[-1]) == (23, "  and 2 more", "  and 3 more")
 
 
+def test_reads_after_other_writes_are_told() -> None:
+    """How many, which, how often, and by what they are held to the writes before them."""
+    player = player_of((tool("set"), text("x")), (tool("get"), text("1")), reads=["get"])
+    for _ in range(2):
+        play(player, tool("get"))
+    report = report_of_replay(player)
+    assert summary_text(report, SHELL_TERMS).splitlines()[-2:] == [
+        '  played after other writes than recorded 2 times: #2 tools/call "get"',
+        "  reads are held to the writes before them with --history strict",
+    ]
+    assert replay_said(report)[0]["after_other_writes"] == [2]
+    assert saved_report(orjson.dumps(summary_data(report))) == report
+
+
 # Reports that are read back from files
 
 
