@@ -29,7 +29,15 @@ def main() -> None:
 
 for command in (proxies.record, proxies.replay, live.call, live.verify, live.demo, files.answers):
     main.add_command(command)
-for command in (files.inspect, files.view, files.diff, files.merge, files.recover, files.check):
+for command in (
+    files.inspect,
+    files.view,
+    files.diff,
+    files.merge,
+    files.recover,
+    files.check,
+    files.prune,
+):
     main.add_command(command)
-for command in (files.wrap, files.unwrap, files.schema):
+for command in (files.prune, files.wrap, files.unwrap, files.schema):
     main.add_command(command)

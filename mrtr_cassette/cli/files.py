@@ -27,8 +27,11 @@ from mrtr_cassette.cli.common import (
 )
 from mrtr_cassette.core.answers.written import answers_text
 from mrtr_cassette.core.cassette.client_config import has_wrapped, unwrapped, wrapped
+from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import is_foreign
 from mrtr_cassette.core.cassette.model import schema as generated
+from mrtr_cassette.core.cassette.pruned import needed_by_others, without_interactions
+from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import CassetteComparison
 from mrtr_cassette.core.drive.ignored import ignored_in
 from mrtr_cassette.core.record.publish_check import exposed_secrets
@@ -38,7 +41,7 @@ from mrtr_cassette.core.report.comparison import (
     comparison_text,
 )
 from mrtr_cassette.core.report.details import details_of
-from mrtr_cassette.core.report.runs import ReplayReport, saved_report
+from mrtr_cassette.core.report.runs import ReplayReport, is_report_of, saved_report
 from mrtr_cassette.core.report.text import diagram, inspection_data, inspection_text, review_text
 from mrtr_cassette.errors import CassetteError, UsageError, counted
 from mrtr_cassette.options import VerifyOptions
@@ -47,6 +50,7 @@ from mrtr_cassette.shell.files.cassettes import (
     journal_path,
     load_cassette,
     merge_files,
+    publish,
     read_file,
     recover_journal,
     without_collection,
@@ -401,21 +405,55 @@ def _write_page(
     rules = read_rules(VerifyOptions(ignore_from=ignore_from, terms=TERMS))
     with without_collection():
         recording = load_cassette(cassette)
-        replay = None if report is None else _replay_report(report, len(recording.interactions))
+        replay = None if report is None else _replay_report(report, recording)
         first = None if against is None else load_cassette(against)
         write_page(page, recording, replay, first, partial(ignored_in, rules))
     say(f"wrote {page}")
 
 
-def _replay_report(path: Path, interactions: int) -> ReplayReport:
+def _replay_report(path: Path, cassette: Cassette) -> ReplayReport:
     with suppress(ValueError):
         report = saved_report(path.read_bytes())
-        if len(report.interactions) == interactions:
+        if is_report_of(report, cassette):
             return report
     raise UsageError(
         f"--report {path} is no JSON report of a replay of this cassette",
         hint=f"write one with: mrtr-cassette replay --report {path.with_suffix('.json')}",
     )
+
+
+@click.command()
+@click.argument("cassette", type=CASSETTE)
+@click.option(
+    "--report",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The JSON report of a replay of the cassette that missed nothing.",
+)
+def prune(cassette: Location, report: Path) -> None:
+    """Take out of a cassette what a replay never played.
+
+    The report is what `replay CASSETTE --report FILE.json -- CLIENT` wrote. What stays keeps its
+    lines. What is taken out is printed; commit the cassette before, and git still has it.
+    """
+    recording = load_cassette(cassette)
+    replay = _replay_report(report, recording)
+    if replay.misses:
+        raise UsageError(f"the replay of --report {report} missed requests, and may be cut short")
+    unplayed = {each.number for each in replay.interactions if each.outcome == "never played"}
+    unplayed -= needed_by_others(recording, unplayed)
+    rest = without_interactions(recording, unplayed)
+    if not rest.interactions:
+        raise UsageError(f"the replay of --report {report} played nothing")
+    if not unplayed:
+        say(f"{cassette}: all was played; it stays as it is")
+        return
+    publish(cassette, [dump(rest)], replace=True)
+    for outcome in replay.interactions:
+        if outcome.number in unplayed:
+            tell(f"took out #{outcome.number} {outcome.call}")
+    say(f"wrote {cassette}: {counted(len(rest.interactions), 'interaction')}")
 
 
 _file = click.argument("file", type=click.Path(path_type=Path))

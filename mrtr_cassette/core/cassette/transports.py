@@ -8,6 +8,7 @@ from functools import partial
 from itertools import combinations
 from typing import Any, Final
 
+from mrtr_cassette.core.cassette.pruned import without_interactions
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.sessions import opened_session
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
@@ -112,20 +113,12 @@ def _is_stream(exchange: RecordedExchange) -> bool:
 
 def _without_ends(cassette: Cassette) -> Cassette:
     """Return a session without what a pipe has not: its end, and streams that were refused."""
-    kept = []
+    ends = set()
     for interaction in cassette.interactions:
         exchange = interaction.exchanges[0]
-        if exchange.request.method == "POST" or _is_stream(exchange):
-            kept.append(interaction)
-    numbers = {interaction.number: at for at, interaction in enumerate(kept, start=1)}
-    interactions = []
-    for interaction in kept:
-        branch = interaction.branch
-        if branch is not None:
-            branch = branch._replace(of=numbers[branch.of])
-        number = numbers[interaction.number]
-        interactions.append(replace(interaction, number=number, branch=branch))
-    return replace(cassette, interactions=tuple(interactions))
+        if exchange.request.method != "POST" and not _is_stream(exchange):
+            ends.add(interaction.number)
+    return without_interactions(cassette, ends)
 
 
 def _check_headers_decide_nothing(cassette: Cassette) -> None:

@@ -338,6 +338,18 @@ def summary_data(report: ReplayReport) -> Any:
     return as_data(report, {})
 
 
+def is_report_of(report: ReplayReport, cassette: Cassette) -> bool:
+    """Tell whether a report has the calls of a cassette, in its order."""
+    if len(report.interactions) != len(cassette.interactions):
+        return False
+    for outcome, interaction in zip(report.interactions, cassette.interactions, strict=True):
+        call = interaction.exchanges[0].call
+        # Over another transport, what is no call has another name.
+        if call.is_rpc and outcome.call != str(call.key()):
+            return False
+    return True
+
+
 def saved_report(raw: bytes) -> ReplayReport:
     """Return the report that `summary_data` made JSON of.
 
