@@ -38,10 +38,7 @@ def refuse_without_scheme(word: str) -> None:
 
 def unknown_option(error: click.NoSuchOption) -> str:
     """Return that there is no such option, and which one may have been meant."""
-    known: list[str] = []
-    if error.ctx is not None:
-        for parameter in error.ctx.command.get_params(error.ctx):
-            known += [option for option in parameter.opts if option.startswith("--")]
     text = f"no such option {error.option_name!r}"
+    known = error.possibilities or ()
     meant = difflib.get_close_matches(error.option_name, known, n=1, cutoff=_LIKENESS)
     return f"{text}; {MEANT} {meant[0]}?" if meant else text

@@ -56,7 +56,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             ["verify", "c.json", URL, "--only", "*deploy*"],
-            "--only '*deploy*' fits no call of the cassettes; they have tools/call say",
+            "--only '*deploy*' fits no call of the cassettes; they have say",
         ),
         (
             ["call", URL, "say", "--header", "Authorization"],

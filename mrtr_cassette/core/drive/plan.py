@@ -110,35 +110,25 @@ def planned(
 
 
 def _is_selected(interaction: RecordedInteraction, call: Call, only: Sequence[str]) -> bool:
-    names = _names_of(interaction, call)
+    names = (call.method, call.name, f"{call.method} {call.name}", f"{interaction.number}")
     return any(fnmatchcase(name, pattern) for pattern in only for name in names)
 
 
-def _names_of(interaction: RecordedInteraction, call: Call) -> tuple[str, ...]:
-    return (call.method, call.name, f"{call.method} {call.name}", f"{interaction.number}")
-
-
-def check_patterns(cassettes: Sequence[Cassette], only: Sequence[str]) -> None:
-    """Make sure that each pattern fits a call of the cassettes.
+def check_patterns(interactions: Sequence[RecordedInteraction], only: Sequence[str]) -> None:
+    """Make sure that each pattern fits a call.
 
     Raises:
         UsageError: one fits none; the error says what there is.
     """
-    names: dict[str, None] = {}
-    calls: dict[str, None] = {}
-    for cassette in cassettes:
-        for interaction in cassette.interactions:
-            call = interaction.exchanges[0].call
-            names |= dict.fromkeys(filter(None, _names_of(interaction, call)))
-            if call.name:
-                calls[f"{call.method} {call.name}"] = None
+    calls = [(interaction, interaction.exchanges[0].call) for interaction in interactions]
+    names = dict.fromkeys([call.name or call.method for _, call in calls])
     for pattern in only:
-        if not any(fnmatchcase(name, pattern) for name in names):
+        if not any(_is_selected(interaction, call, (pattern,)) for interaction, call in calls):
             meant = get_close_matches(pattern, names, n=1)
-            hint = f"they have {', '.join(calls or names)}"
+            there = f"they have {', '.join(names)}"
             raise UsageError(
                 f"<<only>> {pattern!r} fits no call of the cassettes",
-                hint=f"did you mean {meant[0]!r}?" if meant else shorten(hint),
+                hint=f"did you mean {meant[0]!r}?" if meant else shorten(there),
             )
 
 

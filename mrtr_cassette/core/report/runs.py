@@ -340,14 +340,8 @@ def summary_data(report: ReplayReport) -> Any:
 
 def is_report_of(report: ReplayReport, cassette: Cassette) -> bool:
     """Tell whether a report has the calls of a cassette, in its order."""
-    if len(report.interactions) != len(cassette.interactions):
-        return False
-    for outcome, interaction in zip(report.interactions, cassette.interactions, strict=True):
-        call = interaction.exchanges[0].call
-        # Over another transport, what is no call has another name.
-        if call.is_rpc and outcome.call != str(call.key()):
-            return False
-    return True
+    calls = [interaction.exchanges[0].call for interaction in cassette.interactions]
+    return [outcome.call for outcome in report.interactions] == [str(call.key()) for call in calls]
 
 
 def saved_report(raw: bytes) -> ReplayReport:

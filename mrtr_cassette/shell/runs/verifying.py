@@ -55,12 +55,12 @@ def check_selection(paths: Sequence[Location], only: Collection[str]) -> None:
     Raises:
         UsageError: it fits none.
     """
-    cassettes = []
+    interactions: list[RecordedInteraction] = []
     for path in paths if only else ():
         with suppress(CassetteError):
-            cassettes.append(load_cassette(path))
-    if cassettes:
-        check_patterns(cassettes, tuple(only))
+            interactions += load_cassette(path).interactions
+    if interactions:
+        check_patterns(interactions, tuple(only))
 
 
 async def verify_cassette(
