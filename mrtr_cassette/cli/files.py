@@ -373,10 +373,8 @@ def view(
     glob stands for all cassettes in it.
     """
     found = cassettes_in(cassettes)
-    about_one = {"--report": report, "--against": against}
-    for option, value in about_one.items():
-        if value is not None and len(found) > 1:
-            raise UsageError(f"{option} is about one cassette; don't name a second one with it")
+    if len(found) > 1 and (report or against):
+        raise UsageError("--report and --against are about one cassette; don't name a second one")
     if ignore_from is not None and against is None:
         raise UsageError("--ignore-from needs --against OTHER")
     if len(found) == 1:

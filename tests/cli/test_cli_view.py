@@ -80,7 +80,7 @@ async def test_view_compares_with_another_cassette(tmp_path: Path) -> None:
     await run(*compared, "--ignore-from", rules, cwd=tmp_path)
     assert page(tmp_path / "changed.html").by_id("differences").one("h2").text == "No differences"
     refused = await run("view", path, changed, "--against", path, cwd=tmp_path)
-    assert (refused.code, "--against is about one cassette" in refused.err) == (2, True)
+    assert (refused.code, "--against are about one cassette" in refused.err) == (2, True)
     needless = await run("view", path, "--ignore-from", rules, cwd=tmp_path)
     assert (needless.code, "--ignore-from needs --against" in needless.err) == (2, True)
 
@@ -97,7 +97,7 @@ async def test_view_writes_two_pages_as_it_writes_three(tmp_path: Path) -> None:
         assert ended.err == "".join(f"wrote {name}.html\n" for name in names)
         assert page(tmp_path / "b.html").one("h1").text == "b.json"
     refused = await run("view", *paths, "--report", report(tmp_path), cwd=tmp_path)
-    assert (refused.code, "--report is about one cassette" in refused.err) == (2, True)
+    assert (refused.code, "are about one cassette" in refused.err) == (2, True)
 
 
 @looped

@@ -65,6 +65,13 @@ def load_cassette(path: Location) -> Cassette:
     return load(read_file(path), str(path))
 
 
+def load_if_readable(path: Location) -> Cassette | None:
+    """Load a cassette; None where there is none, or it can't be read."""
+    with suppress(CassetteError):
+        return load_cassette(path)
+    return None
+
+
 def load_if_any(path: Location) -> Cassette:
     """Load a cassette; the null device, with which git stands for no file, is one without calls."""
     return Cassette(str(path)) if str(path) == os.devnull else load_cassette(path)
@@ -184,8 +191,7 @@ def publish_recording(
     earlier = None
     if existing == "replace":
         # What can't be read as a cassette is replaced whole.
-        with suppress(CassetteError):
-            earlier = load_cassette(path) if exists(path) else None
+        earlier = load_if_readable(path)
     whole, kept = recorded, 0
     if earlier is not None:
         # A client that waits for its server doesn't wait for the import.

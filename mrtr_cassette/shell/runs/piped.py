@@ -204,10 +204,8 @@ def _age_s(path: Path) -> float:
 
 
 def _client_of(output: Location) -> str | None:
-    try:
-        return cassettes.load_cassette(output).client if cassettes.exists(output) else None
-    except CassetteError:
-        return None
+    cassette = cassettes.load_if_readable(output)
+    return None if cassette is None else cassette.client
 
 
 class _PipedRecorder:

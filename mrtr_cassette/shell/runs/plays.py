@@ -6,7 +6,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +31,7 @@ from mrtr_cassette.shell.files.cassettes import (
     discard_journal,
     journal_path,
     load_cassette,
+    load_if_readable,
     publish_journal,
     publish_recording,
     read_file,
@@ -293,7 +294,7 @@ class CassetteUse:
         if is_piped:
             manager = recorded_by_client(upstream, place, options, self._run.cwd, named=self.path)
         else:
-            path = path_at(options.upstream_path, self._recorded_before())
+            path = path_at(options.upstream_path, load_if_readable(self.path))
             try:
                 url, self._command, arguments = start_upstream(
                     upstream, self._run.applications, self._run.cwd, path, self._running
@@ -309,11 +310,6 @@ class CassetteUse:
         self._recording = session
         self._run.recording.add(self.path)
         return Recording(session, self._mode, self.path, self._settings.answers)
-
-    def _recorded_before(self) -> Cassette | None:
-        with suppress(CassetteError):
-            return load_cassette(self.path) if self.path.exists() else None
-        return None
 
     def _upstream(self) -> Any:
         upstream = self._settings.upstream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -49,7 +49,7 @@ from mrtr_cassette.core.wire.http import (
     Request,
     is_event_stream,
 )
-from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError, UsageError
+from mrtr_cassette.errors import BodyTooLargeError, UpstreamError, UsageError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
@@ -113,22 +113,13 @@ async def recording(
     """
     with cassettes.without_collection():
         earlier = check_output(output, options)
-    recorded = earlier or _replaced(output, options)
+    recorded = earlier or cassettes.load_if_readable(output)
     reached = reaching(upstream, options, options.redaction, recorded, started)
     async with reached as target:
         place = kept_for or output
         async with _recorded(target, output, options, earlier, place, on_event) as session:
             session.publishes = kept_for is None
             yield session
-
-
-def _replaced(output: Location, options: RecordOptions) -> Cassette | None:
-    """Return the cassette that will be replaced, if there is one that can be read."""
-    if options.existing != "replace" or not cassettes.exists(output):
-        return None
-    with suppress(CassetteError):
-        return cassettes.load_cassette(output)
-    return None
 
 
 @asynccontextmanager

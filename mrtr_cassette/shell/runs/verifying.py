@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,7 @@ from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.core.wire.http import NO_STATUS
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError, UsageError
 from mrtr_cassette.options import VerifyOptions
-from mrtr_cassette.shell.files.cassettes import load_cassette, publish, read_file
+from mrtr_cassette.shell.files.cassettes import load_cassette, load_if_readable, publish, read_file
 from mrtr_cassette.shell.files.disk import reason_of, write_whole
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.pipes.old_transport import over_old_transport
@@ -57,8 +57,8 @@ def check_selection(paths: Sequence[Location], only: Collection[str]) -> None:
     """
     interactions: list[RecordedInteraction] = []
     for path in paths if only else ():
-        with suppress(CassetteError):
-            interactions += load_cassette(path).interactions
+        cassette = load_if_readable(path)
+        interactions += cassette.interactions if cassette else ()
     if interactions:
         check_patterns(interactions, tuple(only))
 
