@@ -35,7 +35,7 @@ from mrtr_cassette.errors import CassetteError
         (("record", *UPSTREAM, "--repeat", "never"), "--ignore, --repeat, --history and --reads need --append"),
         (("record", "--upstream", "localhost:8000"), "'localhost:8000' has no scheme; write http://"),
         (("record", "--upstream", ""), "there is no server to record"),
-        (("record", *UPSTREAM, "--header", "no colon"), "--header: a header has no colon; give it as --header"),
+        (("record", *UPSTREAM, "--header", "no colon"), "--header: a header has no value; give it as --header"),
         (("record", *UPSTREAM, "--header", "Na me: x"), "none that HTTP can carry"),
         (("record", *UPSTREAM, "--header", ": x"), "none that HTTP can carry"),
         (("record", *UPSTREAM, "--header", "X: a\nY: b"), "none that HTTP can carry"),

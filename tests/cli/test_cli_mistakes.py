@@ -51,20 +51,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "no such option '--watch'; what belongs to CLIENT stands after --",
         ),
         (
-            ["verify", "c.json", URL, "--only", "sya"],
-            "--only 'sya' fits no call of the cassettes; did you mean 'say'?",
-        ),
-        (
             ["verify", "c.json", URL, "--only", "*deploy*"],
             "--only '*deploy*' fits no call of the cassettes; they have say",
         ),
         (
             ["call", URL, "say", "--header", "Authorization"],
-            "--header 'Authorization' has no value; give it as --header 'Name: value'",
-        ),
-        (
-            ["call", URL, "say", "--header", "sk-1234"],
-            "--header: a header has no colon; give it as --header 'Name: value'",
+            "--header: a header has no value; give it as --header 'Name: value'",
         ),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -124,11 +123,9 @@ def check_patterns(interactions: Sequence[RecordedInteraction], only: Sequence[s
     names = dict.fromkeys([call.name or call.method for _, call in calls])
     for pattern in only:
         if not any(_is_selected(interaction, call, (pattern,)) for interaction, call in calls):
-            meant = get_close_matches(pattern, names, n=1)
-            there = f"they have {', '.join(names)}"
             raise UsageError(
                 f"<<only>> {pattern!r} fits no call of the cassettes",
-                hint=f"did you mean {meant[0]!r}?" if meant else shorten(there),
+                hint=shorten(f"they have {', '.join(names)}"),
             )
 
 

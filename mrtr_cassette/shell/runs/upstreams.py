@@ -380,12 +380,10 @@ def start_upstream(
         UpstreamError: it does not start.
     """
     if isinstance(upstream, str):
-        if "://" not in upstream:
-            is_meant = lacks_scheme(upstream)
-            as_list = f"a command is a list: {shlex.split(upstream)}"
+        if "://" not in upstream and not lacks_scheme(upstream):
             raise UsageError(
                 f"the upstream {upstream!r} is no URL",
-                hint=f"write http://{upstream}" if is_meant else as_list,
+                hint=f"a command is a list: {shlex.split(upstream)}",
             )
         return upstream, None, None
     if isinstance(upstream, Sequence):

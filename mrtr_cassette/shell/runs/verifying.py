@@ -36,7 +36,6 @@ from mrtr_cassette.core.report.comparison import Verification, held_text
 from mrtr_cassette.core.secrets.credentials import Given
 from mrtr_cassette.core.secrets.redact import keyed_hash
 from mrtr_cassette.core.secrets.rules import BUILT_IN
-from mrtr_cassette.core.wire.http import NO_STATUS
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError, UsageError
 from mrtr_cassette.options import VerifyOptions
 from mrtr_cassette.shell.files.cassettes import load_cassette, load_if_readable, publish, read_file
@@ -137,11 +136,8 @@ def _interactions_of(plan: Sequence[Planned]) -> tuple[RecordedInteraction, ...]
 def _check_path(verified: Sequence[VerifiedInteraction], target: Target, shown: str) -> None:
     """Make sure that the server has something at the path: that not all is 404."""
     sent = [interaction for interaction in verified if interaction.verdict != "skipped"]
-    statuses: set[int] = set()
-    for interaction in sent:
-        for pair in interaction.pairs:
-            response = pair.live.response
-            statuses.add(NO_STATUS if response is None else response.status)
+    last = [interaction.pairs[-1].live.response for interaction in sent if interaction.pairs]
+    statuses = {response.status for response in last if response is not None}
     are_unreached = all(interaction.verdict == "not-reached" for interaction in sent)
     if are_unreached and statuses == {_NOT_FOUND}:
         is_started = target.command is not None
