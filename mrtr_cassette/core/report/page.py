@@ -22,6 +22,7 @@ from mrtr_cassette.core.report.comparison import conclusion, shown_values
 from mrtr_cassette.core.report.details import Interaction, details_of
 from mrtr_cassette.core.report.runs import MissReport, ReplayReport
 from mrtr_cassette.core.report.text import json_text, message_lines, outcome_line
+from mrtr_cassette.core.report.timeline import spans_of
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, SEALED_ANSWER
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference
@@ -79,6 +80,7 @@ def page(
         style=Markup(assets.style),  # noqa: S704
         script=Markup(assets.script),  # noqa: S704
         sessions=sessions,
+        spans=spans_of(cassette.interactions, sessions),
         branches=branches,
         misses_near=misses,
         changed={each.received: each for each in both if each.mark != "="},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -297,3 +298,28 @@ def test_whatever_a_server_says_is_a_form(schema: Any, content: Any) -> None:
 
     assert len(fields) >= len(answers)
     assert sum("not in the schema" in field.helps for field in fields) <= len(answers)
+
+
+# Time
+
+
+def test_calls_that_overlapped_stand_so_on_the_axis_of_their_session() -> None:
+    """Each begins where it came, idle time is left out, and what it overlapped is said."""
+    talk = recording(*((tool(name), text(name)) for name in "abc"))
+    times = {1: (0, 100, 2), 2: (50, 150, 2), 3: (9_000, 9_050, 3)}
+    changed = {}
+    for interaction in talk.interactions:
+        (exchange,) = interaction.exchanges
+        began, ended, after = times[interaction.number]
+        changed[exchange] = replace(exchange, started_ms=began, ended_ms=ended, ended_after=after)
+    made = page_of(talk.with_exchanges(changed))
+    bars = []
+    for number in times:
+        lane = made.by_id(f"i{number}").one(class_="lane")
+        bar = lane.one("rect").attributes
+        bars.append((bar["x"], bar["width"], lane.one("small").text))
+    assert bars == [
+        ("0.00%", "50.00%", "server 100 ms, beside #2"),
+        ("25.00%", "50.00%", "server 100 ms, beside #1"),
+        ("75.00%", "25.00%", "server 50 ms"),
+    ]
