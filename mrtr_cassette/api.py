@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from mrtr_cassette.core.compare.conversations import CassetteComparison, compared
-from mrtr_cassette.core.compare.values import check_pointers
 from mrtr_cassette.core.report.comparison import Verification
 from mrtr_cassette.core.report.runs import (
     CallResult,
@@ -17,7 +16,6 @@ from mrtr_cassette.core.report.runs import (
     UnpublishedError,
     unused_text,
 )
-from mrtr_cassette.core.wire.pointers import without_side
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.options import (
     CallOptions,
@@ -160,23 +158,30 @@ def _check_replay(options: ReplayOptions, replay: Replay) -> None:
 
 
 def diff(
-    recorded: FilePath, received: FilePath, *, ignore: Collection[str] = ()
+    recorded: FilePath,
+    received: FilePath,
+    *,
+    ignore: Collection[str] = (),
+    ignore_from: FilePath | None = None,
 ) -> CassetteComparison:
     """Compare two cassettes, call by call and turn by turn.
 
     Args:
         recorded: the first file; the null device stands for one without interactions.
         ignore: JSON Pointers into params and results, at which and below which nothing counts.
+        ignore_from: a file that names such places, as `verify` takes it.
 
     Raises:
         CassetteError: a file is missing or damaged.
-        UsageError: what is ignored is no pointer.
+        UsageError: what is ignored is no pointer, or its file can't be read.
     """
-    check_pointers(ignore)
+    # Whoever records or replays doesn't wait for the import.
+    from mrtr_cassette.shell.files.ignored import ignoring
+
+    ignored_for = ignoring(ignore, ignore_from)
     with cassettes.without_collection():
         old, new = (cassettes.load_if_any(location(path)) for path in (recorded, received))
-        places = [without_side(pointer, "params", "result") for pointer in ignore]
-        return compared(old, new, lambda _call: places)
+        return compared(old, new, ignored_for)
 
 
 def merge(

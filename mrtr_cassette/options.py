@@ -458,6 +458,11 @@ class RecordOptions(WritingOptions, ProxyOptions):
         "Answer what the server asks in the place of a client that can't, by an answers file",
         metavar="FILE",
     )
+    ignore_from: FilePath | None = option_field(
+        "file",
+        "Where a cassette is recorded over, keep what differs only in what this file names",
+        metavar="FILE",
+    )
     publish_anyway: bool = option_field(
         "switch",
         "Write the cassette even if the command failed, or every request got an error that is "
@@ -468,11 +473,16 @@ class RecordOptions(WritingOptions, ProxyOptions):
     def __post_init__(self) -> None:
         """Check every value, and what goes together."""
         super().__post_init__()
-        plays = self.ignore or self.reads or self.repeat != "auto" or self.history != "auto"
+        plays = self.reads or self.repeat != "auto" or self.history != "auto"
         if plays and self.existing != "append":
             raise UsageError(
-                "<<ignore>>, <<repeat>>, <<history>> and <<reads>> need <<append>>",
+                "<<repeat>>, <<history>> and <<reads>> need <<append>>",
                 hint="they say which calls are played from the cassette that is added to",
+            )
+        if self.ignore and self.existing == "keep":
+            raise UsageError(
+                "<<ignore>> needs <<append>> or <<replace>>",
+                hint="it says which calls are the same as in the cassette that there is",
             )
         if self.answers is not None and self.existing == "append":
             raise UsageError("<<answers>> and <<append>> don't go together")

@@ -41,7 +41,7 @@ def run_action(folder: Path, **inputs: str) -> tuple[int, str]:
     for step in steps:
         assert step["shell"] == "bash"
         env = {
-            name: re.sub(r"\$\{\{ .*?(\w+) \}\}", lambda found: given.get(found[1], ""), value)
+            name: re.sub(r"\$\{\{ .*?([\w-]+) \}\}", lambda found: given.get(found[1], ""), value)
             for name, value in step["env"].items()
         }
         done = subprocess.run(
@@ -100,6 +100,11 @@ def test_action_shows_what_a_pull_request_changes(folder):
     summary = (folder / "summary.md").read_text()
     assert summary.count("### ") == summary.count("### suite/cassettes/one.json\n") == 1
     assert '"Deployed twice"' in summary
+    (folder / "left out.toml").write_text("[[ignore]]\npointers = ['/content/0/text']\n")
+    (folder / "summary.md").unlink()
+    inputs = {"sha": git("rev-parse", "HEAD"), "ignore-from": "left out.toml"}
+    assert run_action(folder, **inputs)[0] == 0
+    assert '"Deployed twice"' not in (folder / "summary.md").read_text()
 
 
 @pytest.mark.parametrize(("asks", "code"), [("server/discover", 0), ("tools/none", 1)])

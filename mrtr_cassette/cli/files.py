@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import click
@@ -32,8 +31,7 @@ from mrtr_cassette.core.cassette.load import is_foreign
 from mrtr_cassette.core.cassette.model import schema as generated
 from mrtr_cassette.core.cassette.pruned import needed_by_others, without_interactions
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.compare.conversations import CassetteComparison
-from mrtr_cassette.core.drive.ignored import ignored_in
+from mrtr_cassette.core.compare.conversations import CassetteComparison, IgnoredFor
 from mrtr_cassette.core.record.publish_check import exposed_secrets
 from mrtr_cassette.core.report.comparison import (
     comparison_data,
@@ -44,7 +42,6 @@ from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.runs import ReplayReport, is_report_of, saved_report
 from mrtr_cassette.core.report.text import diagram, inspection_data, inspection_text, review_text
 from mrtr_cassette.errors import CassetteError, UsageError, counted
-from mrtr_cassette.options import VerifyOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import (
     journal_path,
@@ -106,6 +103,12 @@ def inspect(cassettes: tuple[str, ...], *, as_json: bool, full: bool, markdown: 
     help="Leave a value out of the comparison: a JSON Pointer into params or results, such as "
     "/params/arguments/at or /result/structuredContent/at; may be repeated.",
 )
+@click.option(
+    "--ignore-from",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Leave out what this file names, as `verify` does.",
+)
 @click.pass_context
 def diff(
     context: click.Context,
@@ -115,6 +118,7 @@ def diff(
     as_json: bool,
     markdown: bool,
     ignored: tuple[str, ...],
+    ignore_from: Path | None,
 ) -> None:
     """Show what differs between two cassettes.
 
@@ -129,7 +133,9 @@ def diff(
     given = _given_by_git(words) if for_git else words
     pairs = _same_names(words) if are_folders else {words[0]: given}
     try:
-        comparisons = {name: files_diff(*pair, ignore=ignored) for name, pair in pairs.items()}
+        comparisons = {}
+        for name, pair in pairs.items():
+            comparisons[name] = files_diff(*pair, ignore=ignored, ignore_from=ignore_from)
     except CassetteError as error:
         if not for_git:
             raise
@@ -358,12 +364,20 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
     metavar="FILE",
     help="With --against: leave out what this file names, as `verify` does.",
 )
+@click.option(
+    "--ignore",
+    "ignored",
+    metavar="POINTER",
+    multiple=True,
+    help="With --against: leave a value out of the comparison, as `diff` does.",
+)
 def view(
     cassettes: tuple[str, ...],
     output: Path | None,
     report: Path | None,
     against: Location | None,
     ignore_from: Path | None,
+    ignored: tuple[str, ...],
 ) -> None:
     """Write cassettes as pages for a browser.
 
@@ -372,14 +386,16 @@ def view(
     by side. With --against, changed questions stand beside those of another cassette. A folder or a
     glob stands for all cassettes in it.
     """
+    from mrtr_cassette.shell.files.ignored import ignoring
+
     found = cassettes_in(cassettes)
     if len(found) > 1 and (report or against):
         raise UsageError("--report and --against are about one cassette; don't name a second one")
-    if ignore_from is not None and against is None:
-        raise UsageError("--ignore-from needs --against OTHER")
+    if against is None:
+        _refuse_without_against({"--ignore": ignored, "--ignore-from": ignore_from})
     if len(found) == 1:
         page = output or Path(f"{found[0].stem}.html")
-        _write_page(found[0], page, report, against, ignore_from)
+        _write_page(found[0], page, report, against, ignoring(ignored, ignore_from))
         return
     base = os.path.commonpath([Path(str(path)).parent for path in found])
     for path in found:
@@ -388,24 +404,28 @@ def view(
         _write_page(path, page)
 
 
+def _refuse_without_against(given: Mapping[str, object]) -> None:
+    for option, value in given.items():
+        if value:
+            raise UsageError(f"{option} needs --against OTHER")
+
+
 def _write_page(
     cassette: Location,
     page: Path,
     report: Path | None = None,
     against: Location | None = None,
-    ignore_from: Path | None = None,
+    ignored_for: IgnoredFor = lambda _call: (),
 ) -> None:
     from mrtr_cassette.shell.files.reports import check_place, write_page
-    from mrtr_cassette.shell.runs.verifying import read_rules
 
     check_place(page)
     tell_of_journal(cassette, Log())
-    rules = read_rules(VerifyOptions(ignore_from=ignore_from, terms=TERMS))
     with without_collection():
         recording = load_cassette(cassette)
         replay = None if report is None else _replay_report(report, recording)
         first = None if against is None else load_cassette(against)
-        write_page(page, recording, replay, first, partial(ignored_in, rules))
+        write_page(page, recording, replay, first, ignored_for)
     say(f"wrote {page}")
 
 

@@ -31,6 +31,21 @@ def diff(*arguments: object) -> Result:
     return CliRunner().invoke(main, ["diff", *map(str, arguments)], catch_exceptions=False)
 
 
+def test_what_a_file_ignores_is_no_difference(tmp_path: Path) -> None:
+    """`--ignore-from` leaves out of `diff`, and of what git is shown, what `verify` leaves out."""
+    old, new = write(tmp_path / "a.json", "x", "y"), write(tmp_path / "b.json", "x", "z")
+    file = tmp_path / "ignored.toml"
+    for_git = ("--git", "c.json", old, "0", "100644", new, "1", "100644")
+    for call, differs in (("tool-1", False), ("tool-9", True)):
+        file.write_text(f"[[ignore]]\ncall = '{call}'\npointers = ['/content/0/text']\n")
+        assert diff(old, new, "--ignore-from", file).exit_code == int(differs)
+        assert ("text-changed" in diff(*for_git, "--ignore-from", file).output) == differs
+        assert mrtr_cassette.diff(old, new, ignore_from=file).is_same != differs
+    file.unlink()
+    refused = diff(old, new, "--ignore-from", file)
+    assert (refused.exit_code, "there is no file" in refused.stderr) == (2, True)
+
+
 def test_the_exit_code_tells_whether_something_differs(tmp_path: Path) -> None:
     """0 where nothing does that counts, 1 where something does, 3 where a file can't be read."""
     old, new = write(tmp_path / "a.json", "x", "y"), write(tmp_path / "b.json", "x", "z")

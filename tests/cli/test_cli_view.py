@@ -77,8 +77,11 @@ async def test_view_compares_with_another_cassette(tmp_path: Path) -> None:
     assert [cell.text for cell in made.by_id("c1").every("td")] == ['"done"', '"gone"']
     rules = tmp_path / "ignore.toml"
     rules.write_text('[[ignore]]\ncall = "deploy"\npointers = ["/result/content/0/text"]\n')
-    await run(*compared, "--ignore-from", rules, cwd=tmp_path)
-    assert page(tmp_path / "changed.html").by_id("differences").one("h2").text == "No differences"
+    for option in (("--ignore-from", rules), ("--ignore", "/result/content/0/text")):
+        await run(*compared, *option, cwd=tmp_path)
+        differences = page(tmp_path / "changed.html").by_id("differences")
+        assert differences.one("h2").text == "No differences"
+        (tmp_path / "changed.html").unlink()
     refused = await run("view", path, changed, "--against", path, cwd=tmp_path)
     assert (refused.code, "--against are about one cassette" in refused.err) == (2, True)
     needless = await run("view", path, "--ignore-from", rules, cwd=tmp_path)

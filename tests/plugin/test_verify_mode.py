@@ -181,6 +181,13 @@ def test_what_is_ignored_makes_no_difference(talk):
     ):
         write(talk, body, options)
         shown(talk, "--mrtr-mode=verify")
+    for options, told in (
+        (f"ignore=['{at}', '{text}'], ", "1 same, kept"),
+        (f"ignore=['{at}'], ignore_from='ignored.toml', ", "1 same, kept"),
+        (f"ignore=['{at}'], ", "1 recorded"),
+    ):
+        write(talk, body, options)
+        talk.run("--mrtr-mode=all").stdout.fnmatch_lines([f"mrtr-cassette: {told}"])
 
 
 def test_a_test_that_fails_or_is_skipped_is_not_compared(talk):

@@ -119,6 +119,27 @@ async def test_recording_over_a_cassette_writes_what_changed(tmp_path: Path) -> 
         assert await _all_pages(replay.url) == [*changed]
 
 
+@looped
+async def test_recording_over_a_cassette_keeps_what_differs_where_nothing_counts(
+    tmp_path: Path,
+) -> None:
+    """A time in arguments and in a result is left out of what is the same, as in `diff`."""
+    path, file = tmp_path / "c.json", tmp_path / "ignored.toml"
+    file.write_text("[[ignore]]\npointers = ['/params/arguments/at', '/result/at']\n")
+    for number, options in enumerate(
+        (
+            {"existing": "keep"},
+            {"existing": "replace", "ignore": ["/arguments/at", "/result/at"]},
+            {"existing": "replace", "ignore_from": file},
+            {"existing": "replace", "ignore": ["/arguments/at"]},
+        )
+    ):
+        script = answering(json_response(result({"at": number})))
+        async with taping(path, script, **options) as tape:
+            await post(tape.url, tool_call("clock", arguments={"at": number}))
+        assert tape.session.report.is_same == (number in (1, 2)), options
+
+
 # --- What is refused ---
 
 

@@ -23,7 +23,12 @@ from mrtr_cassette.core.cassette.recorded import (
     task_turns,
 )
 from mrtr_cassette.core.cassette.sessions import opened_session
-from mrtr_cassette.core.compare.conversations import changed_keys, comparable_text, compared
+from mrtr_cassette.core.compare.conversations import (
+    IgnoredFor,
+    changed_keys,
+    comparable_text,
+    compared,
+)
 from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.conversation import OWN_ID, with_body
 from mrtr_cassette.core.drive.kept_names import KeptNames
@@ -449,8 +454,12 @@ def _push_ids(recorded: RecordedExchange, live: RecordedExchange) -> Iterator[tu
 # Recording over a cassette
 
 
-def recorded_over(earlier: Cassette, recorded: Cassette) -> tuple[Cassette, int]:
+def recorded_over(
+    earlier: Cassette, recorded: Cassette, ignored_for: IgnoredFor = lambda _call: ()
+) -> tuple[Cassette, int]:
     """Return a recording in which interactions that are the same stand as they did; and how many.
+
+    What differs only at the ignored pointers is the same.
 
     Where all are the same, that is the earlier cassette itself. Branches, and calls of which one
     stream tells, are kept together or not at all.
@@ -459,7 +468,7 @@ def recorded_over(earlier: Cassette, recorded: Cassette) -> tuple[Cassette, int]
         return recorded, 0
     partners: dict[int, RecordedInteraction] = {}
     same: dict[int, int] = {}
-    for each in compared(earlier, recorded).interactions:
+    for each in compared(earlier, recorded, ignored_for).interactions:
         if each.recorded is not None and each.received is not None:
             old = partners[each.received] = earlier.interactions[each.recorded - 1]
             # What diff calls the same may say more: a list with a further tool is not kept.

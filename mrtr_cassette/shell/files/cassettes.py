@@ -22,6 +22,7 @@ from mrtr_cassette.core.cassette.journal import (
 )
 from mrtr_cassette.core.cassette.load import LFS_POINTER, accept_edit, lfs_pointer_error, load
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.merge import Source, merged, sources_of
 from mrtr_cassette.core.record.publish_check import Outcomes
@@ -182,11 +183,13 @@ def publish_recording(
     *,
     renews: bool = False,
     hint: str | None = None,
+    ignored_for: IgnoredFor = lambda _call: (),
 ) -> Publication:
     """Write a recording as `publish` does.
 
-    A cassette that is replaced keeps what is the same in the recording. Where that is all of it,
-    only its date is written, and that if the recording `renews` it.
+    A cassette that is replaced keeps what is the same in the recording, or differs at ignored
+    places only. Where that is all of it, only its date is written, and that if the recording
+    `renews` it.
     """
     earlier = None
     if existing == "replace":
@@ -197,7 +200,7 @@ def publish_recording(
         # A client that waits for its server doesn't wait for the import.
         from mrtr_cassette.core.drive.updating import recorded_over
 
-        whole, kept = recorded_over(earlier, recorded)
+        whole, kept = recorded_over(earlier, recorded, ignored_for)
     is_same = whole is earlier and not renews
     redacted = _redactions_in(whole, path, existing)
     publication = Publication(len(whole.interactions), kept, is_same, redacted)
@@ -335,7 +338,7 @@ def read_journal(path: Path) -> JournalContent:
 
 
 def publish_journal(
-    output: Location, *, renews: bool = False
+    output: Location, *, renews: bool = False, ignored_for: IgnoredFor = lambda _call: ()
 ) -> tuple[Publication | None, str | None]:
     """Turn the journal of a recording into its cassette, and remove the journal, which else stays.
 
@@ -349,6 +352,7 @@ def publish_journal(
         published = publish_recording(
             *(output, _assembled(journal, output), journal.header.existing),
             renews=renews,
+            ignored_for=ignored_for,
             hint="the recording is in the journal; make way for the cassette, "
             f"and publish it with: mrtr-cassette recover {output}",
         )

@@ -15,6 +15,7 @@ from typing import Any, Literal, NoReturn, cast
 
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.record.assembly import lasting
 from mrtr_cassette.core.report.redactions import Redaction
 from mrtr_cassette.core.report.runs import UnplayedError, unused_text
@@ -88,6 +89,8 @@ class SharedRecording:
     """The cassette is too old as it stands."""
     tests: dict[str, None]
     """The tests that share the cassette."""
+    ignored_for: IgnoredFor
+    """Tells what doesn't count where the cassette is recorded over."""
     redacted: tuple[Redaction, ...] = ()
     """What redaction replaced, when it is published."""
 
@@ -112,7 +115,11 @@ class SharedRecording:
                     f"{counted(lost, 'call')} that it has, and {left_out}\nrun all tests that "
                     "share it, add to it with --mrtr-mode=append, or delete it first"
                 )
-        published = publish_recording(self.path, recorded, self.existing, renews=self.renews)
+        published = publish_recording(
+            *(self.path, recorded, self.existing),
+            renews=self.renews,
+            ignored_for=self.ignored_for,
+        )
         self.redacted = published.redacted
         if published.is_same:
             return "same, kept", None
@@ -355,11 +362,19 @@ class CassetteUse:
         if shared is None:
             place = Path(mkdtemp(dir=self._run.folder)) / self.path.name
             renews = self.age_days is not None
-            shared = SharedRecording(self.path, place, self._existing(), renews, {})
+            shared = SharedRecording(
+                *(self.path, place, self._existing(), renews, {}), self._ignored_for()
+            )
             self._run.shared[self.path] = shared
         shared.tests |= dict.fromkeys(sharers)
         self._shared = shared
         return shared.place if shared.place.exists() else None
+
+    def _ignored_for(self) -> IgnoredFor:
+        from mrtr_cassette.shell.files.ignored import ignoring
+
+        options = self._settings.verify
+        return ignoring(options.ignore, options.ignore_from)
 
     def _existing(self) -> Existing:
         if self._mode == "append":
@@ -377,7 +392,13 @@ class CassetteUse:
         if self._mode == "verify":
             options = kept_as_in(load_cassette(self.path), options)
         return replace(
-            options, existing=existing, ignore=(), repeat="auto", history="auto", reads=()
+            options,
+            existing=existing,
+            ignore=(),
+            ignore_from=None,
+            repeat="auto",
+            history="auto",
+            reads=(),
         )
 
     def stop(self) -> None:
@@ -514,11 +535,17 @@ class CassetteUse:
         lost = published = None
         renews = self.age_days is not None
         if isinstance(session, RecordSession):
-            session.published, lost = publish_journal(session.path, renews=renews)
+            session.published, lost = publish_journal(
+                session.path, renews=renews, ignored_for=self._ignored_for()
+            )
             published = session.published
         elif session.exchanges and self._shared is None:
             whole = load_cassette(session.path)
-            published = publish_recording(self.path, whole, self._existing(), renews=renews)
+            published = publish_recording(
+                *(self.path, whole, self._existing()),
+                renews=renews,
+                ignored_for=self._ignored_for(),
+            )
         self._is_same = published is not None and published.is_same
         if published is not None and self._shared is None:
             self.redacted = published.redacted

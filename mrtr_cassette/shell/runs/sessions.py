@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from mrtr_cassette.core.cassette.journal import JournalHeader, decode_journal, encode_line
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
+from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.drive.appending import LiveAsks
 from mrtr_cassette.core.protocol.methods import GET_TASK
 from mrtr_cassette.core.protocol.tasks import polled_state
@@ -141,6 +142,8 @@ class RecordSession(Session):
     announcer: Announcer = field(default_factory=Announcer)
     publishes: bool = True
     """Its journal becomes a cassette at the end."""
+    ignored_for: IgnoredFor = lambda _call: ()
+    """Tells what doesn't count where a cassette is recorded over."""
     publishes_anyway: bool = False
     """Nothing speaks against publishing it."""
     exchanges: int = 0
@@ -265,7 +268,7 @@ class RecordSession(Session):
             self._replace_repeated()
             if self.publishes and self.objection is None:
                 self.journal.check_in_place()
-                self.published, left_out = publish_journal(self.path)
+                self.published, left_out = publish_journal(self.path, ignored_for=self.ignored_for)
                 self.problem = left_out or self.problem
         finally:
             # Until then nobody takes it for one that was left behind.
@@ -416,6 +419,15 @@ class RecordedServer(NamedTuple):
     command: str | None = None
 
 
+def _ignored_for(options: RecordOptions) -> IgnoredFor:
+    if options.existing != "replace" or not (options.ignore or options.ignore_from):
+        return lambda _call: ()
+    # A client that waits for its server doesn't wait for the import.
+    from mrtr_cassette.shell.files.ignored import ignoring
+
+    return ignoring(options.ignore, options.ignore_from)
+
+
 @contextmanager
 def journaling(
     output: Location,
@@ -434,6 +446,7 @@ def journaling(
         CassetteError: the journal can't be written, or the cassette not be published.
     """
     options.check_secrets()
+    ignored_for = _ignored_for(options)
     now, rules = datetime.now(UTC), rules_of_both(earlier, options.redaction)
     header = JournalHeader(
         **server._asdict(),
@@ -462,6 +475,7 @@ def journaling(
         journal=journal,
         announcer=announcer,
         publishes_anyway=options.publish_anyway,
+        ignored_for=ignored_for,
     )
     try:
         yield session

@@ -23,7 +23,6 @@ from mrtr_cassette.core.drive.ignored import (
     call_name,
     ignored_in,
     learned,
-    read_ignored,
     write_ignored,
 )
 from mrtr_cassette.core.drive.plan import Planned, check_patterns, planned
@@ -40,6 +39,7 @@ from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError
 from mrtr_cassette.options import VerifyOptions
 from mrtr_cassette.shell.files.cassettes import load_cassette, load_if_readable, publish, read_file
 from mrtr_cassette.shell.files.disk import reason_of, write_whole
+from mrtr_cassette.shell.files.ignored import read_rules
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.pipes.old_transport import over_old_transport
 from mrtr_cassette.shell.runs.live_server import LiveServer
@@ -82,7 +82,7 @@ async def _held(
     accepts: Accepts | None = None,
 ) -> Verification:
     options.check_secrets()
-    found = _Found(read_rules(options))
+    found = _Found(read_rules(options.ignore, options.ignore_from, options.learn))
     recorded = rejoined(_as_sent(cassette, upstream))
     is_old = is_over_old_transport(cassette)
     can_be_taken = is_on_pipes(upstream) is (cassette.transport == "stdio")
@@ -191,28 +191,6 @@ def _keep_learned(path: Path, places: Sequence[tuple[str, Learned]]) -> None:
         write_whole(path, [text.encode()], replace=True)
     except OSError as error:
         raise UsageError(f"can't write what was learned to {path}: {reason_of(error)}") from None
-
-
-def read_rules(options: VerifyOptions) -> list[IgnoredPlaces]:
-    """Return the ignored places of the options and of the files that they name.
-
-    Raises:
-        UsageError: a file can't be read.
-    """
-    rules = [IgnoredPlaces("*", tuple(options.ignore))]
-    for file in (options.ignore_from, options.learn):
-        if file is None:
-            continue
-        path = Path(file)
-        try:
-            rules += read_ignored(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            if file != options.learn:
-                raise UsageError(f"<<ignore_from>>: there is no file {path}") from None
-        except (OSError, ValueError) as error:
-            reason = reason_of(error) if isinstance(error, OSError) else str(error)
-            raise UsageError(f"can't read what {path} ignores: {reason}") from None
-    return rules
 
 
 @dataclass(eq=False, slots=True)
@@ -348,7 +326,8 @@ def differences_of(
     """
     recorded = load_cassette(path)
     made = replace(repeated or replace(recorded, interactions=()), path="this run")
-    ignored_for = partial(ignored_in, read_rules(options))
+    rules = read_rules(options.ignore, options.ignore_from, options.learn)
+    ignored_for = partial(ignored_in, rules)
     comparison = held_to(recorded, made, ignored_for, is_part=is_part)
     differing = [each for each in comparison.interactions if each.mark != "="]
     if is_open:

@@ -1,0 +1,44 @@
+"""Places that don't count, read from options and from the files that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path
+
+from mrtr_cassette.core.compare.conversations import IgnoredFor
+from mrtr_cassette.core.compare.values import check_pointers
+from mrtr_cassette.core.drive.ignored import IgnoredPlaces, ignored_in, read_ignored
+from mrtr_cassette.errors import UsageError
+from mrtr_cassette.options import FilePath
+from mrtr_cassette.shell.files.disk import reason_of
+
+
+def read_rules(
+    ignore: Collection[str], ignore_from: FilePath | None, learned: FilePath | None = None
+) -> list[IgnoredPlaces]:
+    """Return the places of options and of files, of which the one for what is learned may be new.
+
+    Raises:
+        UsageError: a file can't be read, or an option is no pointer.
+    """
+    check_pointers(ignore)
+    rules = [IgnoredPlaces("*", tuple(ignore))]
+    for file in (ignore_from, learned):
+        if file is None:
+            continue
+        path = Path(file)
+        try:
+            rules += read_ignored(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            if file != learned:
+                raise UsageError(f"<<ignore_from>>: there is no file {path}") from None
+        except (OSError, ValueError) as error:
+            reason = reason_of(error) if isinstance(error, OSError) else str(error)
+            raise UsageError(f"can't read what {path} ignores: {reason}") from None
+    return rules
+
+
+def ignoring(ignore: Collection[str], ignore_from: FilePath | None) -> IgnoredFor:
+    """Return what tells the pointers that don't count in a call."""
+    return partial(ignored_in, read_rules(ignore, ignore_from))
