@@ -6,6 +6,7 @@ import os
 import pty
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,34 @@ def test_a_question_under_another_key_is_answered_and_accepted_by_itself(tmp_pat
         assert run_here(*command, "--accept", "key-changed").code == 0
         assert run_here(*command).code == 0
     assert b"ask_sure" not in path.read_bytes()
+
+
+LINES = """
+import json, sys
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        said = {"content": [{"type": "text", "text": sys.argv[1]}]}
+        if asked["method"] == "tools/list":
+            said = {"tools": [{"name": "say", "inputSchema": {"type": "object"}}]}
+        if asked["method"] == "server/discover":
+            said = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+        reply = {"jsonrpc": "2.0", "id": asked["id"], "result": said}
+        print(json.dumps(reply, separators=(",", ":")), flush=True)
+"""
+
+
+def test_what_call_recorded_from_a_command_is_updated_from_it(tmp_path: Path) -> None:
+    """Such a cassette is one of HTTP, and what the server says on its pipes goes in as such."""
+    server, path = tmp_path / "server.py", tmp_path / "call.json"
+    server.write_text(LINES)
+    started = ("--", sys.executable, str(server))
+    assert run_here("call", "say", "--record", str(path), *started, "old").code == 0
+    before = path.read_text().splitlines()
+
+    assert run_here("verify", str(path), "--accept", "all", *started, "new").code == 0
+    after = path.read_text().splitlines()
+    changed = [line.strip() for line in after if line not in before]
+    assert [line for line in changed if "sha256" not in line] == ['"text": "new"']
+    assert run_here("verify", str(path), *started, "new").code == 0

@@ -164,6 +164,15 @@ def over_http(cassette: Cassette) -> Cassette:
     return replace(_changed(cassette, _as_post), upstream=STARTED_HERE)
 
 
+def response_over_http(exchange: RecordedExchange) -> RecordedExchange:
+    """Return an exchange on pipes with its response as it is over HTTP; others as they are."""
+    response = exchange.response
+    if response is None or not response.is_lines:
+        return exchange
+    _, response = _as_post(exchange)
+    return replace(exchange, response=response)
+
+
 def _unsayable(cassette: Cassette, reason: str) -> CassetteError:
     other = "HTTP" if cassette.transport == "stdio" else "pipes"
     return CassetteError(

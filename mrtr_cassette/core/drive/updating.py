@@ -23,6 +23,7 @@ from mrtr_cassette.core.cassette.recorded import (
     task_turns,
 )
 from mrtr_cassette.core.cassette.sessions import opened_session
+from mrtr_cassette.core.cassette.transports import response_over_http
 from mrtr_cassette.core.compare.conversations import (
     IgnoredFor,
     changed_keys,
@@ -159,7 +160,10 @@ def _proposals_of(cassette: Cassette, verified: VerifiedInteraction) -> list[Pro
     # The conversation was repeated over the transport of the live server.
     sent = _responses(verified.planned.interaction)
     places = dict(zip(sent, _responses(interaction), strict=False))
-    pairs = [pair._replace(recorded=places[pair.recorded]) for pair in verified.pairs]
+    pairs = []
+    for pair in verified.pairs:
+        live = response_over_http(pair.live) if cassette.transport == "http" else pair.live
+        pairs.append(pair._replace(recorded=places[pair.recorded], live=live))
     changed = tuple(dict.fromkeys(change.turn for change in verified.changes))
     if not changed:
         return []

@@ -29,6 +29,7 @@ from mrtr_cassette.core.drive.plan import Planned, check_patterns, planned
 from mrtr_cassette.core.drive.runs import planned_by_run
 from mrtr_cassette.core.drive.updating import Choose, Proposal, accepted, accepting, proposals
 from mrtr_cassette.core.drive.verification import Accepts, Repeated, VerifiedInteraction, Verifier
+from mrtr_cassette.core.protocol.calls import session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import CALL_TOOL
 from mrtr_cassette.core.report.comparison import Verification, held_text
@@ -85,7 +86,7 @@ async def _held(
     found = _Found(read_rules(options.ignore, options.ignore_from, options.learn))
     recorded = rejoined(_as_sent(cassette, upstream))
     is_old = is_over_old_transport(cassette)
-    can_be_taken = is_on_pipes(upstream) is (cassette.transport == "stdio")
+    can_be_taken = _takes_changes(cassette, upstream)
     shown = ""
     for plan in _plans(recorded, upstream, options, is_piped=is_old or is_on_pipes(upstream)):
         reached = reaching(upstream, options, cassette.redaction or BUILT_IN, cassette)
@@ -110,6 +111,18 @@ async def _held(
         proposed=tuple(proposals(cassette, found.verified)) if can_be_taken else (),
         varying=tuple(found.varying),
     )
+
+
+def _takes_changes(cassette: Cassette, upstream: str | Sequence[str]) -> bool:
+    """Tell whether responses of a live server can stand in a cassette.
+
+    A session over HTTP has streams and an end that pipes have not.
+    """
+    if is_on_pipes(upstream) is (cassette.transport == "stdio"):
+        return True
+    exchanges = [each for interaction in cassette.interactions for each in interaction.own]
+    has_session = any(session_of(exchange.request) for exchange in exchanges)
+    return is_on_pipes(upstream) and not has_session
 
 
 def _as_sent(cassette: Cassette, upstream: str | Sequence[str]) -> Cassette:
@@ -370,7 +383,7 @@ async def update_cassette(
             f"{path} was recorded over HTTP+SSE, and no changes are taken into such a cassette",
             hint="record it again",
         )
-    if is_on_pipes(upstream) is not (cassette.transport == "stdio"):
+    if not _takes_changes(cassette, upstream):
         raise UsageError(
             f"{path} was recorded over another transport than that of the live server",
             hint="verify it over that one, or record it again",
