@@ -21,6 +21,7 @@ from mrtr_cassette.core.answers.forms import (
     elicited,
     fields_of,
     problem_of,
+    required_in,
     sampled,
     type_of_text,
     value_of_text,
@@ -356,6 +357,8 @@ class GivenAnswers:
         self._used: set[str] = set()
         self._fields: set[str] = set()
         """The names that have answered a field."""
+        self._names: dict[int, set[str]] = {}
+        """The names by which each question could be meant, by its number in the call."""
 
     @property
     def unused(self) -> list[str]:
@@ -378,6 +381,7 @@ class GivenAnswers:
         of the question in the call, from 1.
         """
         before = len(self._used)
+        self._names[number] = {key, short_key(key, keys), *fields_of(request)}
         answer = self._named_answer(key, request, keys, number)
         # What answered an earlier question of this key was not meant for another kind of question.
         is_repeated = answer is not None and len(self._used) == before
@@ -404,11 +408,11 @@ class GivenAnswers:
         }
         if own is not None and not given and len(fields) == 1 and own.value not in ACTIONS:
             given = {next(iter(fields)): own}
-        self._used.update(pair.name for pair in given.values())
-        self._fields.update(field for field, pair in given.items() if pair.name == field)
         if own is not None and own.name not in fields and (not given or own.value in ACTIONS[1:]):
             self._used.add(own.name)
             return _whole(own, request)
+        self._used.update(pair.name for pair in given.values())
+        self._fields.update(field for field, pair in given.items() if pair.name == field)
         for field, pair in given.items():
             if pair.value in ACTIONS[1:] and type_of_text(fields[field]) != "string":
                 return elicited(pair.value)
@@ -420,13 +424,16 @@ class GivenAnswers:
     ) -> str | None:
         """Return the name of a field that has answered another question; None without one."""
         aliases = {key, short_key(key, keys), f"#{number}"}
-        spent = (
-            field
-            for field in fields_of(request)
-            if field in self._used
-            and not any(f"{alias}.{field}" in self._pairs for alias in aliases)
-        )
-        return next(spent, None)
+        named: set[str] = set()
+        fields = fields_of(request)
+        for alias in aliases:
+            named |= {field for field in fields if f"{alias}.{field}" in self._pairs}
+        # Who names a question by its key or its place means it, and may leave out what is optional.
+        open_fields = required_in(request) if named else fields
+        for field in open_fields:
+            if field in self._used and field not in named:
+                return field
+        return None
 
     def example_for(
         self, key: str, request: InputRequest, keys: Collection[str], number: int
@@ -438,9 +445,14 @@ class GivenAnswers:
         fields, whole = example_answer(request)
         short, place = short_key(key, keys), f"#{number}"
         names = fields or {short: whole}
-        is_lasting = bool(fields) or _PLAIN_WORD.fullmatch(short) is not None
-        is_alone = len(keys) == 1 and names.keys().isdisjoint({*self._pairs, *self._used})
-        if is_lasting and is_alone:
+        is_lasting = bool(fields or _PLAIN_WORD.fullmatch(short))
+        taken = {*self._pairs, *self._used}
+        for earlier in range(1, number):
+            taken |= self._names.get(earlier, set())
+        is_place = any(name.startswith("#") for name in names)
+        is_alone = len(keys) == 1 and not is_place and names.keys().isdisjoint(taken)
+        is_spent = self.spent_name(key, request, keys, number) is not None
+        if is_lasting and is_alone and not is_spent:
             return dict(names)
         if not fields:
             return {place: whole}

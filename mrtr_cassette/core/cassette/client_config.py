@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from mrtr_cassette.core.wire.jsonbytes import Span, find_spans, item_spans, splice
 from mrtr_cassette.errors import CassetteError, printable
+from mrtr_cassette.terms import shell_words
 
 _SERVERS: Final = ("mcpServers", "servers")
 """The members with a client's servers; the second one is that of VS Code."""
@@ -35,7 +36,7 @@ def wrapped(data: bytes, path: str, server: str, ours: Sequence[str]) -> bytes:
         raise CassetteError(
             path,
             printable(f"the server {server!r} is wrapped already"),
-            hint=f"first: mrtr-cassette unwrap {path} {server}",
+            hint=f"first: mrtr-cassette unwrap {shell_words([str(path), server])}",
         )
     program, *arguments = [json.dumps(each).encode() for each in (*ours, _DASHES)]
     inner = b", ".join([*arguments, data[command.start : command.end]])

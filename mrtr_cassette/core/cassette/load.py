@@ -55,6 +55,7 @@ from mrtr_cassette.core.wire.http import (
 )
 from mrtr_cassette.core.wire.pointers import escape_pointer
 from mrtr_cassette.errors import CassetteError, printable, shorten
+from mrtr_cassette.terms import shell_words
 
 LFS_POINTER: Final = b"version https://git-lfs"
 """What begins a file that Git LFS has not fetched."""
@@ -356,7 +357,7 @@ class _Loader:
             self._path,
             f"interaction {facts.interaction}{turn}: {reason}",
             hint="restore the file, or if you edited it on purpose, accept the edit with: "
-            f"mrtr-cassette check {self._path} --fix",
+            f"mrtr-cassette check {shell_words(self._path)} --fix",
         )
 
     def _request(self, model: RequestModel | AnswerModel, http: HttpModel | None) -> Request:

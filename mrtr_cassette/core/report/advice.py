@@ -40,15 +40,19 @@ def _acceptance(verifications: Sequence[Verification], terms: Terms) -> list[str
     accepted = {str(heaviest)}
     for proposal in accepted_by_verdict(proposed, ACCEPTABLE):
         own = {str(change.verdict) for change in proposal.counting}
-        accepted |= own if heaviest in own else set()
+        if heaviest in own:
+            accepted |= own
     taken = accepted_by_verdict(proposed, accepted)
-    if not any(change.verdict == heaviest for each in taken for change in each.counting):
+    if not taken:
         return []
     words = in_terms("<<accept_verdicts>>", terms, {"verdicts": sorted(accepted)})
+    return [f"take what the server says now into the cassette with {words}: {_names_of(taken)}"]
+
+
+def _names_of(taken: Sequence[Proposal]) -> str:
     names = ", ".join(map(proposal_name, taken[:_MOST_NAMED]))
     more = len(taken) - _MOST_NAMED
-    rest = f" and {counted(more, 'more response')}" if more > 0 else ""
-    return [f"take what the server says now into the cassette with {words}: {names}{rest}"]
+    return f"{names} and {counted(more, 'more response')}" if more > 0 else names
 
 
 def proposal_name(proposal: Proposal) -> str:

@@ -117,8 +117,8 @@ def _chosen(miss: Miss, values: Values) -> Sequence[str]:
         fixes = [fix for fix in fixes if fix is not _REPEAT]
     if nearest is None:
         return fixes
-    is_elsewhere = miss.reason is Reason.UNKNOWN_METHOD
-    if nearest.answers is not None and miss.differences and not is_elsewhere:
+    is_answer = nearest.answers is not None and bool(miss.differences)
+    if is_answer and miss.reason is not Reason.UNKNOWN_METHOD:
         return _FIXES_UNDER_WAY[Reason.ANSWERS_DIFFER]
     if nearest.created_by is not None:
         return _FIXES_UNDER_WAY.get(miss.reason, fixes)

@@ -38,6 +38,7 @@ from mrtr_cassette.shell.files.disk import (
     write_whole,
 )
 from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.terms import shell_words
 
 _TOOL: Final = f"mrtr-cassette {__version__}"
 OPENED_VARIABLE: Final = "MRTR_CASSETTE_OPENED"
@@ -305,7 +306,8 @@ def journal_in_the_way(cassette: Location) -> CassetteError:
     return CassetteError(
         path,
         "an earlier recording ended before it was published",
-        hint=f"publish it with: mrtr-cassette recover {cassette} (or delete the journal)",
+        hint="publish it with: mrtr-cassette recover "
+        f"{shell_words(str(cassette))} (or delete the journal)",
     )
 
 
@@ -354,7 +356,7 @@ def publish_journal(
             renews=renews,
             ignored_for=ignored_for,
             hint="the recording is in the journal; make way for the cassette, "
-            f"and publish it with: mrtr-cassette recover {output}",
+            f"and publish it with: mrtr-cassette recover {shell_words(str(output))}",
         )
     path.unlink()
     return published, journal.lost

@@ -15,7 +15,7 @@ from mrtr_cassette.core.answers.written import GivenAnswers, WrittenPair, read_p
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.runs import CallResult, UnansweredError, problem_lines
 
-NAMES = ("ok", "env", "a.b", "a=b", "c:", "#1", "it's")
+NAMES = ("ok", "env", "a.b", "a=b", "c:", "it's")
 FIELDS: tuple[dict[str, Any], ...] = (
     {},
     {"type": "boolean"},

@@ -354,6 +354,11 @@ def test_what_a_run_came_to_is_an_error_of_the_library() -> None:
     assert [each.exit_code for each in (missed_, unplayed, unpublished)] == [1, 1, 4]
 
 
+def test_recovery_is_told_as_a_command() -> None:
+    """The path is one word of the shell, whatever is in it."""
+    assert "recover 'my c.json' (or delete" in str(UnpublishedError("my c.json", "404"))
+
+
 # Misses
 
 
