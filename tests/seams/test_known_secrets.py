@@ -134,6 +134,16 @@ def test_another_text_is_no_secret_that_the_client_has_told(note: str, *, logs_i
     assert hit(player, text_of("argument", note.format("other7other"), 1)[0])
 
 
+def test_replay_without_memory_takes_any_text_that_could_be_the_secret() -> None:
+    """Another process may have had the login; what this one had before changes no reply."""
+    login = named_in(NAMED[0], "hunter2hunter")
+    note = text_of("argument", "hunter2hunter", 1)
+    player = Player(loaded(recorded(login, note)), stateless=True)
+    for text in ("other7other", "third7third"):
+        assert hit(player, text_of("argument", text, 1)[0])
+        play(player, named_in(NAMED[0], "other7other")[0])
+
+
 def test_text_for_a_secret_that_is_told_later_is_held_to() -> None:
     """Nobody can tell it before; from then on it is the only one."""
     notes = [tool("note", text="hunter2hunter"), tool("keep", text="hunter2hunter")]

@@ -137,8 +137,12 @@ def redactor_of(cassette: Cassette) -> Redactor | None:
 class MatchedForm:
     """Turns requests into the form in which they are compared with one cassette's."""
 
-    def __init__(self, cassette: Cassette, ignored: Collection[MemberPath]) -> None:
+    def __init__(
+        self, cassette: Cassette, ignored: Collection[MemberPath], *, remembers: bool = True
+    ) -> None:
+        """Read a cassette; what `remembers` knows the secrets that requests before had."""
         self._cassette = cassette
+        self._remembers = remembers
         self.ignored = ignored
         self._states_are_sealed = cassette.request_state == "sealed"
         self._answers_are_sealed = cassette.seals_answers
@@ -154,6 +158,8 @@ class MatchedForm:
         self._credentials = Credentials(self._redactor, seals_sessions=False)
         self._found = KnownTexts()
         """The secrets that clients have sent, which no message shows."""
+        self._own = KnownTexts()
+        """Those of the request that is read."""
         self._learned: dict[tuple[str, Secret], str] = {}
         """What the clients of sessions sent for secrets that are told nowhere before."""
         self._redactor.on_find = self._take
@@ -213,23 +219,26 @@ class MatchedForm:
         Where that is not what was recorded, secrets are looked for that are not found by
         themselves: those that were sent before, and what stands in the places of placeholders.
         """
+        self._own = KnownTexts()
         matched = self._without_secrets(request)
         if not self.has_placeholders or self._told_apart(matched) in self._recorded:
             return matched
-        matched = self._found.sealed_request(matched)
+        sent = self._found if self._remembers else self._own
+        matched = sent.sealed_request(matched)
         placed = self._placed_in(matched)
         known = KnownTexts()
         for secret, text in placed.items():
             known.add(text, self._redactor.placeholder(secret.rule, text))
         matched = known.sealed_request(matched)
-        if self._told_apart(matched) in self._recorded:
+        if self._remembers and self._told_apart(matched) in self._recorded:
             session = request.header(SESSION_HEADER)
             self._learned |= {(session, secret): text for secret, text in placed.items()}
         return matched
 
     def _take(self, rule: str, secret: str) -> None:
         if is_told_apart(rule, secret):
-            self._found.add(secret, self._redactor.placeholder(rule, secret))
+            for known in (self._own, self._found):
+                known.add(secret, self._redactor.placeholder(rule, secret))
 
     def _told_apart(self, request: Request) -> tuple[LookupKey, Headers]:
         same = _all_alike(request)
@@ -288,7 +297,8 @@ class MatchedForm:
         found: dict[Secret, str] = {}
         for path, text in texts_in(call.arguments):
             for placed in self._placed.get((call.method, call.name, path), ()):
-                given = "" if placed.was_told else placed.in_text(text)
+                is_known = placed.was_told and self._remembers
+                given = "" if is_known else placed.in_text(text)
                 held = self._learned.get((session, placed.secret), given)
                 if given and held == given:
                     found.setdefault(placed.secret, given)

@@ -152,7 +152,7 @@ class Player:
         self._paced, self._strict, self._stateless = paced, strict, stateless
         self._now: float | None = None
         self.poll_interval: int | None = None
-        self._matched = MatchedForm(cassette, self._ignored)
+        self._matched = MatchedForm(cassette, self._ignored, remembers=not stateless)
         self.interactions = entries_of(cassette, self._matched)
         self.entries = [each for own in self.interactions for each in own]
         by_arrival = self._by_arrival = sorted(self.entries, key=lambda each: each.arrival)
