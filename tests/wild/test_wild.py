@@ -11,7 +11,7 @@ from wild.peers import CLIENTS, PUSHED, RESUMABLE, SERVERS, install
 
 CORE = {
     ("typescript-v1", "typescript-v1"): PUSHED,
-    ("python-v1 resumable", "python-v1"): RESUMABLE,
+    ("typescript-v1 resumable", "typescript-v1"): RESUMABLE,
     ("python-v1 stateless JSON", "typescript-v1"): ("json",),
 }
 
