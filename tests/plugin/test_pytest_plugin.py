@@ -438,7 +438,7 @@ def test_a_recording_of_errors_only_fails(suite):
     result = suite.run(passed=1, errors=1)
     result.stdout.fnmatch_lines(
         [
-            "the only request got 404; is the path /none right[?]",
+            "the only request got 404; is the path /none right[?] name another one with upstream_path",
             "if that is meant: publish_anyway=True in the marker",
             "*test_nothing.json was not written",
         ]
