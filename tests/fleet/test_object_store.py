@@ -76,7 +76,9 @@ def test_what_the_guide_shows_works(tmp_path: Path) -> None:
     assert block
     commands = [line for line in block[1].splitlines() if not line.startswith("pip")]
     assert len(commands) == 3
-    session = Session(tmp_path / "session")
+    folder = tmp_path / "session"
+    folder.mkdir()
+    session = Session(folder)
     session.run("python -m mrtr_cassette.demo.server --port 8000 &")
     outcomes = [session.run(command) for command in commands[:2]]
     session.stop()
@@ -86,7 +88,7 @@ def test_what_the_guide_shows_works(tmp_path: Path) -> None:
     assert "wrote s3://cassettes/deploy.json: 3 interactions" in recorded
     assert shown.startswith("s3://cassettes/deploy.json: 3 interactions")
     assert "played 3 of 3 interactions, no misses" in played
-    assert not list((tmp_path / "session").glob("*.journal"))
+    assert not list(folder.glob("*.journal"))
 
 
 def test_a_recording_is_put_and_replaces_nothing(s3: Any, here: Path) -> None:
