@@ -39,5 +39,5 @@ for command in (
     files.prune,
 ):
     main.add_command(command)
-for command in (files.prune, files.wrap, files.unwrap, files.schema):
+for command in (files.wrap, files.unwrap, files.schema):
     main.add_command(command)

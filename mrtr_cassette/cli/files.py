@@ -15,6 +15,7 @@ from mrtr_cassette.api import diff as files_diff
 from mrtr_cassette.cli.common import (
     CASSETTE,
     TERMS,
+    Decorator,
     Log,
     cassettes_in,
     json_report,
@@ -31,7 +32,7 @@ from mrtr_cassette.core.cassette.load import is_foreign
 from mrtr_cassette.core.cassette.model import schema as generated
 from mrtr_cassette.core.cassette.pruned import needed_by_others, without_interactions
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.compare.conversations import CassetteComparison, IgnoredFor
+from mrtr_cassette.core.compare.conversations import CassetteComparison, IgnoredFor, ignores_nothing
 from mrtr_cassette.core.record.publish_check import exposed_secrets
 from mrtr_cassette.core.report.comparison import (
     comparison_data,
@@ -54,6 +55,14 @@ from mrtr_cassette.shell.files.cassettes import (
 )
 from mrtr_cassette.shell.files.disk import change_config, is_locked
 from mrtr_cassette.shell.files.stores import Location, path_of
+
+
+def _ignore_option(text: str) -> Decorator:
+    return click.option("--ignore", "ignored", metavar="POINTER", multiple=True, help=text)
+
+
+def _ignore_from_option(text: str) -> Decorator:
+    return click.option("--ignore-from", type=click.Path(path_type=Path), metavar="FILE", help=text)
 
 
 @click.command()
@@ -95,20 +104,11 @@ def inspect(cassettes: tuple[str, ...], *, as_json: bool, full: bool, markdown: 
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 @click.option("--markdown", is_flag=True, help="Print Markdown for a pull request.")
-@click.option(
-    "--ignore",
-    "ignored",
-    metavar="POINTER",
-    multiple=True,
-    help="Leave a value out of the comparison: a JSON Pointer into params or results, such as "
-    "/params/arguments/at or /result/structuredContent/at; may be repeated.",
+@_ignore_option(
+    "Leave a value out of the comparison: a JSON Pointer into params or results, such as "
+    "/params/arguments/at or /result/structuredContent/at; may be repeated."
 )
-@click.option(
-    "--ignore-from",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Leave out what this file names, as `verify` does.",
-)
+@_ignore_from_option("Leave out what this file names, as `verify` does.")
 @click.pass_context
 def diff(
     context: click.Context,
@@ -358,19 +358,8 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
     metavar="OTHER",
     help="Show what differs from this cassette, such as an earlier recording.",
 )
-@click.option(
-    "--ignore-from",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="With --against: leave out what this file names, as `verify` does.",
-)
-@click.option(
-    "--ignore",
-    "ignored",
-    metavar="POINTER",
-    multiple=True,
-    help="With --against: leave a value out of the comparison, as `diff` does.",
-)
+@_ignore_from_option("With --against: leave out what this file names, as `verify` does.")
+@_ignore_option("With --against: leave a value out of the comparison, as `diff` does.")
 def view(
     cassettes: tuple[str, ...],
     output: Path | None,
@@ -415,7 +404,7 @@ def _write_page(
     page: Path,
     report: Path | None = None,
     against: Location | None = None,
-    ignored_for: IgnoredFor = lambda _call: (),
+    ignored_for: IgnoredFor = ignores_nothing,
 ) -> None:
     from mrtr_cassette.shell.files.reports import check_place, write_page
 

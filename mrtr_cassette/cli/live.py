@@ -244,7 +244,8 @@ def verify(
     options = read_options(VerifyOptions, given, log)
     command = after_dashes(context) or []
     urls = [word for word in words if word.startswith(("http://", "https://"))]
-    refuse_misplaced([word for word in words if word not in urls])
+    cassettes = [word for word in words if word not in urls]
+    refuse_misplaced(cassettes)
     if upstream is not None:
         refuse_without_scheme(upstream)
     servers = [each for each in (*urls, upstream) if each is not None]
@@ -253,7 +254,6 @@ def verify(
             "verify needs one live server",
             hint="give its URL, or -- SERVER ARGS, which starts it",
         )
-    cassettes = [word for word in words if word not in urls]
     if not cassettes:
         raise UsageError("verify needs a cassette", hint="name one before the server's URL")
     check_reports(reports)

@@ -479,6 +479,11 @@ IgnoredFor = Callable[[Call], Collection[str]]
 _ANSWERS = f"/{INPUT_RESPONSES}"
 
 
+def ignores_nothing(_call: Call) -> Collection[str]:
+    """Return no pointers: everything counts in a call."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """One stage of a conversation, compared."""
@@ -556,7 +561,7 @@ class CassetteComparison:
 
 
 def compared(
-    recorded: Cassette, received: Cassette, ignored_for: IgnoredFor = lambda _call: ()
+    recorded: Cassette, received: Cassette, ignored_for: IgnoredFor = ignores_nothing
 ) -> CassetteComparison:
     """Compare two cassettes; at the ignored pointers, and below them, nothing counts.
 

@@ -29,6 +29,7 @@ from mrtr_cassette.core.compare.conversations import (
     changed_keys,
     comparable_text,
     compared,
+    ignores_nothing,
 )
 from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.conversation import OWN_ID, with_body
@@ -459,7 +460,7 @@ def _push_ids(recorded: RecordedExchange, live: RecordedExchange) -> Iterator[tu
 
 
 def recorded_over(
-    earlier: Cassette, recorded: Cassette, ignored_for: IgnoredFor = lambda _call: ()
+    earlier: Cassette, recorded: Cassette, ignored_for: IgnoredFor = ignores_nothing
 ) -> tuple[Cassette, int]:
     """Return a recording in which interactions that are the same stand as they did; and how many.
 

@@ -262,6 +262,8 @@ class Worlds:
 
     def unused_reads(self) -> list[str]:
         """Return the names said to only read that neither a call nor a list of tools has."""
+        if not self._named:
+            return []
         known = {*self._hints, *self._went_live}
         for entry in self._by_arrival:
             known.add(called_as(entry.key))

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from mrtr_cassette.core.answers.forms import titled_choices
 from mrtr_cassette.core.cassette.model import VERSION
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
-from mrtr_cassette.core.compare.conversations import IgnoredFor, compared
+from mrtr_cassette.core.compare.conversations import IgnoredFor, compared, ignores_nothing
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.report.comparison import conclusion, shown_values
 from mrtr_cassette.core.report.details import Interaction, details_of
@@ -53,7 +53,7 @@ def page(
     assets: Assets,
     replay: ReplayReport | None = None,
     first: Cassette | None = None,
-    ignored_for: IgnoredFor = lambda _call: (),
+    ignored_for: IgnoredFor = ignores_nothing,
 ) -> Iterator[str]:
     """Yield the page of a cassette in pieces, with what a replay or an earlier cassette adds."""
     calls = details_of(cassette).interactions

@@ -22,7 +22,7 @@ from mrtr_cassette.core.cassette.journal import (
 )
 from mrtr_cassette.core.cassette.load import LFS_POINTER, accept_edit, lfs_pointer_error, load
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.compare.conversations import IgnoredFor
+from mrtr_cassette.core.compare.conversations import IgnoredFor, ignores_nothing
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.merge import Source, merged, sources_of
 from mrtr_cassette.core.record.publish_check import Outcomes
@@ -184,7 +184,7 @@ def publish_recording(
     *,
     renews: bool = False,
     hint: str | None = None,
-    ignored_for: IgnoredFor = lambda _call: (),
+    ignored_for: IgnoredFor = ignores_nothing,
 ) -> Publication:
     """Write a recording as `publish` does.
 
@@ -340,7 +340,7 @@ def read_journal(path: Path) -> JournalContent:
 
 
 def publish_journal(
-    output: Location, *, renews: bool = False, ignored_for: IgnoredFor = lambda _call: ()
+    output: Location, *, renews: bool = False, ignored_for: IgnoredFor = ignores_nothing
 ) -> tuple[Publication | None, str | None]:
     """Turn the journal of a recording into its cassette, and remove the journal, which else stays.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.compare.conversations import IgnoredFor
+from mrtr_cassette.core.compare.conversations import IgnoredFor, ignores_nothing
 from mrtr_cassette.core.report.page import START, TEMPLATES, Assets, page
 from mrtr_cassette.core.report.runs import ReplayReport
 from mrtr_cassette.errors import CassetteError, UsageError
@@ -94,7 +94,7 @@ def write_page(
     cassette: Cassette,
     replay: ReplayReport | None = None,
     first: Cassette | None = None,
-    ignored_for: IgnoredFor = lambda _call: (),
+    ignored_for: IgnoredFor = ignores_nothing,
 ) -> None:
     """Write a page as `write_own` does."""
     pieces = page(cassette, page_assets(), replay, first, ignored_for)

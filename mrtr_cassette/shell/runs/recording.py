@@ -76,7 +76,7 @@ from mrtr_cassette.shell.runs.sessions import (
     journaling,
     rules_of_both,
 )
-from mrtr_cassette.shell.runs.upstreams import Target, reaching
+from mrtr_cassette.shell.runs.upstreams import Target, is_on_pipes, reaching
 
 DEFAULTS: Final = RecordOptions()
 _LARGEST_REST: Final = 64 * 1024
@@ -113,7 +113,11 @@ async def recording(
     """
     with cassettes.without_collection():
         earlier = check_output(output, options)
-    recorded = earlier or cassettes.load_if_readable(output)
+    recorded = earlier
+    starts_command = not isinstance(upstream, str) and not is_on_pipes(upstream)
+    if recorded is None and starts_command:
+        # It has the path at which the server is called.
+        recorded = cassettes.load_if_readable(output)
     reached = reaching(upstream, options, options.redaction, recorded, started)
     async with reached as target:
         place = kept_for or output

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from mrtr_cassette.core.cassette.journal import JournalHeader, decode_journal, encode_line
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
-from mrtr_cassette.core.compare.conversations import IgnoredFor
+from mrtr_cassette.core.compare.conversations import IgnoredFor, ignores_nothing
 from mrtr_cassette.core.drive.appending import LiveAsks
 from mrtr_cassette.core.protocol.methods import GET_TASK
 from mrtr_cassette.core.protocol.tasks import polled_state
@@ -142,7 +142,7 @@ class RecordSession(Session):
     announcer: Announcer = field(default_factory=Announcer)
     publishes: bool = True
     """Its journal becomes a cassette at the end."""
-    ignored_for: IgnoredFor = lambda _call: ()
+    ignored_for: IgnoredFor = ignores_nothing
     """Tells what doesn't count where a cassette is recorded over."""
     publishes_anyway: bool = False
     """Nothing speaks against publishing it."""
@@ -421,7 +421,7 @@ class RecordedServer(NamedTuple):
 
 def _ignored_for(options: RecordOptions) -> IgnoredFor:
     if options.existing != "replace" or not (options.ignore or options.ignore_from):
-        return lambda _call: ()
+        return ignores_nothing
     # A client that waits for its server doesn't wait for the import.
     from mrtr_cassette.shell.files.ignored import ignoring
 

@@ -100,15 +100,16 @@ async def _held(
             _check_path(found.verified, target, shown)
     if options.learn is not None:
         _keep_learned(Path(options.learn), found.places)
+    verified = tuple(sorted(found.verified, key=lambda interaction: interaction.number))
     return Verification(
         cassette.path,
         shown,
-        tuple(sorted(found.verified, key=lambda interaction: interaction.number)),
+        verified,
         frozenset(options.fail_on),
         tuple(found.places),
         untried=tuple(found.untried),
         # What came over another transport can't stand in the cassette.
-        proposed=tuple(proposals(cassette, found.verified)) if can_be_taken else (),
+        proposed=tuple(proposals(cassette, verified)) if can_be_taken else (),
         varying=tuple(found.varying),
     )
 
@@ -390,7 +391,7 @@ async def update_cassette(
         )
     accepts = accepting(cassette, choose)
     verification = await _held(cassette, upstream, options, accepts)
-    proposed = proposals(cassette, verification.interactions)
+    proposed = verification.proposed
     chosen = tuple(choose(proposed)) if proposed else ()
     if chosen:
         if read_file(path) != data:
