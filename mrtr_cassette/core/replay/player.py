@@ -357,8 +357,9 @@ class Player:
     def _is_given_up(self, entry: ReplayEntry) -> bool:
         """Tell whether it is about a call whose client left before the response."""
         response, call = entry.exchange.response, entry.stream
-        comes_here = response is not None and not response.only_accepts
-        if response is not None and comes_here and response.end is not End.OPEN:
+        has_ended = response is not None and response.end is not End.OPEN
+        comes_elsewhere = response is not None and response.only_accepts
+        if has_ended and not comes_elsewhere:
             return False
         expects_response = call.kind is Kind.REQUEST and not call.is_listening
         return expects_response and not self._timelines.has_response(call)
