@@ -186,6 +186,13 @@ def test_imports_point_one_way(path: Path) -> None:
             assert name.split(".")[2] in allowed, f"{name} in {dotted(path)}"
 
 
+@pytest.mark.parametrize("path", sorted((PACKAGE / "core" / "replay").glob("*.py")), ids=dotted)
+def test_replaying_needs_no_recording(path: Path) -> None:
+    """What plays a cassette imports nothing of what records one."""
+    for name in modules_of(imports_of(tree_of(path))):
+        assert not is_within(name, "mrtr_cassette.core.record"), f"{name} in {dotted(path)}"
+
+
 def test_modules_form_no_circle() -> None:
     """Each module of the package can be imported before those that use it."""
     uses = {

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, Protocol
 
 from mrtr_cassette.core.cassette.lookup import caller_values
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.cassette.texts import with_texts
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.drive.departures import Departure, messages_so_far
 from mrtr_cassette.core.protocol.calls import Call, read_call
@@ -49,7 +50,6 @@ from mrtr_cassette.core.protocol.tasks import (
     created_task,
     polled_state,
 )
-from mrtr_cassette.core.record.assembly import with_texts
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.sealed import is_name

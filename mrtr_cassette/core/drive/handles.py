@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Final
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.cassette.texts import response_with
 from mrtr_cassette.core.compare.values import Change, paired, value_changes
 from mrtr_cassette.core.drive.conversation import header_text, with_body
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.methods import method_of
-from mrtr_cassette.core.record.assembly import response_with
 from mrtr_cassette.core.secrets.sealed import reads_as_words
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, find_spans, splice

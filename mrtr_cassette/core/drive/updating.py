@@ -23,6 +23,7 @@ from mrtr_cassette.core.cassette.recorded import (
     task_turns,
 )
 from mrtr_cassette.core.cassette.sessions import opened_session
+from mrtr_cassette.core.cassette.texts import recounted, with_texts
 from mrtr_cassette.core.cassette.transports import response_over_http
 from mrtr_cassette.core.compare.conversations import (
     IgnoredFor,
@@ -38,7 +39,6 @@ from mrtr_cassette.core.drive.verification import Accepts, LivePair, VerifiedInt
 from mrtr_cassette.core.protocol.dialect import with_answer_keys
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Located, messages_in, splice_pieces
 from mrtr_cassette.core.protocol.tasks import created_id, polled_state
-from mrtr_cassette.core.record.assembly import recounted, with_texts
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.sealed import (
     occurrence_in,

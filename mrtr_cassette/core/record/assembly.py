@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mrtr_cassette.core.cassette.digests import new_digests, with_digests
@@ -20,13 +20,19 @@ from mrtr_cassette.core.cassette.recorded import (
     PostedAnswer,
     PushedRequest,
     PushedTurn,
-    RecordedBy,
     RecordedExchange,
     RecordedInteraction,
     RecorderFacts,
     TaskStep,
 )
 from mrtr_cassette.core.cassette.sessions import Streams
+from mrtr_cassette.core.cassette.texts import (
+    TextChange,
+    recounted,
+    request_with,
+    response_with,
+    with_texts,
+)
 from mrtr_cassette.core.protocol.methods import TASK_ID
 from mrtr_cassette.core.protocol.tasks import created_id, named_task
 from mrtr_cassette.core.record.linking import (
@@ -50,14 +56,7 @@ from mrtr_cassette.core.secrets.sealed import (
     state_surrogate,
     task_surrogate,
 )
-from mrtr_cassette.core.wire.http import (
-    LAST_EVENT_ID_HEADER,
-    SESSION_HEADER,
-    Headers,
-    Piece,
-    Request,
-    Response,
-)
+from mrtr_cassette.core.wire.http import LAST_EVENT_ID_HEADER, SESSION_HEADER
 from mrtr_cassette.core.wire.jsonbytes import splice
 from mrtr_cassette.core.wire.sse import event_id_spans
 
@@ -65,9 +64,6 @@ NUMBER = re.compile("[0-9]{1,9}")
 """The token of a placeholder in a cassette."""
 _JOURNAL_TOKEN = re.compile("[0-9a-f]{24}")
 _SESSION = re.compile(rb"mrtr-session(?::|%3A)([0-9]{1,9})")
-
-
-# Exchanges with other texts
 
 
 def lasting(text: str) -> str:
@@ -80,74 +76,6 @@ def lasting(text: str) -> str:
 def is_journal_token(token: str) -> bool:
     """Tell whether a text in a placeholder is what a journal has; any other is somebody's text."""
     return _JOURNAL_TOKEN.fullmatch(token) is not None
-
-
-def recounted(
-    exchange: RecordedExchange,
-    by: RecordedBy | None,
-    number: int,
-    after: Callable[[int, float], int],
-    offset_ms: float = 0.0,
-) -> RecordedExchange:
-    """Return an exchange as another recording counts it, which began `offset_ms` earlier.
-
-    `after` tells how many requests had arrived there, by how many had here and when.
-    """
-
-    def time(at_ms: float) -> float:
-        return max(0.0, at_ms + offset_ms)
-
-    response, ended_after = exchange.response, exchange.ended_after
-    if response is not None:
-        pieces = [Piece(raw, time(ms), after(count, ms)) for raw, ms, count in response.pieces]
-        response = replace(response, pieces=tuple(pieces))
-    return replace(
-        exchange,
-        number=number,
-        response=response,
-        started_ms=time(exchange.started_ms),
-        ended_ms=time(exchange.ended_ms),
-        ended_after=None if ended_after is None else after(ended_after, exchange.ended_ms),
-        recorded_by=by,
-    )
-
-
-TextChange = Callable[[bytes, str], bytes]
-"""What a text becomes, by the lower-case name of its header; of a target and a body, nothing."""
-
-
-def with_texts(exchange: RecordedExchange, change: TextChange) -> RecordedExchange:
-    """Return an exchange with other target, header values and bodies; itself if none changes."""
-    request, response = exchange.request, exchange.response
-    new_request = request_with(request, change)
-    new_response = None if response is None else response_with(response, change)
-    if new_request == request and new_response == response:
-        return exchange
-    return replace(exchange, request=new_request, response=new_response)
-
-
-def request_with(request: Request, change: TextChange) -> Request:
-    """Return a request with other target, header values and body."""
-    target = _changed_text(request.target, change, "")
-    headers = headers_with(request.headers, change)
-    return Request(request.method, target, headers, change(request.body, ""))
-
-
-def response_with(response: Response, change: TextChange) -> Response:
-    """Return a response with other header values and other pieces."""
-    headers = headers_with(response.headers, change)
-    pieces = [Piece(change(raw, ""), at_ms, after) for raw, at_ms, after in response.pieces]
-    return Response(response.status, headers, tuple(pieces), response.end)
-
-
-def headers_with(headers: Headers, change: TextChange) -> Headers:
-    """Return headers with other values."""
-    return tuple([(name, _changed_text(text, change, name.lower())) for name, text in headers])
-
-
-def _changed_text(text: str, change: TextChange, name: str) -> str:
-    raw = text.encode("utf-8", "surrogateescape")
-    return change(raw, name).decode("utf-8", "surrogateescape")
 
 
 class SecretNumbers:

@@ -28,6 +28,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     RecorderFacts,
 )
+from mrtr_cassette.core.cassette.texts import recounted, with_texts
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.tasks import named_task
 from mrtr_cassette.core.record.assembly import (
@@ -36,8 +37,6 @@ from mrtr_cassette.core.record.assembly import (
     is_journal_token,
     issued_name,
     lasting,
-    recounted,
-    with_texts,
 )
 from mrtr_cassette.core.record.linking import Moment, facts_of
 from mrtr_cassette.core.secrets.sealed import STATE_SURROGATE, compared_sha256, renumber, sha256_of

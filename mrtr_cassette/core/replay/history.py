@@ -21,6 +21,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecorderFacts,
 )
 from mrtr_cassette.core.cassette.sessions import ends_session, is_answered
+from mrtr_cassette.core.cassette.texts import recounted, with_texts
 from mrtr_cassette.core.protocol.calls import NO_SESSION
 from mrtr_cassette.core.protocol.jsonrpc import (
     Kind,
@@ -30,7 +31,6 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     same_name,
 )
 from mrtr_cassette.core.protocol.methods import method_of
-from mrtr_cassette.core.record.assembly import recounted, with_texts
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.secrets.sealed import renumber
 from mrtr_cassette.core.wire.http import End, Response

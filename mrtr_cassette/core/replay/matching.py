@@ -18,12 +18,12 @@ from mrtr_cassette.core.cassette.recorded import (
     TaskTurn,
 )
 from mrtr_cassette.core.cassette.sessions import Streams, listens, opened_session
+from mrtr_cassette.core.cassette.texts import TextChange, request_with
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey, read_call, session_of
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, hides_response
 from mrtr_cassette.core.protocol.methods import PING
 from mrtr_cassette.core.protocol.tasks import TaskState
-from mrtr_cassette.core.record.assembly import TextChange, request_with
 from mrtr_cassette.core.secrets.credentials import Credentials, KnownTexts, is_told_apart
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules

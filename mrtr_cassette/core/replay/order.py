@@ -14,10 +14,10 @@ from operator import eq
 from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import CallerValues, LookupKey
+from mrtr_cassette.core.cassette.texts import request_with
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED, method_of
-from mrtr_cassette.core.record.assembly import request_with
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.equivalence import EqualRequests
 from mrtr_cassette.core.replay.matching import ReplayEntry, Secret, renaming

@@ -9,9 +9,9 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import CallerValues
+from mrtr_cassette.core.cassette.texts import headers_with
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes, messages_in
 from mrtr_cassette.core.protocol.tasks import TaskState, clock_spans, notified_state, polled_state
-from mrtr_cassette.core.record.assembly import headers_with
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.history import NO_WAITS, OPEN, Gate, Lifetime, Waits
 from mrtr_cassette.core.replay.matching import ReplayEntry, renaming

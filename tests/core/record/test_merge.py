@@ -40,9 +40,10 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.sessions import opened_session
+from mrtr_cassette.core.cassette.texts import recounted, with_texts
 from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.protocol.calls import session_of
-from mrtr_cassette.core.record.assembly import assemble, is_journal_token, recounted, with_texts
+from mrtr_cassette.core.record.assembly import assemble, is_journal_token
 from mrtr_cassette.core.record.merge import Source, merged, sources_of
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, renumber, sha256_of
