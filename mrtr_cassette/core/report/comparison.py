@@ -1,4 +1,4 @@
-"""What differs between two cassettes, or between a cassette and a live server, as a report."""
+"""Reports of the differences between two cassettes, or a cassette and a live server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any, Final
 
 from mrtr_cassette.core.compare.conversations import (
@@ -44,9 +43,10 @@ _MARKED: Final[Mapping[Mark, str]] = {
 }
 _NOT_COMPARED = frozenset({"skipped", "not-reached"})
 _MARKS = {"same": "=", "skipped": "-"}
-_DIFFERENT, _UNREACHABLE = 1, 4
+_DIFFERENT: Final = 1
+_UNREACHABLE: Final = 4
 _OF_WHOLE_RESPONSES: Final = frozenset({"refused", "rounds-changed"})
-"""Verdicts whose values are all that a response says."""
+"""Verdicts whose values are whole responses."""
 _NOT_IN_BOTH: Final[Mapping[Mark, str]] = {"-": "not called", "+": "not recorded"}
 
 
@@ -60,7 +60,7 @@ class Fold:
     Attributes:
         pointer: their place, in which `*` stands for indices that differ.
         changes: in order, one for each index.
-        repeated_at: where a text of the result says the same again; or empty.
+        repeated_at: the text of the result that repeats them; or empty.
     """
 
     pointer: str
@@ -74,85 +74,109 @@ class Fold:
 
 
 def folded(changes: Iterable[Change]) -> list[Fold]:
-    """Return changes of one response in their order, with those as one that people read as one."""
+    """Fold the changes of a response that people read as one; they stay in order."""
+    folds = _folds_by_place(changes)
+    repeats = _repeats_in(folds)
+    texts = set(repeats.values())
+    told = []
+    for fold in folds:
+        if fold in repeats:
+            told.append(replace(fold, repeated_at=repeats[fold].pointer))
+        elif fold not in texts:
+            told.append(fold)
+    return told
+
+
+def _folds_by_place(changes: Iterable[Change]) -> list[Fold]:
+    """Fold changes with one verdict whose places differ in indices alone."""
     groups: dict[object, list[Change]] = defaultdict(list)
     for change in changes:
-        kind = change.recorded is None, change.received is None
         place = without_indices(change.pointer)
-        groups[place, change.verdict, change.is_information, kind].append(change)
-    folds = [
-        Fold(common_pointer([change.pointer for change in group]), tuple(group))
-        for group in groups.values()
-    ]
-    # Tools repeat structured content in a text.
+        is_added = change.recorded is None
+        is_removed = change.received is None
+        alike = (place, change.verdict, change.is_information, is_added, is_removed)
+        groups[alike].append(change)
+    folds = []
+    for group in groups.values():
+        pointer = common_pointer([change.pointer for change in group])
+        folds.append(Fold(pointer, tuple(group)))
+    return folds
+
+
+def _repeats_in(folds: Sequence[Fold]) -> dict[Fold, Fold]:
+    """Find the texts in which tools repeat structured content, by the changes of the latter."""
     texts: dict[object, list[Fold]] = defaultdict(list)
     for fold in folds:
         if is_below(fold.pointer, _TEXTS):
             texts[_values(fold)].append(fold)
-    repeated: dict[Fold, Fold] = {}
+    repeats: dict[Fold, Fold] = {}
     for fold in folds:
-        if is_below(fold.pointer, _STRUCTURED):
-            for text in texts[_values(fold)]:
-                is_same = fold.pointer.endswith(text.pointer.partition(TEXT_STEP)[2])
-                if is_same and text not in repeated.values():
-                    repeated[fold] = text
-                    break
-    left_out = set(repeated.values())
-    return [
-        replace(fold, repeated_at=repeated[fold].pointer) if fold in repeated else fold
-        for fold in folds
-        if fold not in left_out
-    ]
+        candidates = texts[_values(fold)] if is_below(fold.pointer, _STRUCTURED) else []
+        for text in candidates:
+            place = text.pointer.partition(TEXT_STEP)[2]
+            if fold.pointer.endswith(place):
+                repeats[fold] = text
+                candidates.remove(text)
+                break
+    return repeats
 
 
 def _values(fold: Fold) -> tuple[tuple[str | None, str | None], ...]:
-    return tuple((_as_text(old), _as_text(new)) for _, _, old, new, *_ in fold.changes)
+    return tuple(
+        (_unquoted(change.recorded), _unquoted(change.received)) for change in fold.changes
+    )
 
 
-def _as_text(value: str | None) -> str | None:
-    return json.loads(value) if value is not None and value.startswith('"') else value
+def _unquoted(value: str | None) -> str | None:
+    if value is None or not value.startswith('"'):
+        return value
+    text: str = json.loads(value)
+    return text
 
 
 # Lines
 
 
 def shown_values(change: Change | Difference) -> tuple[str | None, str | None]:
-    """Return the two values of a change as people read them; long ones from where they part.
+    """Return the two values of a change as people read them; long ones from where they differ.
 
-    Of whole responses, it is the first line of what they say.
+    A whole response is shown by the first line of its message.
     """
     if isinstance(change, Change) and change.verdict in _OF_WHOLE_RESPONSES:
-        return _said(change.recorded), _said(change.received)
-    old, new = (
-        json.dumps(json.loads(value), ensure_ascii=False)
-        if value is not None and value.startswith('"')
-        else value
-        for value in (change.recorded, change.received)
-    )
-    if old is not None and new is not None:
-        old, new = excerpts(old, new)
-    elif old is not None:
-        old = shorten(old)
-    elif new is not None:
-        new = shorten(new)
-    return _printable_value(old), _printable_value(new)
+        return _message(change.recorded), _message(change.received)
+    recorded = _readable(change.recorded)
+    received = _readable(change.received)
+    if recorded is None:
+        return None, received and printable(shorten(received))
+    if received is None:
+        return printable(shorten(recorded)), None
+    recorded, received = excerpts(recorded, received)
+    return printable(recorded), printable(received)
 
 
-def _said(value: str | None) -> str | None:
-    """Return the first line of what a response says: its question, its text, or its error."""
+def _readable(value: str | None) -> str | None:
+    """Return a JSON value in which the characters of a text are not escaped."""
+    if value is None or not value.startswith('"'):
+        return value
+    return json.dumps(json.loads(value), ensure_ascii=False)
+
+
+def _message(value: str | None) -> str | None:
+    """Return the first line of a response's message: its question, its text, or its error."""
     if value is None:
         return None
-    said: Any = json.loads(value)
-    error = said.get("error") if isinstance(said, dict) else None
+    response: Any = json.loads(value)
+    members = response if isinstance(response, dict) else {}
+    error = members.get("error")
     if isinstance(error, dict):
         return printable(f"error {error.get('code')}: {_first_line(error.get('message'))}")
-    asked = _asked(said)
-    if asked:
-        return printable(f"asks {'; '.join(asked)}")
-    content = said.get("content") if isinstance(said, dict) else None
-    texts = [item.get("text") for item in content or () if isinstance(item, dict)]
+    questions = _questions(members.get(INPUT_REQUESTS, members))
+    if questions:
+        return printable(f"asks {'; '.join(questions)}")
+    content = members.get("content") or ()
+    texts = [item.get("text") for item in content if isinstance(item, dict)]
     if texts and isinstance(texts[0], str):
-        prefix = "isError: " if said.get("isError") is True else ""
+        prefix = "isError: " if members.get("isError") is True else ""
         return printable(f"{prefix}{_first_line(texts[0])}")
     return printable(shorten(value))
 
@@ -161,12 +185,12 @@ def _first_line(text: object) -> str:
     return shorten(json.dumps(str(text).partition("\n")[0], ensure_ascii=False))
 
 
-def _asked(said: Any) -> list[str]:
-    """Return the questions of a value of `inputRequests`, or of what has one."""
-    asked = said.get(INPUT_REQUESTS, said) if isinstance(said, dict) else said
-    rows = asked.items() if isinstance(asked, dict) else []
+def _questions(asked: Any) -> list[str]:
+    """Return the questions of a value of `inputRequests`."""
+    if not isinstance(asked, dict):
+        return []
     questions = []
-    for key, request in rows:
+    for key, request in asked.items():
         params = request.get("params") if isinstance(request, dict) else None
         if isinstance(params, dict) and "method" in request:
             message = params.get("message")
@@ -175,23 +199,23 @@ def _asked(said: Any) -> list[str]:
     return questions
 
 
-def _printable_value(value: str | None) -> str | None:
-    return None if value is None else printable(value)
-
-
 def fold_lines(fold: Fold) -> Iterator[str]:
-    """Yield changes that are told as one: verdict and place, the recorded value, the other one."""
-    change, count = fold.first, len(fold.changes)
+    """Yield folded changes: verdict and place, then the recorded and the received value."""
+    change = fold.first
     if change.verdict == "key-changed":
-        old, new = (printable(json.loads(value or '""')) for value in change[2:4])
+        old = printable(_unquoted(change.recorded) or "")
+        new = printable(_unquoted(change.received) or "")
         yield f"key-changed: {old} → {new}"
         return
     facts: list[str] = [change.verdict]
-    if count > 1:
-        facts = [f"{change.verdict} in {count} places"]
-        facts += ["the first of them"] if len(set(_values(fold))) > 1 else []
-    facts += [f"and again at {printable(fold.repeated_at)}"] if fold.repeated_at else []
-    facts += ["information only"] if change.is_information else []
+    if len(fold.changes) > 1:
+        facts = [f"{change.verdict} in {len(fold.changes)} places"]
+        if len(set(_values(fold))) > 1:
+            facts.append("the first of them")
+    if fold.repeated_at:
+        facts.append(f"and again at {printable(fold.repeated_at)}")
+    if change.is_information:
+        facts.append("information only")
     yield f"{printable(fold.pointer) or '/'}: {', '.join(facts)}"
     recorded, received = shown_values(change)
     if recorded is not None:
@@ -204,25 +228,26 @@ def fold_lines(fold: Fold) -> Iterator[str]:
 
 
 def comparison_text(comparison: CassetteComparison) -> str:
-    """Return two compared cassettes as text: what is not the same, and what it comes to."""
+    """Return two compared cassettes as text: their differences, and a conclusion."""
     lines = [f"- {printable(comparison.recorded)}", f"+ {printable(comparison.received)}"]
-    for each in comparison.interactions:
-        if each.mark != "=" or each.is_moved:
-            lines += _interaction_lines(each)
-    stages = (stage for each in comparison.interactions for stage in each.stages)
-    lines += _information_lines(stage.changes for stage in stages)
+    responses = []
+    for interaction in comparison.interactions:
+        if interaction.mark != "=" or interaction.is_moved:
+            lines += _compared_lines(interaction)
+        responses += [stage.changes for stage in interaction.stages]
+    lines += _information_lines(responses)
     lines.append(conclusion(comparison))
     return printable_lines("\n".join(lines))
 
 
 def held_text(comparison: CassetteComparison, terms: Terms = LIBRARY_TERMS) -> str:
-    """Return a cassette and what a test did now as text: the verdict, the facts, the ways out."""
-    differing = [each for each in comparison.interactions if each.mark != "="]
-    # Of those with one verdict a call that names something says more than one of discovery.
-    worst = max(differing, key=lambda each: (VERDICTS.index(each.verdict), '"' in each.call))
+    """Return how a test differs from its cassette: the verdict, the facts, the ways out."""
+    differing = [pair for pair in comparison.interactions if pair.mark != "="]
+    worst = max(differing, key=_severity)
     verdict = worst.verdict if worst.mark == "~" else _NOT_IN_BOTH[worst.mark]
-    more = f", and {len(differing) - 1} more" if len(differing) > 1 else ""
-    head = f"{verdict}: {printable(worst.call)}{more}"
+    head = f"{verdict}: {printable(worst.call)}"
+    if len(differing) > 1:
+        head += f", and {len(differing) - 1} more"
     ways = [
         "fix: let the server, or the test, do as recorded",
         f" or: {in_terms('record what happens now with <<record_again>>', terms)}",
@@ -230,15 +255,17 @@ def held_text(comparison: CassetteComparison, terms: Terms = LIBRARY_TERMS) -> s
     return "\n".join([head, "", comparison_text(comparison), *ways])
 
 
-def _interaction_lines(interaction: InteractionComparison) -> Iterator[str]:
+def _severity(interaction: InteractionComparison) -> tuple[int, bool]:
+    # With equal verdicts a call that names something says more than one of discovery.
+    return VERDICTS.index(interaction.verdict), '"' in interaction.call
+
+
+def _compared_lines(interaction: InteractionComparison) -> Iterator[str]:
     mark = interaction.mark
     facts: list[str] = [interaction.verdict] if mark == "~" else []
-    facts += ["moved"] if interaction.is_moved else []
-    recorded, received = interaction.recorded, interaction.received
-    number = f"#{received if recorded is None else recorded}"
-    if None not in (recorded, received) and recorded != received:
-        number = f"#{recorded} (now #{received})"
-    line = f"{mark} {number} {printable(interaction.call)}"
+    if interaction.is_moved:
+        facts.append("moved")
+    line = f"{mark} {_numbers_of(interaction)} {printable(interaction.call)}"
     yield f"{line}: {', '.join(facts)}" if facts else line
     for difference in interaction.request:
         yield f"    request {printable(difference.pointer) or '/'}"
@@ -246,43 +273,55 @@ def _interaction_lines(interaction: InteractionComparison) -> Iterator[str]:
         yield f"      - {old or 'nothing'}"
         yield f"      + {new or 'nothing'}"
     if mark == "~":
-        places = ((_place_of(stage), stage.counting) for stage in interaction.stages)
-        yield from _places_lines(places)
+        for stage in interaction.stages:
+            yield from _change_lines(_stage_name(stage), stage.counting)
 
 
-def _place_of(stage: Stage) -> str:
-    if stage.turn is None:
-        return "response"
-    return f"turn {stage.turn}" if stage.kind == "ask" else f"turn {stage.turn} answer"
+def _numbers_of(interaction: InteractionComparison) -> str:
+    recorded = interaction.recorded
+    received = interaction.received
+    if recorded is None or received == recorded:
+        return f"#{received}"
+    return f"#{recorded}" if received is None else f"#{recorded} (now #{received})"
 
 
-def _places_lines(places: Iterable[tuple[str, Iterable[Change]]]) -> Iterator[str]:
-    for place, changes in places:
-        for fold in folded(changes):
-            first, *values = fold_lines(fold)
-            yield f"    {place} {first}"
-            yield from (f"      {line}" for line in values)
+def _stage_name(stage: Stage) -> str:
+    place = _place_of(stage.turn)
+    return f"{place} answer" if stage.kind == "answer" else place
+
+
+def _place_of(turn: int | None) -> str:
+    return f"turn {turn}" if turn else "response"
+
+
+def _change_lines(place: str, changes: Iterable[Change]) -> Iterator[str]:
+    for fold in folded(changes):
+        first, *values = fold_lines(fold)
+        yield f"    {place} {first}"
+        for value in values:
+            yield f"      {value}"
 
 
 def _information_lines(responses: Iterable[Iterable[Change]]) -> Iterator[str]:
-    """Yield what is information in several responses, each change once."""
+    """Yield the information in several responses, each change once."""
     told: Counter[Fold] = Counter()
     for changes in responses:
         folds = folded(change for change in changes if change.is_information)
-        told.update({_of_server(fold): 1 for fold in folds})
+        told.update(dict.fromkeys(map(_without_place_of_server, folds), 1))
     for fold, count in told.items():
         first, *values = fold_lines(fold)
         line = f"information, {counted(count, 'time')}: {first.removesuffix(', information only')}"
         if len(values) == 2:
-            old, new = (value[2:] for value in values)
-            yield f"{line}: {old} → {new}"
+            old, new = values
+            yield f"{line}: {old[2:]} → {new[2:]}"
             continue
         yield line
-        yield from (f"      {value}" for value in values)
+        for value in values:
+            yield f"      {value}"
 
 
-def _of_server(fold: Fold) -> Fold:
-    """Return what a server says of itself as if it said it in one place."""
+def _without_place_of_server(fold: Fold) -> Fold:
+    """Return a change of a server's name or version as if all responses had these in one place."""
     _, name, member = fold.pointer.partition("serverInfo/")
     if not name:
         return fold
@@ -292,16 +331,17 @@ def _of_server(fold: Fold) -> Fold:
 
 
 def conclusion(comparison: CassetteComparison) -> str:
-    """Return in one line what two cassettes came to."""
-    counts, total = comparison.counts, len(comparison.interactions)
-    facts = [f"{counts[mark]} {text}" for mark, text in _MARKED.items() if counts[mark]]
-    differing = total - counts["="]
+    """Return in one line how many interactions of two cassettes differ."""
+    counts = comparison.counts
+    total = counted(len(comparison.interactions), "interaction")
+    differing = len(comparison.interactions) - counts["="]
     if differing:
+        facts = [f"{counts[mark]} {words}" for mark, words in _MARKED.items() if counts[mark]]
         verb = "differs" if differing == 1 else "differ"
-        text = f"{differing} of {counted(total, 'interaction')} {verb}: {', '.join(facts)}"
+        text = f"{differing} of {total} {verb}: {', '.join(facts)}"
     else:
-        text = f"the same: {counted(total, 'interaction')}"
-    moved = sum(each.is_moved for each in comparison.interactions)
+        text = f"the same: {total}"
+    moved = sum(interaction.is_moved for interaction in comparison.interactions)
     return f"{text}; {moved} moved" if moved else text
 
 
@@ -317,16 +357,21 @@ def comparison_markdown(comparison: CassetteComparison) -> str:
 
 
 def _diff_block(shown: Sequence[str]) -> list[str]:
-    fence = "`" * (1 + max([2, *map(len, re.findall("`+", "\n".join(shown)))]))
-    return [f"{fence}diff", *map(_in_diff, shown), fence] if shown else []
+    if not shown:
+        return []
+    ticks = re.findall("``+", "\n".join(shown))
+    fence = "`" * (1 + max(map(len, ["``", *ticks])))
+    return [f"{fence}diff", *map(_in_diff, shown), fence]
 
 
 def _in_diff(line: str) -> str:
     bare = line.lstrip(" ")
-    mark, indent = bare[:2], line[: len(line) - len(bare)]
-    if mark in ("- ", "+ "):
-        return f"{mark[0]} {indent}{bare[2:]}"
-    return f"! {indent}{bare[2:]}" if mark == "~ " else f"  {indent}{bare.removeprefix('= ')}"
+    indent = line[: len(line) - len(bare)]
+    if bare.startswith(("- ", "+ ")):
+        return f"{bare[0]} {indent}{bare[2:]}"
+    if bare.startswith("~ "):
+        return f"! {indent}{bare[2:]}"
+    return f"  {indent}{bare.removeprefix('= ')}"
 
 
 # A cassette and a live server
@@ -334,7 +379,7 @@ def _in_diff(line: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What came of one cassette."""
+    """The outcome of verifying one cassette."""
 
     cassette: str
     upstream: str
@@ -344,7 +389,7 @@ class Verification:
     accepted: frozenset[int] = frozenset()
     untried: tuple[str, ...] = ()
     proposed: tuple[Proposal, ...] = ()
-    """What could be taken into the cassette."""
+    """Responses that could be taken into the cassette."""
     varying: tuple[str, ...] = ()
     """Places that differ from the recording, and between two equal calls."""
 
@@ -355,34 +400,37 @@ class Verification:
 
     @property
     def left_out(self) -> list[Change]:
-        """Where the live server differs at what is ignored."""
-        return [change for each in self.interactions for change in each.left_out]
+        """The changes of the live server at places that are ignored."""
+        changes: list[Change] = []
+        for interaction in self.interactions:
+            changes += interaction.left_out
+        return changes
 
     @property
     def counts(self) -> dict[str, int]:
         """How many interactions have each verdict, the lightest first."""
-        counts = Counter(each.verdict for each in self.interactions)
+        counts = Counter(interaction.verdict for interaction in self.interactions)
         return {verdict: counts[verdict] for verdict in VERDICTS if counts[verdict]}
 
     @property
     def compared(self) -> int:
         """How many interactions were compared."""
-        return sum(each.verdict not in _NOT_COMPARED for each in self.interactions)
+        return sum(pair.verdict not in _NOT_COMPARED for pair in self.interactions)
 
     @property
     def failures(self) -> tuple[VerifiedInteraction, ...]:
         """The interactions that make the run fail."""
-        return tuple(each for each in self.interactions if self.fails(each))
+        return tuple(filter(self.fails, self.interactions))
 
-    def fails(self, each: VerifiedInteraction) -> bool:
+    def fails(self, interaction: VerifiedInteraction) -> bool:
         """Tell whether an interaction makes the run fail."""
-        if each.number in self.accepted:
+        if interaction.number in self.accepted:
             return False
-        if each.verdict == "not-reached":
+        if interaction.verdict == "not-reached":
             return True
         if self.fail_on:
-            return each.verdict in self.fail_on
-        return each.verdict not in ("same", "skipped")
+            return interaction.verdict in self.fail_on
+        return interaction.verdict not in ("same", "skipped")
 
     @property
     def is_good(self) -> bool:
@@ -391,14 +439,14 @@ class Verification:
 
 
 def exit_code_of(verifications: Sequence[Verification]) -> int:
-    """Return what the command line returns for several cassettes."""
-    if not any(each.compared for each in verifications):
+    """Return the exit code of the command line for several cassettes."""
+    if not any(verification.compared for verification in verifications):
         return _UNREACHABLE
-    return _DIFFERENT if any(each.failures for each in verifications) else 0
+    return _DIFFERENT if any(verification.failures for verification in verifications) else 0
 
 
 def verification_text(verification: Verification) -> str:
-    """Return it for people: what is not the same, and the counts."""
+    """Return a verification for people: what is not the same, and the counts."""
     lines = []
     for interaction in verification.interactions:
         if interaction.verdict != "same":
@@ -417,63 +465,66 @@ def verification_text(verification: Verification) -> str:
 
 
 def _notes(verification: Verification) -> Iterator[str]:
-    """Yield what is information, each change once for all calls."""
-    responses = []
+    """Yield the information in all calls, each change once."""
+    responses: list[list[Change]] = []
     for interaction in verification.interactions:
-        for _, changes in groupby(interaction.changes, key=lambda change: change.turn):
-            responses.append([change for _, change in changes])
+        responses += _changes_by_turn(interaction).values()
     return _information_lines(responses)
 
 
+def _changes_by_turn(interaction: VerifiedInteraction) -> dict[int, list[Change]]:
+    turns: dict[int, list[Change]] = defaultdict(list)
+    for turn, change in interaction.changes:
+        turns[turn].append(change)
+    return turns
+
+
 def interaction_lines(interaction: VerifiedInteraction, *, is_whole: bool = False) -> list[str]:
-    """Return what came of one interaction, with all its changes, or with its whole responses."""
+    """Return the outcome of one interaction with all its changes, and with whole responses."""
     mark = _MARKS.get(interaction.verdict, "~")
     lines = [f"{mark} #{interaction.number} {interaction.call}: {interaction.verdict}"]
     if interaction.reason is not None:
         lines.append(f"    {printable(interaction.reason)}")
     reached = {response.turn: response for response in interaction.reached}
-    places = []
-    for turn, changes in groupby(interaction.changes, key=lambda change: change.turn):
-        counting = [change for _, change in changes if not change.is_information]
+    for turn, changes in _changes_by_turn(interaction).items():
+        counting = [change for change in changes if not change.is_information]
         if turn in reached:
             counting = [_with_responses(change, reached[turn]) for change in counting]
-        places.append((f"turn {turn}" if turn else "response", counting))
-    lines += _places_lines(places)
-    for response in reached.values() if is_whole else ():
-        lines += _whole_lines(response)
+        lines += _change_lines(_place_of(turn), counting)
+    if is_whole:
+        for response in reached.values():
+            place = _place_of(response.turn)
+            lines += _response_lines("-", f"{place}, expected", response.expected)
+            lines += _response_lines("+", f"{place}, received", response.received)
     return lines
 
 
 def _with_responses(change: Change, response: Reached) -> Change:
-    """Return a change of a whole response with all that was expected, and all that came."""
+    """Return a change of a whole response with both responses as its values."""
     if change.verdict not in _OF_WHOLE_RESPONSES:
         return change
-    expected, received = canonical(response.expected), canonical(response.received)
+    expected = canonical(response.expected)
+    received = canonical(response.received)
     return change._replace(recorded=expected, received=received)
 
 
-def _whole_lines(response: Reached) -> Iterator[str]:
-    place = f"turn {response.turn}" if response.turn else "response"
-    for mark, name, value in (
-        ("-", "expected", response.expected),
-        ("+", "received", response.received),
-    ):
-        yield f"    {place}, {name}:"
-        for line in json.dumps(value, indent=2, ensure_ascii=False).split("\n"):
-            yield f"      {mark} {printable(line)}"
+def _response_lines(mark: str, title: str, response: Any) -> Iterator[str]:
+    yield f"    {title}:"
+    for line in json.dumps(response, indent=2, ensure_ascii=False).split("\n"):
+        yield f"      {mark} {printable(line)}"
 
 
 def summary_line(verification: Verification) -> str:
     """Return in one line how many interactions have which verdict."""
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in verification.counts.items())
+    counts = [f"{count} {verdict}" for verdict, count in verification.counts.items()]
     total = counted(len(verification.interactions), "interaction")
     names = f"{printable(verification.cassette)} against {printable(verification.upstream)}"
-    line = f"{names}: {total}: {counts or 'none'}"
+    line = f"{names}: {total}: {', '.join(counts) or 'none'}"
     return line if verification.compared else f"{line}; nothing was compared"
 
 
 def verification_data(verifications: Sequence[Verification]) -> dict[str, Any]:
-    """Return it as JSON values, for programs."""
+    """Return verifications as JSON values, for programs."""
     return {"cassettes": as_data([*verifications], _ROWS)}
 
 
@@ -490,7 +541,7 @@ _ROWS: Final[Mapping[type, str]] = {
 
 
 def verification_markdown(verifications: Sequence[Verification]) -> str:
-    """Return it as Markdown, for a pull request or a job's summary."""
+    """Return verifications as Markdown, for a pull request or a job's summary."""
     lines = []
     for verification in verifications:
         summary = re.sub(r"[\\`*_{}\[\]<>#|~]", r"\\\g<0>", summary_line(verification))
