@@ -1,4 +1,4 @@
-"""What is on a cassette, call by call, as values; `text`, `page` and programs show them."""
+"""The details of a cassette, call by call, which `text`, `page` and programs show."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mrtr_cassette.core.cassette.recorded import (
     PushedTurn,
     RecordedExchange,
     RecordedInteraction,
+    ResultTurn,
     TaskStep,
     TaskTurn,
     in_conversation_order,
@@ -30,21 +31,22 @@ from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import counted, printable, shorten
 
 _CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
+_RecordedTurn = PushedTurn | ResultTurn | TaskTurn
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One elicitation turn of an interaction: what the server asked, what the client answered.
+    """One elicitation turn of an interaction: the server's questions and the client's answers.
 
     Attributes:
-        answers_json: canonical JSON text of each answer, by key; None where the client never
+        answers_json: canonical JSON text of each answer, by key; None if the client never
             answered.
-        dialect: in which spelling the server asked; None where it pushed requests.
-        via: `result` where the response to the call asked, `push` where the server sent requests
-            of its own, whose keys are ours, such as `elicitation-1`, `task` where the state of its
-            task asked; a key that has the task's id is called `task:1` and so on.
+        dialect: in which spelling the server asked; None if it pushed requests.
+        via: `result` if the response to the call asked, `push` if the server sent requests of its
+            own, whose keys are ours, such as `elicitation-1`, `task` if the state of its task
+            asked; a key that has the task's id is called `task:1` and so on.
         answered_by: who answered in the client's place, such as `rule 1`; else None.
-        answered_after_ms: how long the server waited for the answers; None where none came.
+        answered_after_ms: how long the server waited for the answers; None if none came.
     """
 
     input_requests: Mapping[str, InputRequest]
@@ -57,14 +59,14 @@ class Turn:
 
     @property
     def asked(self) -> Mapping[str, str]:
-        """What the server asked, as the message shown to the user, by key."""
+        """The messages shown to the user, by key."""
         return {key: request.message for key, request in self.input_requests.items()}
 
     @property
     def answered(self) -> Mapping[str, Any] | None:
-        """What the client answered, as JSON, by key; None where it never did.
+        """The client's answers, as JSON, by key; None if it never answered.
 
-        Where it posted an error, the answer is an object with nothing but `error`.
+        If it posted an error, the answer is an object with nothing but `error`.
         """
         if self.answers_json is None:
             return None
@@ -72,13 +74,14 @@ class Turn:
 
 
 class FinalResponse(NamedTuple):
-    """The last response of a call: its result or error as parsed JSON, or the text of its body."""
+    """The last response of a call: its result or error as parsed JSON, or its body as text."""
 
     kind: Literal["result", "failed result", "error", "text", "nothing"]
     value: Any
 
 
 _NOTHING: Final = FinalResponse("nothing", None)
+_CLIENT_STEPS: Final = {UPDATE_TASK: "answered", CANCEL_TASK: "cancel"}
 _ENDS: Final = {
     End.OPEN: "still open when the recording ended",
     End.BROKEN: "broken off by the upstream",
@@ -90,18 +93,18 @@ class Interaction:
     """One logical call on a cassette.
 
     Attributes:
-        arguments_json: canonical JSON text of its arguments; None where it had none.
+        arguments_json: canonical JSON text of its arguments; None if it had none.
         ended: how it ended, such as `HTTP 200, result`.
         is_orphan: its first request continues a state that no recorded ask issued.
         size_bytes: bytes of its final response.
         duration_ms: how long its client waited for the server.
-        person_ms: how long the server waited for whoever answers its questions.
+        person_ms: how long the server waited for answers to its questions.
         method: its JSON-RPC method, or the HTTP method and path.
         name: of the tool or prompt, the URI of the resource, or an empty string.
         parameters: its arguments, or the other params of a method that names nothing, or None.
-        notifications: what the server sent meanwhile on the call's own streams.
-        listens: it is a stream that tells what other calls caused.
-        task: the states of the task that the server made of it, and what the client did to it
+        notifications: those that the server sent meanwhile on the call's own streams.
+        listens: it is a stream on which the server tells of other calls.
+        task: the states of the task that the server made of it, and the client's steps
             (`answered`, `cancel`), in order.
     """
 
@@ -127,7 +130,7 @@ class Interaction:
 
     @property
     def arguments(self) -> Any:
-        """Its arguments as JSON; None where it had none."""
+        """Its arguments as JSON; None if it had none."""
         return None if self.arguments_json is None else json.loads(self.arguments_json)
 
 
@@ -141,14 +144,16 @@ class CassetteDetails:
 
 
 def arguments_json(call: Call) -> str | None:
-    """Return the canonical text of a call's arguments, or None where it has none."""
+    """Return the canonical text of a call's arguments, or None if it has none."""
     params = call.arguments
-    arguments = params.get("arguments") if isinstance(params, dict) else None
-    return None if arguments is None or not call.is_rpc else canonical(arguments)
+    if not call.is_rpc or not isinstance(params, dict):
+        return None
+    arguments = params.get("arguments")
+    return None if arguments is None else canonical(arguments)
 
 
 def details_of(cassette: Cassette) -> CassetteDetails:
-    """Return what is on a cassette, in the order of the conversation."""
+    """Return the details of a cassette, in the order of the conversation."""
     streamed = _streamed_responses(cassette.interactions)
     ordered = in_conversation_order(cassette.interactions)
     calls = [_interaction(recorded, streamed) for recorded in ordered]
@@ -158,9 +163,8 @@ def details_of(cassette: Cassette) -> CassetteDetails:
 def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interaction:
     first = recorded.exchanges[0]
     call = first.call
-    chain = recorded.exchanges[recorded.shared :]
-    turns = tuple(_turns(recorded))
-    server_ms, person_ms = _waits(recorded, turns)
+    turns = tuple([_turn(recorded, turn) for turn in recorded.turns])
+    person_ms = _waits(recorded, turns)
     ended, final, size = _ending(recorded, streamed)
     return Interaction(
         number=recorded.number,
@@ -171,36 +175,41 @@ def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interact
         branch=recorded.branch,
         is_orphan=recorded.is_orphan,
         size_bytes=size,
-        duration_ms=round(server_ms),
-        person_ms=round(person_ms),
+        duration_ms=round(_server_ms(recorded, person_ms)),
+        person_ms=round(sum(person_ms.values())),
         method=call.method or call.title,
         name=call.name,
         parameters=_parameters(call),
         client=_client(call),
         session=session_of(first.request) or opened_session(first.response),
         final=final,
-        notifications=tuple(
-            each.message
-            for exchange in chain
-            for each in (() if exchange.response is None else messages_in(exchange.response))
-            if each.message.kind is Kind.NOTIFICATION
-        ),
+        notifications=tuple(_notifications(recorded)),
         listens=listens(call, first.response),
         task=tuple(map(_stage, recorded.steps)),
     )
 
 
+def _notifications(recorded: RecordedInteraction) -> Iterator[Message]:
+    for exchange in recorded.exchanges[recorded.shared :]:
+        if exchange.response is None:
+            continue
+        for located in messages_in(exchange.response):
+            if located.message.kind is Kind.NOTIFICATION:
+                yield located.message
+
+
 def _stage(step: TaskStep) -> str:
     if step.state is not None:
         return task_words(step.state, step.polls)
-    did = {UPDATE_TASK: "answered", CANCEL_TASK: "cancel"}
-    return did.get(step.exchange.call.method, "error")
+    return _CLIENT_STEPS.get(step.exchange.call.method, "error")
 
 
 def task_words(state: TaskState, polls: int = 1) -> str:
-    """Return a state of a task, which so many polls got, such as `working: half done (3 polls)`."""
+    """Return a state of a task and its polls, such as `working: half done (3 polls)`."""
+    words = state.status
     message = state.tree.get("statusMessage")
-    words = f"{state.status}: {message}" if isinstance(message, str) else state.status
+    if isinstance(message, str):
+        words += f": {message}"
     shown = printable(shorten(" ".join(words.split())))
     return f"{shown} ({polls} polls)" if polls > 1 else shown
 
@@ -216,7 +225,9 @@ def _parameters(call: Call) -> Any:
 
 def _client(call: Call) -> str:
     message = call.message
-    info = message and (message.meta.get(_CLIENT_INFO) or message.params.get("clientInfo"))
+    if message is None:
+        return ""
+    info = message.meta.get(_CLIENT_INFO) or message.params.get("clientInfo")
     if not isinstance(info, dict):
         return ""
     facts = (info.get("title") or info.get("name"), info.get("version"))
@@ -226,42 +237,62 @@ def _client(call: Call) -> str:
 # Turns and time
 
 
-def _turns(recorded: RecordedInteraction) -> Iterator[Turn]:
-    for turn in recorded.turns:
-        names: Mapping[str, str] = {}
-        ask = None
-        via: Via = "result"
-        if isinstance(turn, PushedTurn):
-            via = "push"
-            asked_ms = min(_pushed_ms(each.exchange, each.piece) for each in turn.asked)
-            answering = [each.exchange for each in turn.answers]
-        elif isinstance(turn, TaskTurn):
-            via, names = "task", key_names(turn.requests, recorded.task_id)
-            asked_ms = recorded.steps[turn.asked].exchange.ended_ms
-            answering = [recorded.steps[at].exchange for at in turn.answered]
-        else:
-            ask, asked_ms = turn.ask, turn.exchange.ended_ms
-            answering = [] if turn.retry is None else [turn.retry]
-        given, answered_ms = turn.given, max((each.started_ms for each in answering), default=None)
-        sources = (each.request.header(ANSWERED_BY_HEADER) for each in answering)
-        keys = {key: printable(names.get(key, key)) for key in (*turn.requests, *(given or {}))}
-        requests = {
-            keys[key]: InputRequest(printable(each.kind), printable(each.message), each.definition)
-            for key, each in turn.requests.items()
-        }
-        answers = {
-            keys[key]: canonical(each, without_null=True) for key, each in (given or {}).items()
-        }
-        yield Turn(
-            requests,
-            None if given is None else answers,
-            None if ask is None else ask.dialect,
-            ask is not None and ask.request_state is not None,
-            via,
-            next(filter(None, sources), None),
-            # A client may send its answers before a response that has asked has ended.
-            None if answered_ms is None else max(0.0, answered_ms - asked_ms),
-        )
+def _turn(recorded: RecordedInteraction, turn: _RecordedTurn) -> Turn:
+    names: Mapping[str, str] = {}
+    if isinstance(turn, TaskTurn):
+        names = key_names(turn.requests, recorded.task_id)
+    requests = {}
+    for key, request in turn.requests.items():
+        kind = printable(request.kind)
+        message = printable(request.message)
+        shown = InputRequest(kind, message, request.definition)
+        requests[printable(names.get(key, key))] = shown
+    answers = {}
+    for key, answer in (turn.given or {}).items():
+        answers[printable(names.get(key, key))] = canonical(answer, without_null=True)
+    ask = turn.ask if isinstance(turn, ResultTurn) else None
+    timing = _timing(recorded, turn)
+    return Turn(
+        requests,
+        None if turn.given is None else answers,
+        None if ask is None else ask.dialect,
+        ask is not None and ask.request_state is not None,
+        timing.via,
+        timing.answered_by,
+        timing.answered_after_ms,
+    )
+
+
+class _Timing(NamedTuple):
+    """How a turn went: when the server asked, and the exchanges that answer."""
+
+    via: Via
+    asked_ms: float
+    answering: Sequence[RecordedExchange]
+
+    @property
+    def answered_by(self) -> str | None:
+        sources = [exchange.request.header(ANSWERED_BY_HEADER) for exchange in self.answering]
+        return next(filter(None, sources), None)
+
+    @property
+    def answered_after_ms(self) -> float | None:
+        if not self.answering:
+            return None
+        answered_ms = max(exchange.started_ms for exchange in self.answering)
+        # A client may send its answers before a response that has asked has ended.
+        return max(0.0, answered_ms - self.asked_ms)
+
+
+def _timing(recorded: RecordedInteraction, turn: _RecordedTurn) -> _Timing:
+    if isinstance(turn, PushedTurn):
+        asked_ms = min(_pushed_ms(pushed.exchange, pushed.piece) for pushed in turn.asked)
+        return _Timing("push", asked_ms, [answer.exchange for answer in turn.answers])
+    if isinstance(turn, TaskTurn):
+        asked_ms = recorded.steps[turn.asked].exchange.ended_ms
+        return _Timing("task", asked_ms, [recorded.steps[at].exchange for at in turn.answered])
+    answering = [] if turn.retry is None else [turn.retry]
+    return _Timing("result", turn.exchange.ended_ms, answering)
 
 
 def _pushed_ms(exchange: RecordedExchange, piece: int) -> float:
@@ -269,19 +300,24 @@ def _pushed_ms(exchange: RecordedExchange, piece: int) -> float:
     return exchange.started_ms if response is None else response.pieces[piece].at_ms
 
 
-def _waits(recorded: RecordedInteraction, turns: Sequence[Turn]) -> tuple[float, float]:
-    """Return how long the client waited for the server in its own time, and for a person."""
-    chain = recorded.exchanges[recorded.shared :]
-    own = turns if recorded.branch is None else turns[recorded.branch.turn :]
-    waits: dict[str, float] = defaultdict(float)
-    for turn in own:
+def _waits(recorded: RecordedInteraction, turns: Sequence[Turn]) -> dict[Via, float]:
+    """Return how long the server waited for answers, by the way in which it asked."""
+    shared = 0 if recorded.branch is None else recorded.branch.turn
+    waits: dict[Via, float] = {"result": 0.0, "push": 0.0, "task": 0.0}
+    for turn in turns[shared:]:
         # An ask without requests for input makes the client call again and asks no person.
         if turn.input_requests:
             waits[turn.via] += turn.answered_after_ms or 0
-    busy_ms = sum(each.ended_ms - each.started_ms for each in chain)
+    return waits
+
+
+def _server_ms(recorded: RecordedInteraction, person_ms: Mapping[Via, float]) -> float:
+    """Return how long the client waited for the server while the server waited for nobody."""
+    chain = recorded.exchanges[recorded.shared :]
+    busy_ms = sum(exchange.ended_ms - exchange.started_ms for exchange in chain)
     if recorded.steps:
         busy_ms += recorded.steps[-1].exchange.ended_ms - chain[-1].ended_ms
-    return max(0.0, busy_ms - waits["push"] - waits["task"]), sum(waits.values())
+    return max(0.0, busy_ms - person_ms["push"] - person_ms["task"])
 
 
 # Endings
@@ -314,66 +350,107 @@ def _streamed_responses(interactions: Iterable[RecordedInteraction]) -> _Streame
 
 
 def final_of(method: str, response: Response | None) -> FinalResponse:
-    """Return what the response to a call of a method says, or the last state of its task."""
+    """Return the outcome of a call of a method, or the last state of its task."""
     message = None if response is None else last_response(response)
     state = polled_state(message) if method == GET_TASK else None
-    members = {} if message is None else message.tree if state is None else state.response
-    return _outcome(members)[1]
+    if state is not None:
+        return _outcome(state.response).final
+    return _outcome(_members_of(message)).final
 
 
-def _ending(recorded: RecordedInteraction, streamed: _Streamed) -> tuple[str, FinalResponse, int]:
-    """Return how a call ended, in words, its final response, and the size of that."""
+class _Outcome(NamedTuple):
+    """How a call ended, in words, its final response, and the size of that response."""
+
+    words: str
+    final: FinalResponse
+    size: int = 0
+
+
+def _ending(recorded: RecordedInteraction, streamed: _Streamed) -> _Outcome:
     last = recorded.ending
-    response, request = last.response, last.call.message
+    response = last.response
+    request = last.call.message
     # A server may refuse a request without saying its id.
     message = None if response is None or request is None else last_response(response)
     state = polled_state(message) if recorded.steps else None
     if recorded.is_open:
-        asks = last.ask is not None or (state is not None and state.input_requests)
-        what = "the last ask has no answer" if asks else "its task was at work"
-        return f"abandoned: {what}", _NOTHING, 0
-    if state is not None and message is not None:
-        words, final = _outcome(state.response)
-        return ", ".join(filter(None, [f"task {state.status}", words])), final, len(message.raw)
-    facts = ["no response"]
-    if response is not None:
-        facts = [] if response.is_lines else [f"HTTP {response.status}"]
-    where = ""
-    if message is None and request is not None and request.kind is Kind.REQUEST:
-        for stream, after, answer in streamed.get((session_of(last.request), request.same_id), ()):
-            # A client may use an id again: what came before the call is none of its responses.
-            if after >= (last.number or 0):
-                message, where = answer, f" on the stream of #{stream}"
-                break
-    words, final = _outcome({} if message is None else message.tree)
-    size = 0 if message is None else len(message.raw)
-    if words:
-        facts.append(f"{words}{where}")
+        is_task_asking = state is not None and bool(state.input_requests)
+        is_asking = last.ask is not None or is_task_asking
+        reason = "the last ask has no answer" if is_asking else "its task was at work"
+        return _Outcome(f"abandoned: {reason}", _NOTHING)
+    if state is not None:
+        words, final, _ = _outcome(state.response)
+        facts = [f"task {state.status}", words]
+        return _Outcome(", ".join(filter(None, facts)), final, _size_of(message))
+    place = ""
+    if message is None:
+        message, place = _streamed_response(last, streamed)
+    words, final, _ = _outcome(_members_of(message))
+    size = _size_of(message)
     # The messages of a stream are told one by one.
-    elif response is not None and response.body and not response.is_framed:
-        final, size = FinalResponse("text", _text_of(response.body)), len(response.body)
-    if response is not None:
-        if response.is_lines:
-            facts.append(counted(len(response.pieces), "line"))
-        elif response.is_event_stream:
-            facts.append(f"stream of {counted(len(response.pieces), 'event')}")
-        facts += filter(None, [_ENDS.get(response.end)])
-    return ", ".join(facts), final, size
+    if not words and response is not None and response.body and not response.is_framed:
+        final = FinalResponse("text", _text_of(response.body))
+        size = len(response.body)
+    facts = [_status_of(response), words and f"{words}{place}", *_stream_facts(response)]
+    return _Outcome(", ".join(filter(None, facts)), final, size)
 
 
-def _outcome(members: Mapping[str, Any]) -> tuple[str, FinalResponse]:
-    """Return what the members of a response say, in words and as a value."""
+def _members_of(message: Message | None) -> Mapping[str, Any]:
+    return {} if message is None else message.tree
+
+
+def _size_of(message: Message | None) -> int:
+    return 0 if message is None else len(message.raw)
+
+
+def _streamed_response(
+    exchange: RecordedExchange, streamed: _Streamed
+) -> tuple[Message | None, str]:
+    """Return the response to a request that came on another stream, and words for its place."""
+    request = exchange.call.message
+    if request is None or request.kind is not Kind.REQUEST:
+        return None, ""
+    candidates = streamed.get((session_of(exchange.request), request.same_id), ())
+    for stream, after, answer in candidates:
+        # A client may use an id again: responses from before the call are not its own.
+        if after >= (exchange.number or 0):
+            return answer, f" on the stream of #{stream}"
+    return None, ""
+
+
+def _status_of(response: Response | None) -> str:
+    if response is None:
+        return "no response"
+    return "" if response.is_lines else f"HTTP {response.status}"
+
+
+def _stream_facts(response: Response | None) -> list[str]:
+    if response is None:
+        return []
+    facts = []
+    if response.is_lines:
+        facts.append(counted(len(response.pieces), "line"))
+    elif response.is_event_stream:
+        facts.append(f"stream of {counted(len(response.pieces), 'event')}")
+    facts.append(_ENDS.get(response.end, ""))
+    return facts
+
+
+def _outcome(members: Mapping[str, Any]) -> _Outcome:
+    """Return the outcome that the members of a response tell, in words and as a value."""
     if not members:
-        return "", _NOTHING
-    error, result = members.get("error"), members.get("result")
+        return _Outcome("", _NOTHING)
+    error = members.get("error")
     if isinstance(error, dict):
-        code, text = canonical(error.get("code")), canonical(error.get("message"))
-        return f"error {code} {shorten(text)}", FinalResponse("error", error)
+        code = canonical(error.get("code"))
+        text = shorten(canonical(error.get("message")))
+        return _Outcome(f"error {code} {text}", FinalResponse("error", error))
     if "error" in members:
-        return "result", FinalResponse("error", error)
+        return _Outcome("result", FinalResponse("error", error))
+    result = members.get("result")
     if isinstance(result, dict) and result.get("isError") is True:
-        return "result with isError", FinalResponse("failed result", result)
-    return "result", FinalResponse("result", result)
+        return _Outcome("result with isError", FinalResponse("failed result", result))
+    return _Outcome("result", FinalResponse("result", result))
 
 
 def _text_of(body: bytes) -> str:

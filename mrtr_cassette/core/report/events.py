@@ -1,15 +1,15 @@
-"""What happens in a run: as events without any value that was sent, and as lines for people."""
+"""The log of a run: events without any value that was sent, and lines for people."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 from mrtr_cassette.core.answers.fulfilment import CallTurn
 from mrtr_cassette.core.cassette.recorded import PushedAsk, RecordedExchange
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.protocol.jsonrpc import ask_in
+from mrtr_cassette.core.protocol.jsonrpc import Via, ask_in
 from mrtr_cassette.core.protocol.tasks import TASK, TaskState, named_task
 from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Unread
@@ -30,8 +30,10 @@ from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import counted, line_by_line, printable, shorten
 from mrtr_cassette.terms import LIBRARY_TERMS, Terms, in_terms
 
+_T = TypeVar("_T")
+
 Event = dict[str, Any]
-"""What happened, for a log that programs read: ready for JSON."""
+"""An entry of a log that programs read: ready for JSON."""
 Said = tuple[Event, str]
 """The same with the line for people."""
 
@@ -44,20 +46,23 @@ def _said(event: Event, line: str) -> Said:
 
 
 _LONGEST_SHOWN: Final = 16 * 1024
-"""Bytes of a response up to which its line says what came of it: reading it takes time."""
+"""Bytes of a response up to which its line tells the outcome: reading it takes time."""
 
 
 def request_event(observation: Observation) -> Event:
     """Return that a call was started or answers came."""
-    call, push, recorder = observation.call, observation.answered, observation.recorder
+    call = observation.call
+    push = observation.answered
+    recorder = observation.recorder
     event = {"event": "started", "exchange": observation.number, "call": observation.label}
     given = _given(call, push)
     if given is None:
         return event
     via = "result" if named_task(call.message) is None else "task"
     if push is not None:
-        event["call"], via = recorder.label(push.call), "push"
-    state = call.answers and call.answers.request_state
+        via = "push"
+        event["call"] = recorder.label(push.call)
+    state = call.answers.request_state if call.answers else None
     return event | {
         "event": "answered",
         "via": via,
@@ -67,19 +72,20 @@ def request_event(observation: Observation) -> Event:
 
 
 def _given(call: Call, push: OpenPush | None) -> dict[str, Any] | None:
-    """Return what a request answers, by the keys of the questions; None where nothing was asked."""
+    """Return the answers in a request, by the keys of the questions; None if it has none."""
     if push is not None and call.message is not None:
         tree = call.message.tree
         return {push.key: tree.get("result", tree.get("error"))}
-    answers, task = call.answers, named_task(call.message)
-    if answers is None:
+    if call.answers is None:
         return None
-    return {_without_id(key, task): it for key, it in (answers.input_responses or {}).items()}
+    return _without_id(call.answers.input_responses or {}, named_task(call.message))
 
 
-def _without_id(key: str, task: str | None) -> str:
-    """Return the key of a question without the id of the task that asks it."""
-    return key.replace(task, TASK) if task else key
+def _without_id(members: Mapping[str, _T], task: str | None) -> dict[str, _T]:
+    """Return members by the keys of questions, without the id of the task that asks them."""
+    if not task:
+        return {**members}
+    return {key.replace(task, TASK): member for key, member in members.items()}
 
 
 def response_said(
@@ -92,19 +98,15 @@ def response_said(
     """Return that a call was asked something or ended.
 
     Args:
-        exchange: it as it is recorded, which has nothing that must not be shown.
-        task: the new state of a task, of which the response tells.
+        exchange: it as it is recorded, without anything that must not be shown.
+        task: the new state of a task, which the response tells.
     """
-    call, response, recorder = exchange.call, exchange.response, observation.recorder
-    label = recorder.label(call, is_sealed=True)
-    ask = None if response is None else ask_in(call.message, response)
-    asked, shown = {} if ask is None else ask.input_requests, printable
-    if task is not None:
-        asked = {_without_id(key, task.id): it for key, it in task.input_requests.items()}
-        shown = recorder.shown
+    call = exchange.call
+    label = observation.recorder.label(call, is_sealed=True)
+    asked = _asked_in(observation, exchange, task)
     took_ms = at_ms - observation.started_ms
     event: Event = {
-        "event": "asked" if asked or ask is not None else "ended",
+        "event": "ended" if asked is None else "asked",
         "exchange": observation.number,
         "call": label,
         "status": observation.status,
@@ -114,46 +116,80 @@ def response_said(
     }
     line = f"{observation.number:>4}  {label}"
     given = _given(call, observation.answered)
-    line += "" if given is None else f", {answer_words(given)}"
-    if observation.status:
-        line += f" -> HTTP {observation.status}"
-    elif observation.pieces:
-        line += f" -> {counted(observation.pieces, 'line')}"
-    else:
-        line += " -> no response"
-    if asked or ask is not None:
-        requests = _shown(asked, shown)
-        state = exchange.issued_sha256 if ask is not None and ask.request_state else None
-        via = "result" if task is None else "task"
-        event |= {"via": via, "keys": _kinds(requests), "request_state_sha256": state}
-        line += f", asks: {question_words(requests)}"
-        line += "" if state is None else ", with request state"
+    if given is not None:
+        line += f", {answer_words(given)}"
+    line += f" -> {_arrived(observation)}"
+    if asked is not None:
+        event |= asked.facts
+        line += f", asks: {question_words(asked.requests)}"
+        if asked.state_sha256 is not None:
+            line += ", with request state"
     elif task is not None and not task.response:
         event["task"] = printable(task.status)
-        line += f": task {shown(task_words(task))}"
+        line += f": task {observation.recorder.shown(task_words(task))}"
     elif observation.size <= _LONGEST_SHOWN:
-        words = final_words(final_of(call.method, response))
-        line += f": {words}" if words else ""
+        words = final_words(final_of(call.method, exchange.response))
+        if words:
+            line += f": {words}"
     return _said(event, f"{line} ({took_ms:.0f} ms)")
+
+
+def _arrived(observation: Observation) -> str:
+    if observation.status:
+        return f"HTTP {observation.status}"
+    if observation.pieces:
+        return counted(observation.pieces, "line")
+    return "no response"
+
+
+class _Asked(NamedTuple):
+    """The questions of a response or of a server's own request, as they may be shown."""
+
+    via: Via
+    requests: Mapping[str, InputRequest]
+    state_sha256: str | None = None
+
+    @property
+    def facts(self) -> Event:
+        return {
+            "via": self.via,
+            "keys": _kinds(self.requests),
+            "request_state_sha256": self.state_sha256,
+        }
+
+
+def _asked_in(
+    observation: Observation, exchange: RecordedExchange, task: TaskState | None
+) -> _Asked | None:
+    if task is not None and task.input_requests:
+        requests = _without_id(task.input_requests, task.id)
+        return _Asked("task", _shown(requests, observation.recorder.shown))
+    response = exchange.response
+    ask = None if response is None else ask_in(exchange.call.message, response)
+    if ask is None:
+        return None
+    state_sha256 = exchange.issued_sha256 if ask.request_state else None
+    return _Asked("result", _shown(ask.input_requests, printable), state_sha256)
 
 
 def _shown(
     requests: Mapping[str, InputRequest], shown: Callable[[str], str]
 ) -> dict[str, InputRequest]:
     # A secret is found before a text is cut.
-    return {
-        shown(key): InputRequest(each.kind, shown(" ".join(each.message.split())))
-        for key, each in requests.items()
-    }
+    found = {}
+    for key, request in requests.items():
+        message = shown(" ".join(request.message.split()))
+        found[shown(key)] = InputRequest(request.kind, message)
+    return found
 
 
 def pushed_said(observation: Observation, push: OpenPush) -> Said:
     """Return that a call, or a listening stream, was asked something by a pushed request."""
-    label, shown = observation.recorder.label(push.call), observation.recorder.shown
-    requests = _shown({push.key: push.request}, shown)
-    event = {"event": "asked", "exchange": push.exchange, "call": label, "via": "push"}
-    line = f"{push.exchange:>4}  {printable(label)} asks: {question_words(requests)}"
-    return _said({**event, "keys": _kinds(requests), "request_state_sha256": None}, line)
+    label = observation.recorder.label(push.call)
+    asked = _Asked("push", _shown({push.key: push.request}, observation.recorder.shown))
+    event = {"event": "asked", "exchange": push.exchange, "call": label, **asked.facts}
+    line = f"{push.exchange:>4}  {printable(label)} asks: {question_words(asked.requests)}"
+    return _said(event, line)
 
 
 def _kinds(input_requests: Mapping[str, InputRequest]) -> dict[str, str]:
@@ -162,7 +198,13 @@ def _kinds(input_requests: Mapping[str, InputRequest]) -> dict[str, str]:
 
 def unread_said(observation: Observation, unread: Unread, terms: Terms = LIBRARY_TERMS) -> Said:
     """Return which body can't be read."""
-    event = {"event": "unread", "exchange": observation.number, "call": observation.label}
+    event = {
+        "event": "unread",
+        "exchange": observation.number,
+        "call": observation.label,
+        "body": unread.side,
+        "reason": printable(unread.reason),
+    }
     line = (
         f"warning: the {unread.side} of exchange {observation.number}, {observation.label}, can't "
         f"be searched for asks, states and secrets, as {unread.reason}; it is recorded as it is"
@@ -171,8 +213,7 @@ def unread_said(observation: Observation, unread: Unread, terms: Terms = LIBRARY
         line += ", and a caller with another id gets a miss"
     if unread.side == "response" and unread.reason.startswith("its "):
         line += ": have it readable with <<accept_gzip>>"
-    about = {"body": unread.side, "reason": printable(unread.reason)}
-    return _said(event | about, in_terms(line, terms))
+    return _said(event, in_terms(line, terms))
 
 
 def sent_elsewhere_said(observation: Observation, place: str) -> Said:
@@ -199,10 +240,11 @@ def failed_said(problem: str) -> Said:
 
 def caught_up_said(asker: ReplayEntry) -> Said:
     """Return that the server was brought to the ask of a recorded exchange."""
-    ask = f"#{asker.interaction} ({asker.key}, ask of turn {asker.asking_turn})"
+    turn = asker.asking_turn
+    ask = f"#{asker.interaction} ({asker.key}, ask of turn {turn})"
     line = f"      repeated the conversation up to {ask}, for an answer that is not recorded"
-    place = {"call": str(asker.key), "interaction": asker.interaction, "turn": asker.asking_turn}
-    return _said({"event": "caught-up", **place}, line)
+    event = {"event": "caught-up", "call": str(asker.key), "interaction": asker.interaction}
+    return _said({**event, "turn": turn}, line)
 
 
 def repeated_said(entry: ReplayEntry) -> Said:
@@ -217,23 +259,37 @@ def repeated_said(entry: ReplayEntry) -> Said:
 
 
 def played_events(play: Play) -> Iterator[Event]:
-    """Yield that a request got its recorded reply, what it answered, and what the reply asks."""
+    """Yield that a request got its recorded reply, its answers, and the questions of the reply."""
     entry = play.entry
-    place = {"call": str((entry.created_by or entry).key), "interaction": entry.interaction}
+    call = (entry.created_by or entry).key
+    place: Event = {"call": str(call), "interaction": entry.interaction}
     via = "result" if entry.created_by is None else "task"
-    called = {"method": printable(entry.key.method), "name": printable(entry.key.name)}
-    yield {"event": "played", **place, "turn": entry.turn, "times": entry.played, **called}
+    yield {
+        "event": "played",
+        **place,
+        "turn": entry.turn,
+        "times": entry.played,
+        "method": printable(entry.key.method),
+        "name": printable(entry.key.name),
+    }
     if entry.turn:
-        answered = {"event": "answered", **place, "turn": entry.turn, "via": via}
-        question, answers = entry.answers, entry.call.answers
-        keys = sorted(answers.input_responses or {}) if answers else []
-        if question is not None:
-            answered |= {"call": str(question.pending.key), "via": "push"}
-            keys = [question.request.key]
-        yield {**answered, "keys": [printable(key) for key in keys]}
-    if entry.ask is not None or (entry.asking_turn and entry.state and entry.played == 1):
+        yield _answered_event(entry, {**place, "turn": entry.turn, "via": via})
+    is_asking_task = entry.asking_turn and entry.state and entry.played == 1
+    if entry.ask is not None or is_asking_task:
         asked = {"event": "asked", **place, "turn": entry.asking_turn, "via": via}
         yield {**asked, "keys": _kinds(entry.asked)}
+
+
+def _answered_event(entry: ReplayEntry, place: Event) -> Event:
+    question = entry.answers
+    answers = entry.call.answers
+    keys: list[str] = []
+    if question is not None:
+        place |= {"call": str(question.pending.key), "via": "push"}
+        keys = [question.request.key]
+    elif answers is not None:
+        keys = sorted(answers.input_responses or {})
+    return {"event": "answered", **place, "keys": [printable(key) for key in keys]}
 
 
 def asked_by_push_event(ask: PushedAsk) -> Event:
@@ -260,24 +316,24 @@ def missed_event(miss: Miss) -> Event:
     }
 
 
-# What a run came to
+# Outcomes
 
 
 def replay_said(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> Said:
-    """Return what a replay came to."""
+    """Return the outcome of a replay."""
     event = {
         "event": "concluded",
         "interactions": len(report.interactions),
-        "unplayed": [each.number for each in report.incomplete],
+        "unplayed": [interaction.number for interaction in report.incomplete],
         "misses": len(report.misses),
-        "harmless": sum(each.times for each in report.harmless),
+        "harmless": sum(request.times for request in report.harmless),
         "after_other_writes": [read.number for read in report.after_other_writes],
     }
     return event, summary_text(report, terms)
 
 
 def recording_said(report: RecordingReport) -> Said:
-    """Return what a recording came to."""
+    """Return the outcome of a recording."""
     facts = as_data(report, {RecordingReport: _CONCLUDED})
     return {"event": "concluded", **facts}, recording_text(report)
 
@@ -300,16 +356,18 @@ def turn_said(turn: CallTurn) -> Said:
     }
     asked = []
     for key, request in turn.requests.items():
-        message = f" {shorten(request.message)!r}" if request.message else ""
+        question = f"{key} ({request.kind})"
+        if request.message:
+            question += f" {shorten(request.message)!r}"
         source = turn.answered_by.get(key)
         answered = f"answered by {source}" if source else "not answered"
-        asked.append(f"{key} ({request.kind}){message}, {answered}")
+        asked.append(f"{question}, {answered}")
     line = f"turn {turn.number}: {'; '.join(asked) or 'asked for a retry only'}"
     return _said(event, line)
 
 
 def task_said(state: TaskState) -> Said:
-    """Return how the task of a call without a client gets on."""
+    """Return the progress of a task that a call without a client created."""
     event = {"event": "task", "status": printable(state.status)}
     return _said(event, f"task {task_words(state)}")
 
