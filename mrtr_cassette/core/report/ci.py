@@ -1,4 +1,4 @@
-"""What a replay, or verifying, came to, for CI: JUnit XML, and annotations of GitHub Actions."""
+"""The outcome of replaying or verifying, for CI: JUnit XML, and annotations of GitHub Actions."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mrtr_cassette.errors import printable, printable_json, shorten
 def junit(report: ReplayReport) -> bytes:
     """Return the outcome of a replay as XML."""
     suite = ET.Element("testsuite", name=printable_json(report.cassette))
-    for each in report.interactions:
-        case = _case(suite, f"#{each.number} {each.call}")
-        if each.outcome != "played":
-            ET.SubElement(case, "skipped", message=each.outcome)
+    for interaction in report.interactions:
+        case = _case(suite, f"#{interaction.number} {interaction.call}")
+        if interaction.outcome != "played":
+            ET.SubElement(case, "skipped", message=interaction.outcome)
     for number, miss in enumerate(report.misses, start=1):
         case = _case(suite, f"miss {number}: {miss.request}")
         _failure(case, miss.reason, f"{miss.reason}: {miss.detail}", miss.text)
@@ -29,13 +29,15 @@ def verification_junit(verifications: Sequence[Verification]) -> bytes:
     suites = []
     for verification in verifications:
         suite = ET.Element("testsuite", name=printable_json(verification.cassette))
-        for each in verification.interactions:
-            case = _case(suite, f"#{each.number} {each.call}")
-            if verification.fails(each):
-                text = "\n".join(interaction_lines(each, is_whole=True))
-                _failure(case, each.verdict, each.reason or each.verdict, text)
-            elif each.verdict == "skipped":
-                ET.SubElement(case, "skipped", message=printable_json(each.reason or ""))
+        for interaction in verification.interactions:
+            case = _case(suite, f"#{interaction.number} {interaction.call}")
+            verdict = interaction.verdict
+            reason = interaction.reason or ""
+            if verification.fails(interaction):
+                text = "\n".join(interaction_lines(interaction, is_whole=True))
+                _failure(case, verdict, reason or verdict, text)
+            elif verdict == "skipped":
+                ET.SubElement(case, "skipped", message=printable_json(reason))
         suites.append(suite)
     return _xml("mrtr-cassette verify", suites)
 
@@ -50,13 +52,13 @@ def _failure(case: ET.Element, kind: str, message: str, text: str) -> None:
     failure.text = printable_json(text)
 
 
-# No character that `printable_json` leaves is one that XML can't hold (XML 1.0, section 2.2).
+# XML holds all characters that `printable_json` leaves (XML 1.0, section 2.2).
 def _xml(name: str, suites: Sequence[ET.Element]) -> bytes:
     root = ET.Element("testsuites", name=name)
     root.extend(suites)
-    for each in (root, *suites):
+    for element in (root, *suites):
         for count, tag in _COUNTED.items():
-            each.set(count, str(len(list(each.iter(tag)))))
+            element.set(count, str(len(list(element.iter(tag)))))
     ET.indent(root)
     xml: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return xml + b"\n"
@@ -79,23 +81,24 @@ def annotation(report: MissReport) -> str:
 
 
 def verification_annotations(verification: Verification) -> list[str]:
-    """Return what GitHub Actions shows beside the cassette's file."""
+    """Return the annotations that GitHub Actions shows beside the cassette's file."""
     lines = []
-    for each in verification.failures:
-        facts = [printable(each.reason)] if each.reason else []
-        folds = folded(change for _, change in each.changes)
-        facts += [f"{fold.pointer or '/'} {fold.first.verdict}" for fold in folds]
-        title = f"#{each.number} {each.call}: {each.verdict}"
-        text = shorten("; ".join(facts) or each.verdict)
+    for interaction in verification.failures:
+        facts = []
+        if interaction.reason:
+            facts.append(printable(interaction.reason))
+        for fold in folded(change for _, change in interaction.changes):
+            facts.append(f"{fold.pointer or '/'} {fold.first.verdict}")
+        title = f"#{interaction.number} {interaction.call}: {interaction.verdict}"
+        text = shorten("; ".join(facts) or interaction.verdict)
         lines.append(_annotation(verification.cassette, title, text))
     return lines
 
 
 def _annotation(file: str, title: str, text: str) -> str:
-    shown = _escaped(printable(file), _IN_PROPERTY)
-    return (
-        f"::error file={shown},title={_escaped(title, _IN_PROPERTY)}::{_escaped(text, _IN_MESSAGE)}"
-    )
+    path = _escaped(printable(file), _IN_PROPERTY)
+    title = _escaped(title, _IN_PROPERTY)
+    return f"::error file={path},title={title}::{_escaped(text, _IN_MESSAGE)}"
 
 
 _IN_MESSAGE = "%\r\n"

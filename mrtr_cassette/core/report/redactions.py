@@ -1,4 +1,4 @@
-"""What redaction replaced in a recording: rule, count, and in which calls."""
+"""The placeholders of redaction in a recording: rule, count, and in which calls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Redaction:
 
 
 def redactions_of(recorded: Cassette, earlier: Cassette | None = None) -> tuple[Redaction, ...]:
-    """Return what was replaced, by rule, without what an earlier recording has already."""
+    """Return the replaced secrets by rule, without those that an earlier recording has already."""
     counts = _counts(recorded)
     if earlier is not None:
         counts -= _counts(earlier)
@@ -46,7 +46,7 @@ def redactions_of(recorded: Cassette, earlier: Cassette | None = None) -> tuple[
 
 
 def _counts(cassette: Cassette) -> Counter[tuple[str, int]]:
-    """Return how many placeholders there are, by rule and number of the interaction."""
+    """Count placeholders by rule and number of the interaction."""
     counts: Counter[tuple[str, int]] = Counter()
     for interaction in cassette.interactions:
         for exchange in interaction.own:
@@ -57,16 +57,21 @@ def _counts(cassette: Cassette) -> Counter[tuple[str, int]]:
 
 def _text_of(exchange: RecordedExchange) -> str:
     """Return all texts of an exchange that redaction changes."""
-    request, response = exchange.request, exchange.response
-    headers, body = request.headers, request.body
+    request = exchange.request
+    response = exchange.response
+    headers = request.headers
+    bodies = [request.body]
     if response is not None:
         headers += response.headers
-        body += b"\n" + response.body
-    return "\n".join([request.target, *[value for _, value in headers], body.decode("latin-1")])
+        bodies.append(response.body)
+    texts = [request.target]
+    texts += [value for _, value in headers]
+    texts += [body.decode("latin-1") for body in bodies]
+    return "\n".join(texts)
 
 
 def redaction_lines(redactions: Iterable[Redaction]) -> list[str]:
-    """Return what was replaced, for people, in a line for each rule."""
+    """Return a line for people about each rule."""
     lines = []
     for redaction in redactions:
         shown = _calls_text(redaction.calls[:_MOST_CALLS])

@@ -1,4 +1,4 @@
-"""Misses, and what a replay, a recording or a call came to: as values, text, and JSON data."""
+"""Misses, and the outcomes of replays, recordings and calls: as values, text, and JSON data."""
 
 from __future__ import annotations
 
@@ -55,9 +55,10 @@ class Nearest(NamedTuple):
     call: str
 
     def __str__(self) -> str:
-        """Say where on the cassette it is."""
-        turn = f", answer of turn {self.turn}" if self.turn else ""
-        return f"#{self.interaction} ({self.call}{turn})"
+        """Return its place on the cassette."""
+        if not self.turn:
+            return f"#{self.interaction} ({self.call})"
+        return f"#{self.interaction} ({self.call}, answer of turn {self.turn})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class MissReport:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """All but the text as JSON, as the client gets it in `error.data`."""
+        """All but the text as JSON, for `error.data` in the response to the client."""
         facts: dict[str, Any] = as_data(self, {})
         del facts["text"]
         return facts
@@ -109,58 +110,81 @@ def miss_report(
     def shown(text: str) -> str:
         return printable(redacted(text))
 
-    def value(text: str | None) -> str | None:
-        return None if text is None else shown(text)
-
-    entry, nearest, answering = miss.nearest, None, ""
-    if entry is not None:
-        key = (entry.created_by or entry).key
-        if entry.answers is not None:
-            key, answering = entry.answers.pending.key, f", answering {entry.answers.request.key}"
-        nearest = Nearest(entry.interaction, entry.turn, shown(str(key)))
-    request, detail = shown(_request_text(miss.call) + answering), shown(miss.detail)
-    questions = tuple(map(shown, _questions(miss)))
-    differences = tuple(
-        Difference(shown(pointer), *map(value, values)) for pointer, *values in miss.differences
-    )
-    fixes = tuple(map(shown, fixes_of(miss, cassette, adds_to or path, terms)))
-    lines = [
-        f"{_BEGINS_MISS}{miss.reason.value}: {detail}",
-        f"  request:  {request}",
-        *(f"  question: {question}" for question in questions),
-        f"  cassette: {path}" if nearest is None else f"  nearest:  {nearest} in {path}",
-        *map(_difference_line, differences),
-        f"  fix:      {fixes[0]}",
-        *(f"       or:  {fix}" for fix in fixes[1:]),
-    ]
-    text = short_digests(printable_lines(redacted("\n".join(lines))))
+    request = shown(_request_text(miss))
+    detail = shown(miss.detail)
+    questions = [shown(question) for question in _questions(miss)]
+    nearest = _nearest(miss, shown)
+    differences = [_shown_difference(difference, shown) for difference in miss.differences]
+    fixes = [shown(fix) for fix in fixes_of(miss, cassette, adds_to or path, terms)]
+    lines = [f"{_BEGINS_MISS}{miss.reason.value}: {detail}", f"  request:  {request}"]
+    lines += [f"  question: {question}" for question in questions]
+    lines.append(f"  nearest:  {nearest} in {path}" if nearest else f"  cassette: {path}")
+    lines += map(_difference_line, differences)
+    lines.append(f"  fix:      {fixes[0]}")
+    lines += [f"       or:  {fix}" for fix in fixes[1:]]
     return MissReport(
-        miss.reason.value, detail, request, questions, path, nearest, differences, fixes, text
+        reason=miss.reason.value,
+        detail=detail,
+        request=request,
+        questions=tuple(questions),
+        cassette=path,
+        nearest=nearest,
+        differences=tuple(differences),
+        fixes=tuple(fixes),
+        text=short_digests(printable_lines(redacted("\n".join(lines)))),
+    )
+
+
+def _nearest(miss: Miss, shown: Callable[[str], str]) -> Nearest | None:
+    entry = miss.nearest
+    if entry is None:
+        return None
+    key = (entry.created_by or entry).key
+    if entry.answers is not None:
+        key = entry.answers.pending.key
+    return Nearest(entry.interaction, entry.turn, shown(str(key)))
+
+
+def _shown_difference(difference: Difference, shown: Callable[[str], str]) -> Difference:
+    recorded = difference.recorded
+    received = difference.received
+    return Difference(
+        shown(difference.pointer),
+        None if recorded is None else shown(recorded),
+        None if received is None else shown(received),
     )
 
 
 def _difference_line(difference: Difference) -> str:
-    recorded, received = excerpts(
-        difference.recorded or "nothing", difference.received or "nothing"
-    )
+    old = difference.recorded or "nothing"
+    new = difference.received or "nothing"
+    recorded, received = excerpts(old, new)
     return f"  {difference.pointer or '/'}: recorded {recorded}, received {received}"
 
 
-def _request_text(call: Call) -> str:
-    arguments, answers = arguments_json(call), call.answers
-    text = call.title if arguments is None else f"{call.title} with {shorten(arguments)}"
-    if answers is None:
-        return text
-    keys = ", ".join(sorted(answers.input_responses or {}))
-    state = "" if answers.request_state is None else ", echoing a request state"
-    return f"{text}, answering {keys or 'nothing'}{state}"
+def _request_text(miss: Miss) -> str:
+    call = miss.call
+    text = call.title
+    arguments = arguments_json(call)
+    if arguments is not None:
+        text += f" with {shorten(arguments)}"
+    answers = call.answers
+    if answers is not None:
+        text += f", answering {', '.join(sorted(answers.input_responses or {})) or 'nothing'}"
+        if answers.request_state is not None:
+            text += ", echoing a request state"
+    if miss.nearest is not None and miss.nearest.answers is not None:
+        text += f", answering {miss.nearest.answers.request.key}"
+    return text
 
 
 def _questions(miss: Miss) -> Iterator[str]:
     """Yield the questions whose answers differ."""
     for key, request in asked_in(miss).items():
-        message = f" {shorten(canonical(request.message))}" if request.message else ""
-        yield f"{key} ({request.kind}){message}"
+        question = f"{key} ({request.kind})"
+        if request.message:
+            question += f" {shorten(canonical(request.message))}"
+        yield question
 
 
 # JSON-RPC errors from the proxy itself
@@ -178,11 +202,15 @@ def upstream_error_body(request: Request, problem: str) -> bytes:
 
 
 def _body(answered: Call | bytes | None, error: Mapping[str, Any]) -> bytes:
-    if isinstance(answered, Call):
-        message = answered.message
-        is_request = message is not None and message.kind is Kind.REQUEST
-        answered = message.spelled(ID_PATH) if message is not None and is_request else None
-    return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (answered or b"null", orjson.dumps(error))
+    caller_id = _id_of(answered) if isinstance(answered, Call) else answered
+    return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (caller_id or b"null", orjson.dumps(error))
+
+
+def _id_of(call: Call) -> bytes | None:
+    message = call.message
+    if message is None or message.kind is not Kind.REQUEST:
+        return None
+    return message.spelled(ID_PATH)
 
 
 # Replays
@@ -190,12 +218,12 @@ def _body(answered: Call | bytes | None, error: Mapping[str, Any]) -> bytes:
 _MOST_LISTED: Final = 10
 
 Outcome = Literal["played", "played in part", "never played"]
-"""What became of an interaction in a replay."""
+"""Whether an interaction was played in a replay."""
 
 
 @dataclass(frozen=True, slots=True)
 class InteractionOutcome:
-    """What became of one interaction in a replay, and how many of its own replies were played."""
+    """Whether an interaction was played in a replay, and how many of its own replies were."""
 
     number: int
     call: str
@@ -235,69 +263,72 @@ class ReplayReport:
     @property
     def incomplete(self) -> list[InteractionOutcome]:
         """The interactions of which something was never played."""
-        return [each for each in self.interactions if each.outcome != "played"]
+        return [call for call in self.interactions if call.outcome != "played"]
 
 
 class UnplayedError(MrtrCassetteError):
     """A replay was to play all of its cassette, and did not."""
 
     def __init__(self, path: object, unplayed: Sequence[Interaction]) -> None:
-        head = f"not all that is on {path} was played:"
-        super().__init__("\n".join([head, *(f"  #{each.number} {each.call}" for each in unplayed)]))
+        lines = [f"not all that is on {path} was played:"]
+        lines += [f"  #{interaction.number} {interaction.call}" for interaction in unplayed]
+        super().__init__("\n".join(lines))
         self.unplayed = tuple(unplayed)
 
 
 def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayReport:
-    """Return what a replay has come to so far."""
-    unplayed = set(player.unplayed)
+    """Return the outcome of a replay so far."""
     # Many interactions are of the same call.
     redacted = cache(player.redacted)
+    unplayed = set(player.unplayed)
     interactions = []
-    for number, exchanges in enumerate(player.interactions, start=1):
-        # How often a task is polled is the client's affair.
-        plays = sum(each.played for each in exchanges if each.created_by is None)
+    for number, entries in enumerate(player.interactions, start=1):
+        # The client decides how often it polls a task.
+        plays = sum(entry.played for entry in entries if entry.created_by is None)
         outcome: Outcome = "played"
         if number in unplayed:
             outcome = "played in part" if plays else "never played"
-        call = redacted(str(exchanges[0].key))
+        call = redacted(str(entries[0].key))
         interactions.append(InteractionOutcome(number, call, outcome, plays))
+    strayed = []
+    for number, times in player.after_other_writes.items():
+        strayed.append(StrayedRead(number, interactions[number - 1].call, times))
     # Another thread may replay meanwhile.
-    harmless = Counter((redacted(each.call.title), each.answer) for each in (*player.harmless,))
+    requests = (*player.harmless,)
+    harmless = Counter((redacted(request.call.title), request.answer) for request in requests)
     return ReplayReport(
         player.path,
         tuple(interactions),
         reports_of_misses(player, terms),
-        tuple(HarmlessRequest(*each, times) for each, times in harmless.items()),
+        tuple([HarmlessRequest(*request, times) for request, times in harmless.items()]),
         without_response=tuple(player.without_response),
-        after_other_writes=tuple(
-            StrayedRead(number, interactions[number - 1].call, times)
-            for number, times in player.after_other_writes.items()
-        ),
+        after_other_writes=tuple(strayed),
     )
 
 
 def reports_of_misses(player: Player, terms: Terms = LIBRARY_TERMS) -> tuple[MissReport, ...]:
-    """Return what was missed so far."""
+    """Return the misses so far."""
     # Another thread may replay meanwhile.
     misses = tuple(player.misses)
     return tuple(report_of_miss(miss, player, terms) for miss in misses)
 
 
 def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
-    """Return what a replay came to, in one or a few lines."""
-    total, incomplete = len(report.interactions), report.incomplete
+    """Return the outcome of a replay in one or a few lines."""
+    total = len(report.interactions)
+    incomplete = report.incomplete
     played = f"played {total - len(incomplete)} of {total} interactions"
     lines = [f"{played}, {_misses_text(report.misses)}"]
-    lines += _first_ten([f"  {it.outcome}: #{it.number} {it.call}" for it in incomplete])
-    calls = {each.number: each.call for each in report.interactions}
-    given_up = []
-    for number in report.without_response:
-        given_up.append(f"  no response was recorded: #{number} {calls[number]}")
-    lines += _first_ten(given_up)
+    lines += _first_ten([f"  {call.outcome}: #{call.number} {call.call}" for call in incomplete])
+    calls = {interaction.number: interaction.call for interaction in report.interactions}
+    given_up = report.without_response
+    lines += _first_ten(
+        [f"  no response was recorded: #{number} {calls[number]}" for number in given_up]
+    )
     harmless = []
-    for each in report.harmless:
-        times = _times(each.times)
-        harmless.append(f"  not recorded, answered as by any server{times}: {each.call}")
+    for request in report.harmless:
+        times = _times(request.times)
+        harmless.append(f"  not recorded, answered as by any server{times}: {request.call}")
     lines += _first_ten(harmless)
     strayed = []
     for read in report.after_other_writes:
@@ -305,9 +336,8 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
         strayed.append(f"  played after other writes than recorded{_times(read.times)}: {place}")
     lines += _first_ten(strayed)
     if strayed:
-        lines.append(
-            in_terms("  reads are held to the writes before them with <<history_strict>>", terms)
-        )
+        hint = "  reads are held to the writes before them with <<history_strict>>"
+        lines.append(in_terms(hint, terms))
     lines += map(_elsewhere_text, report.elsewhere)
     return line_by_line(*lines)
 
@@ -334,7 +364,7 @@ def _misses_text(misses: Sequence[MissReport]) -> str:
 
 
 def summary_data(report: ReplayReport) -> Any:
-    """Return what a replay came to, as JSON-ready data."""
+    """Return the outcome of a replay as JSON-ready data."""
     return as_data(report, {})
 
 
@@ -352,20 +382,15 @@ def saved_report(raw: bytes) -> ReplayReport:
     """
     tree = parse(raw)
     try:
-        interactions = [InteractionOutcome(**each) for each in tree["interactions"]]
-        misses = [
-            replace(
-                MissReport(**{**each, "fixes": tuple(each["fixes"])}),
-                nearest=each["nearest"] and Nearest(**each["nearest"]),
-                differences=tuple(Difference(**it) for it in each["differences"]),
-            )
-            for each in tree["misses"]
-        ]
-        harmless = [HarmlessRequest(**each) for each in tree["harmless"]]
-        report = ReplayReport(tree["cassette"], tuple(interactions), tuple(misses), tuple(harmless))
-        strayed = [StrayedRead(**each) for each in tree.get("after_other_writes", ())]
-        return replace(
-            report,
+        interactions = [InteractionOutcome(**outcome) for outcome in tree["interactions"]]
+        misses = [_saved_miss(miss) for miss in tree["misses"]]
+        harmless = [HarmlessRequest(**request) for request in tree["harmless"]]
+        strayed = [StrayedRead(**read) for read in tree.get("after_other_writes", ())]
+        return ReplayReport(
+            tree["cassette"],
+            tuple(interactions),
+            tuple(misses),
+            tuple(harmless),
             without_response=tuple(tree.get("without_response", ())),
             after_other_writes=tuple(strayed),
         )
@@ -373,11 +398,22 @@ def saved_report(raw: bytes) -> ReplayReport:
         raise ValueError(error) from None
 
 
+def _saved_miss(members: Mapping[str, Any]) -> MissReport:
+    nearest = members["nearest"]
+    differences = [Difference(**difference) for difference in members["differences"]]
+    return replace(
+        MissReport(**members),
+        nearest=nearest and Nearest(**nearest),
+        differences=tuple(differences),
+        fixes=tuple(members["fixes"]),
+    )
+
+
 # Recordings
 
 
 class UnpublishedError(MrtrCassetteError):
-    """What was recorded is hardly what was meant, so it is not published as a cassette."""
+    """A recording is hardly the one that was meant, so it is not published as a cassette."""
 
     exit_code = 4
 
@@ -402,9 +438,9 @@ class RecordingReport:
     unrecorded: int
     objection: str | None = None
     kept: int = 0
-    """How many interactions stand as they did before."""
+    """How many interactions are as they were before."""
     is_same: bool = False
-    """All do, and the file was left alone."""
+    """All are, and the file was left alone."""
     elsewhere: tuple[str, ...] = ()
     unread: int = 0
     """How many exchanges have a body that could not be read."""
@@ -412,7 +448,7 @@ class RecordingReport:
 
 
 def recording_text(report: RecordingReport) -> str:
-    """Return what a recording came to, in one or a few lines."""
+    """Return the outcome of a recording in one or a few lines."""
     if report.objection is not None:
         return str(UnpublishedError(report.cassette, report.objection))
     parts = [f"{counted(report.exchanges, 'exchange')} recorded"]
@@ -439,7 +475,7 @@ def recording_text(report: RecordingReport) -> str:
 
 
 def recording_data(report: RecordingReport) -> Any:
-    """Return what a recording came to, as JSON-ready data."""
+    """Return the outcome of a recording as JSON-ready data."""
     return as_data(report, {})
 
 
@@ -448,12 +484,12 @@ def recording_data(report: RecordingReport) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What a call came to.
+    """The outcome of a call.
 
     Attributes:
         name: the tool's or prompt's name, or the resource's URI; empty for any other method.
         problem: why the server can't be used, or None.
-        unused: names of the call's own answers that nothing was asked for.
+        unused: names of the given answers that no question asked for.
     """
 
     method: str
@@ -480,9 +516,8 @@ class CallResult:
         if self.error is not None:
             return str(self.error.get("message", ""))
         if self.result is None:
-            raise UpstreamError(
-                "; ".join(_problems(self, _as_argument)) or "the call has no result"
-            )
+            problems = "; ".join(_problems(self, _as_argument))
+            raise UpstreamError(problems or "the call has no result")
         return "\n".join(result_texts(self.result))
 
     @property
@@ -500,7 +535,11 @@ _CALL_ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
     CallTurn: "turn=number via asked=requests answered=answers answered_by "
     "request_state_sha256=state_sha256",
     InputRequest: "kind message",
-    Unanswered: lambda it: {"key": it.key, "reason": it.detail, "ask": it.asked.data()},
+    Unanswered: lambda question: {
+        "key": question.key,
+        "reason": question.detail,
+        "ask": question.asked.data(),
+    },
 }
 
 
@@ -510,15 +549,16 @@ def call_data(result: CallResult) -> Any:
 
 
 def problem_lines(result: CallResult, *, is_miss_told: bool = False) -> list[str]:
-    """Return what went wrong, and what was given for nothing, for people.
+    """Return the problems of a call, and its unused answers, for people.
 
     A miss that the replay has told them already is not repeated.
     """
-    warnings = [f"warning: {unused_text([name])}" for name in result.unused]
     error = result.error
     if is_miss_told and error is not None and _is_miss(error):
         result = replace(result, error={**error, "message": "not recorded, as told above"})
-    return [*(f"error: {each}" for each in _problems(result, _as_options)), *warnings]
+    lines = [f"error: {problem}" for problem in _problems(result, _as_options)]
+    lines += [f"warning: {unused_text([name])}" for name in result.unused]
+    return lines
 
 
 def _is_miss(error: Mapping[str, Any]) -> bool:
@@ -531,14 +571,16 @@ def _problems(result: CallResult, spelled: Callable[[Unanswered], str]) -> Itera
         yield result.problem
     if result.unanswered is not None:
         asked = result.unanswered
-        line = f"; write {printable(spelled(asked))}" if asked.example else ""
-        yield f"turn {asked.asked.turn} is not answered: {asked.key!r}: {asked.detail}{line}"
+        line = f"turn {asked.asked.turn} is not answered: {asked.key!r}: {asked.detail}"
+        if asked.example:
+            line += f"; write {printable(spelled(asked))}"
+        yield line
     if result.error is not None:
         yield f"{result.error.get('code')}: {result.error.get('message')}"
 
 
 def unused_text(names: Sequence[str]) -> str:
-    """Return that answers were given for nothing."""
+    """Return that no question asked for some answers."""
     return f"nothing asked for the answer {' or '.join(map(repr, names))}"
 
 

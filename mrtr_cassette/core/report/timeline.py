@@ -1,4 +1,4 @@
-"""When the calls of a session came on a common axis of time, and which overlapped."""
+"""The calls of a session on a common axis of time, and which of them overlapped."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class CallSpan(NamedTuple):
 def spans_of(
     recorded: Sequence[RecordedInteraction], sessions: Mapping[str, Sequence[Interaction]]
 ) -> dict[int, CallSpan]:
-    """Return where each call stands; time in which no call was under way is left out."""
+    """Place each call on its axis; time in which no call was under way is left out."""
     spans: dict[int, CallSpan] = {}
     for calls in sessions.values():
-        # A stream that only listens counts only where there is nothing else.
+        # A stream that only listens counts only if there is nothing else.
         timed = [call for call in calls if not call.listens] or calls
         spans |= _spans_on_axis(recorded, timed)
         per_ms = spans[timed[0].number].per_ms
