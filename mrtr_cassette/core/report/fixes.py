@@ -1,4 +1,4 @@
-"""The ways out of a miss, each with the values that make it work as it stands."""
+"""The ways out of a miss, with the values that make them work when copied."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ _FIXES: Final[Mapping[Reason, Sequence[str]]] = {
     ),
     Reason.UNRECORDED: ("record the whole call again, into another cassette", _AGAIN),
 }
-"""What can be done about a miss: one of these; each front fills the slots in its own terms."""
+"""The ways out of a miss, by its reason; each front fills the slots in its own terms."""
+
 _FIXES_UNDER_WAY: Final[Mapping[Reason, Sequence[str]]] = {
     Reason.ANSWERS_DIFFER: (
         "answer as recorded",
@@ -80,57 +81,59 @@ _FIXES_UNDER_WAY: Final[Mapping[Reason, Sequence[str]]] = {
         "record the whole call with the cancellation, into another cassette",
     ),
 }
-"""The same for what pushed requests and tasks get: a call that is played has no other course."""
+"""The same for answers to pushed requests and tasks: a call that is played has no other course."""
+
 _FIXES_AFTER_WRITE: Final = (_READS, _AGAIN)
-"""The same for what can't be recorded after a write that was played."""
+"""The same for calls that can't be recorded after a write that was played."""
 
 _TIME: Final = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*|\d{10,}(?:\.\d+)?"
 _RANDOM: Final = r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}|[0-9a-f]{20,}"
 _VARYING: Final = re.compile(f'"?(?:{_TIME}|{_RANDOM})"?', re.IGNORECASE | re.ASCII)
-"""A time or a random id, in JSON: what no later run would repeat."""
+"""A time or a random id, in JSON: no later run would repeat it."""
 _USER: Final = re.compile("(?<=://)[^/@]*@")
 _NEEDED: Final = {"<<reads_tool>>": "tool", "<<ignore_values>>": "pointers"}
-"""Ways out that are one only with a value."""
+"""Slots of ways out that work only with a value."""
 
 
 def fixes_of(miss: Miss, cassette: Cassette, adds_to: str, terms: Terms) -> list[str]:
-    """Return what can be done about a miss, in the terms of a front.
+    """Return the ways out of a miss, in the terms of a front.
 
     `adds_to` is the file to which more is recorded.
     """
     values = _values_of(miss, cassette, adds_to)
     filled = {**terms, "kept": _kept(cassette, terms)}
-    is_piped = cassette.transport == "stdio"
-    too = "record_pipe_too" if is_piped else "record_too"
-    again = "record_pipe_again" if is_piped else "record_again"
+    front = "record_pipe" if cassette.transport == "stdio" else "record"
     fixes = []
     for fix in _chosen(miss, values):
         lacking = [slot for slot, name in _NEEDED.items() if name not in values and slot in fix]
         if not lacking:
-            fixes.append(in_terms(fix.format(too=too, again=again), filled, values))
+            spelled = fix.format(too=f"{front}_too", again=f"{front}_again")
+            fixes.append(in_terms(spelled, filled, values))
     return fixes
 
 
 def _chosen(miss: Miss, values: Values) -> Sequence[str]:
-    fixes, nearest = _FIXES[miss.reason], miss.nearest
-    if miss.reason is Reason.ALREADY_PLAYED and "tool" in values:
+    reason = miss.reason
+    nearest = miss.nearest
+    fixes = _FIXES[reason]
+    if reason is Reason.ALREADY_PLAYED and "tool" in values:
         fixes = [fix for fix in fixes if fix is not _REPEAT]
     if nearest is None:
         return fixes
     is_answer = nearest.answers is not None and bool(miss.differences)
-    if is_answer and miss.reason is not Reason.UNKNOWN_METHOD:
+    if is_answer and reason is not Reason.UNKNOWN_METHOD:
         return _FIXES_UNDER_WAY[Reason.ANSWERS_DIFFER]
     if nearest.created_by is not None:
-        return _FIXES_UNDER_WAY.get(miss.reason, fixes)
-    if miss.reason is Reason.UNRECORDED and nearest.ask is None:
+        return _FIXES_UNDER_WAY.get(reason, fixes)
+    if reason is Reason.UNRECORDED and nearest.ask is None:
         return _FIXES_AFTER_WRITE
-    if miss.reason is Reason.ALREADY_PLAYED and nearest.session:
+    if reason is Reason.ALREADY_PLAYED and nearest.session:
         return (*fixes, "open a new session, in which everything is played anew")
     return fixes
 
 
 def _values_of(miss: Miss, cassette: Cassette, adds_to: str) -> Values:
-    """Return what is known for the slots of commands; what is a secret is not."""
+    """Return known values for the slots of commands, without secrets."""
     values: dict[str, str | Sequence[str]] = {"path": adds_to}
     upstream = cassette.upstream
     is_lost = not upstream or is_started_here(upstream)
@@ -142,9 +145,9 @@ def _values_of(miss: Miss, cassette: Cassette, adds_to: str) -> Values:
     tool = _tool_that_may_read(miss)
     if tool:
         values["tool"] = tool
-    pointers = [difference.pointer for difference in miss.differences]
-    if pointers and all(_varies(difference, miss) for difference in miss.differences):
-        values["pointers"] = pointers
+    differences = miss.differences
+    if differences and all(_varies(difference, miss) for difference in differences):
+        values["pointers"] = [difference.pointer for difference in differences]
     return values
 
 
@@ -166,7 +169,7 @@ def _kept(cassette: Cassette, terms: Terms) -> str:
 
 
 def _tool_that_may_read(miss: Miss) -> str:
-    """Return the tool or method of which a user may say that it only reads, to mend the miss."""
+    """Return the tool or method that a user may declare to only read, to mend the miss."""
     nearest = miss.nearest
     if miss.reason is not Reason.UNRECORDED or nearest is None:
         return miss.may_read
@@ -174,29 +177,32 @@ def _tool_that_may_read(miss: Miss) -> str:
 
 
 def _varies(difference: Difference, miss: Miss) -> bool:
-    """Tell whether a value is another one in every run, as no model says the same thing twice."""
+    """Tell whether a value differs in every run."""
     asked = asked_in(miss).get(_answered_key(difference.pointer) or "")
+    # No model says the same thing twice.
     if asked is not None and asked.kind == "sampling":
         return True
-    values = (difference.recorded, difference.received)
-    return all(value is not None and _VARYING.fullmatch(value) for value in values)
+    recorded = _VARYING.fullmatch(difference.recorded or "")
+    received = _VARYING.fullmatch(difference.received or "")
+    return recorded is not None and received is not None
 
 
 def asked_in(miss: Miss) -> Mapping[str, InputRequest]:
     """Return the questions whose answers differ, by their keys."""
     nearest = miss.nearest
-    if nearest is not None and nearest.answers is not None:
-        return {nearest.answers.request.key: nearest.answers.request.asks}
-    if nearest is None or miss.reason not in (Reason.ANSWERS_DIFFER, Reason.ANSWERS_MISSING):
+    if nearest is None:
         return {}
+    if nearest.answers is not None:
+        return {nearest.answers.request.key: nearest.answers.request.asks}
     asker = nearest if nearest.state is not None else nearest.parent
+    if asker is None or miss.reason not in (Reason.ANSWERS_DIFFER, Reason.ANSWERS_MISSING):
+        return {}
     keys = {_answered_key(difference.pointer) for difference in miss.differences}
-    every = {} if asker is None else asker.asked
-    return {key: request for key, request in every.items() if key in keys}
+    return {key: request for key, request in asker.asked.items() if key in keys}
 
 
 def _answered_key(pointer: str) -> str | None:
-    """Return the key of the answer that a pointer leads to, or None if it leads to them all."""
+    """Return the key of the answer that a pointer leads to, or None if it leads to all answers."""
     # The first step is the member that has the answers.
-    steps = pointer.split("/", 2)
-    return pointer_path(f"/{steps[2]}")[0] if len(steps) > 2 else None
+    steps = pointer_path(pointer) if pointer else ()
+    return steps[1] if len(steps) > 1 else None

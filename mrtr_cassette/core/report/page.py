@@ -1,4 +1,4 @@
-"""A cassette as one HTML file, which needs nothing else and asks nobody for anything."""
+"""A cassette as one HTML file, which needs no other file and makes no request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import re
 from base64 import b64encode
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -29,7 +29,7 @@ from mrtr_cassette.core.wire.pointers import Difference
 from mrtr_cassette.errors import counted, printable, shorten
 
 GENERATOR: Final = "mrtr-cassette view"
-"""What a page says of itself; nothing else is ever overwritten by one."""
+"""The generator that a page names; only such a file is ever overwritten by a page."""
 START: Final = (
     f'<!doctype html>\n<html lang="en"><head><meta name="generator" content="{GENERATOR}">'
 )
@@ -41,7 +41,7 @@ TEMPLATES: Final = ("page.html", "call.html", "turn.html", "values.html")
 
 
 class Assets(NamedTuple):
-    """The texts that a page is made of: style and script as they are, and each of `TEMPLATES`."""
+    """The texts of a page: style, script, and the sources of `TEMPLATES`."""
 
     style: str
     script: str
@@ -55,56 +55,67 @@ def page(
     first: Cassette | None = None,
     ignored_for: IgnoredFor = ignores_nothing,
 ) -> Iterator[str]:
-    """Yield the page of a cassette in pieces, with what a replay or an earlier cassette adds."""
+    """Yield the page of a cassette in pieces, with a replay or an earlier cassette beside it."""
     calls = details_of(cassette).interactions
     branches: dict[int, list[Interaction]] = defaultdict(list)
     sessions: dict[str, list[Interaction]] = defaultdict(list)
-    for each in calls:
-        sessions[each.session].append(each)
-        if each.branch is not None:
-            branches[each.branch.of].append(each)
-    misses: dict[int, list[tuple[int, MissReport]]] = defaultdict(list)
-    for number, miss in enumerate(replay.misses if replay else (), start=1):
-        if miss.nearest is not None:
-            misses[miss.nearest.interaction].append((number, miss))
-    comparison = None if first is None else compared(first, cassette, ignored_for)
-    both = () if comparison is None else comparison.interactions
+    for call in calls:
+        sessions[call.session].append(call)
+        if call.branch is not None:
+            branches[call.branch.of].append(call)
+    facts: dict[str, Any] = {"comparison": None, "earlier": (), "changed": {}}
+    if first is not None:
+        comparison = compared(first, cassette, ignored_for)
+        changed = [pair for pair in comparison.interactions if pair.mark != "="]
+        facts["comparison"] = comparison
+        facts["earlier"] = details_of(first).interactions
+        facts["changed"] = {pair.received: pair for pair in changed}
     stream = _template(assets.templates).stream(
         cassette=cassette,
         version=VERSION,
         calls=calls,
         replay=replay,
-        comparison=comparison,
-        earlier=() if first is None else details_of(first).interactions,
         start=Markup(START),  # noqa: S704  all three are ours
         style=Markup(assets.style),  # noqa: S704
         script=Markup(assets.script),  # noqa: S704
         sessions=sessions,
         spans=spans_of(cassette.interactions, sessions),
         branches=branches,
-        misses_near=misses,
-        changed={each.received: each for each in both if each.mark != "="},
+        misses_near=_misses_near(replay),
         is_redacted=any(map(_is_redacted, cassette.interactions)),
-        opens=sum(bool(each.turns) for each in calls) <= _MOST_OPEN,
+        opens=sum(bool(call.turns) for call in calls) <= _MOST_OPEN,
+        **facts,
     )
     stream.enable_buffering(_PIECES)
     return stream
 
 
+def _misses_near(replay: ReplayReport | None) -> Mapping[int, Sequence[tuple[int, MissReport]]]:
+    """Return the misses of a replay and their numbers, by the interaction that is nearest."""
+    misses: dict[int, list[tuple[int, MissReport]]] = defaultdict(list)
+    if replay is not None:
+        for number, miss in enumerate(replay.misses, start=1):
+            if miss.nearest is not None:
+                misses[miss.nearest.interaction].append((number, miss))
+    return misses
+
+
 def _is_redacted(recorded: RecordedInteraction) -> bool:
-    return any(PLACEHOLDER.search(repr((it.request, it.response))) for it in recorded.own)
+    for exchange in recorded.own:
+        if PLACEHOLDER.search(repr((exchange.request, exchange.response))):
+            return True
+    return False
 
 
 @cache
 def _template(texts: tuple[str, ...]) -> Template:
     # The indentation of a template is for those who read it. Every value is text, which the
     # template escapes; only `_recorded` makes markup.
-    lines = {
-        name: "".join(line.strip() for line in source.splitlines())
-        for name, source in zip(TEMPLATES, texts, strict=True)
-    }
+    sources = {}
+    for name, text in zip(TEMPLATES, texts, strict=True):
+        sources[name] = "".join(map(str.strip, text.splitlines()))
     environment = Environment(
-        loader=DictLoader(lines), autoescape=True, finalize=_plain, undefined=StrictUndefined
+        loader=DictLoader(sources), autoescape=True, finalize=_plain, undefined=StrictUndefined
     )
     environment.globals |= {"counted": counted, "LONGEST_TEXT": _LONGEST_TEXT}
     environment.filters |= {
@@ -153,7 +164,7 @@ _REPLACED: Final = re.compile(
     r"|mrtr-(?:state|session|event|task):[0-9a-f:]+|sha256:[0-9a-f]{64})",
     re.ASCII,
 )
-"""What stands in a cassette for something else: for a secret, or for what is sealed."""
+"""The stand-ins in a cassette for secrets and for sealed values."""
 _MARK: Final = Markup('<mark title="This stands for what is not in the cassette.">{}</mark>')
 
 
@@ -169,24 +180,30 @@ def _plain(value: Any) -> str:
 def _recorded(text: str) -> Markup:
     if isinstance(text, Markup):
         return text
-    parts = enumerate(map(_plain, _REPLACED.split(text)))
-    return Markup("").join(_MARK.format(part) if at % 2 else escape(part) for at, part in parts)
+    parts = []
+    for number, part in enumerate(map(_plain, _REPLACED.split(text))):
+        is_replaced = number % 2 == 1
+        parts.append(_MARK.format(part) if is_replaced else escape(part))
+    return Markup("").join(parts)
 
 
 def is_app(content: Mapping[str, Any]) -> bool:
     """Tell whether content of a resource is a page of the extension Apps."""
-    uri, kind, text = (content.get(name) for name in ("uri", "mimeType", "text"))
-    is_html = isinstance(kind, str) and kind.startswith("text/html")
-    return is_html and isinstance(text, str) and isinstance(uri, str) and uri.startswith("ui://")
+    if not isinstance(content.get("text"), str):
+        return False
+    is_html = str(content.get("mimeType")).startswith("text/html")
+    return is_html and str(content.get("uri")).startswith("ui://")
 
 
 def image_url(content: Mapping[str, Any]) -> str:
-    """Return a `data:` URL of a picture that a result brings; an empty text for what is none."""
-    kind, data = content.get("mimeType"), content.get("data", content.get("blob"))
+    """Return a `data:` URL of a picture in a result; an empty text for other content."""
+    kind = content.get("mimeType")
+    data = content.get("data", content.get("blob"))
     if not isinstance(kind, str) or not isinstance(data, str):
         return ""
-    is_shown = len(data) <= _LARGEST_IMAGE and _IMAGE.fullmatch(kind) and _BASE64.fullmatch(data)
-    return f"data:{kind};base64,{data}" if is_shown else ""
+    if len(data) > _LARGEST_IMAGE or not _IMAGE.fullmatch(kind):
+        return ""
+    return f"data:{kind};base64,{data}" if _BASE64.fullmatch(data) else ""
 
 
 # Forms
@@ -195,7 +212,7 @@ _SHOWN_APART: Final = frozenset({"description", "id", "message", "required", "ti
 
 
 class FormField(NamedTuple):
-    """A field of a form, with its choices and whether each was chosen, and what was put in."""
+    """A field of a form, with its choices and whether each was chosen, and the value put in."""
 
     label: str
     description: str
@@ -206,56 +223,68 @@ class FormField(NamedTuple):
 
 
 def form_fields(schema: Any, content: Any) -> list[FormField]:
-    """Return the fields of a `requestedSchema` with what was answered.
+    """Return the fields of a `requestedSchema` with their answers.
 
-    What was answered without being asked for comes last.
+    Answers to fields that are not in the schema come last.
     """
     members = schema if isinstance(schema, dict) else {}
-    properties, required = members.get("properties"), members.get("required")
-    properties = properties if isinstance(properties, dict) else {}
-    required = required if isinstance(required, list) else []
     answers = content if isinstance(content, dict) else {}
-    fields = [
-        _field(name, definition, answers, ("required",) if name in required else ())
-        for name, definition in properties.items()
-    ]
-    unasked = [name for name in answers if name not in properties]
-    return fields + [_field(name, {}, answers, ("not in the schema",)) for name in unasked]
+    properties = members.get("properties")
+    properties = properties if isinstance(properties, dict) else {}
+    required = members.get("required")
+    required = required if isinstance(required, list) else []
+    fields = []
+    for name, definition in properties.items():
+        helps = ["required"] if name in required else []
+        fields.append(_field(name, definition, answers, helps))
+    for name in answers:
+        if name not in properties:
+            fields.append(_field(name, {}, answers, ["not in the schema"]))
+    return fields
 
 
 def _listed_field(definition: Mapping[str, Any], answer: Any) -> FormField:
     key = str(definition.get("id", ""))
-    answers = {key: answer["value"]} if isinstance(answer, dict) and "value" in answer else {}
-    helps = () if definition.get("required", True) is False else ("required",)
+    answers = {}
+    if isinstance(answer, dict) and "value" in answer:
+        answers[key] = answer["value"]
+    helps = [] if definition.get("required", True) is False else ["required"]
     return _field(key, {**definition, "type": definition.get("kind", "string")}, answers, helps)
 
 
 def _field(
-    name: str, definition: Any, answers: Mapping[str, Any], helps: tuple[str, ...]
+    name: str, definition: Any, answers: Mapping[str, Any], helps: Sequence[str]
 ) -> FormField:
     facts = definition if isinstance(definition, dict) else {}
-    given = [answers[name]] if name in answers else []
-    title, description, kind = (facts.get(each) for each in ("title", "description", "type"))
-    options = [(_text(value), label) for value, label in titled_choices(facts)]
-    if kind == "boolean":
-        options = [("true", "yes"), ("false", "no")]
-    chosen = given[0] if given and isinstance(given[0], list) else given
-    texts = [_text(each) for each in chosen] if options else []
-    # What was answered is shown, also where it was none of the choices.
-    options += [(text, text) for text in texts if text not in dict(options)]
-    limits = [
-        f"{member}: {_text(value)}"
-        for member, value in facts.items()
-        if member not in _SHOWN_APART and not isinstance(value, dict | list)
-    ]
+    title = facts.get("title")
+    description = facts.get("description")
+    limits = []
+    for member, value in facts.items():
+        if member not in _SHOWN_APART and not isinstance(value, dict | list):
+            limits.append(f"{member}: {_text(value)}")
     return FormField(
         label=title if isinstance(title, str) and title else name,
         description=description if isinstance(description, str) else "",
         helps=(*limits, *helps),
-        choices=tuple((label, option in texts) for option, label in options),
-        takes_several=kind == "array",
-        value=_text(given[0]) if given else "",
+        choices=_choices(facts, answers.get(name, [])),
+        takes_several=facts.get("type") == "array",
+        value=_text(answers[name]) if name in answers else "",
     )
+
+
+def _choices(definition: Mapping[str, Any], answer: Any) -> tuple[tuple[str, bool], ...]:
+    """Return the choices of a field, and whether each is in the answer."""
+    options = [(_text(value), label) for value, label in titled_choices(definition)]
+    if definition.get("type") == "boolean":
+        options = [("true", "yes"), ("false", "no")]
+    if not options:
+        return ()
+    chosen = answer if isinstance(answer, list) else [answer]
+    texts = [_text(value) for value in chosen]
+    # An answer is shown even if it is not one of the choices.
+    listed = dict(options)
+    options += [(text, text) for text in texts if text not in listed]
+    return tuple([(label, option in texts) for option, label in options])
 
 
 def _text(value: Any) -> str:
