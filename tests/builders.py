@@ -27,7 +27,7 @@ from mrtr_cassette.core.cassette.recorded import (
     Transport,
 )
 from mrtr_cassette.core.record.assembly import assemble
-from mrtr_cassette.core.record.linking import OpenPush
+from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
 from mrtr_cassette.core.replay.player import Play, Player

@@ -50,7 +50,7 @@ from mrtr_cassette.core.protocol.tasks import (
     created_task,
     polled_state,
 )
-from mrtr_cassette.core.record.linking import OpenPush
+from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.sealed import is_name
 from mrtr_cassette.core.wire.http import (

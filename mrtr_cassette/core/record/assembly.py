@@ -35,16 +35,9 @@ from mrtr_cassette.core.cassette.texts import (
 )
 from mrtr_cassette.core.protocol.methods import TASK_ID
 from mrtr_cassette.core.protocol.tasks import created_id, named_task
-from mrtr_cassette.core.record.linking import (
-    ExchangeFacts,
-    LinkedInteraction,
-    LinkedTurn,
-    Moment,
-    facts_of,
-    link,
-    link_pushes,
-    streams_of_closing,
-)
+from mrtr_cassette.core.record.facts import ExchangeFacts, Moment, facts_of
+from mrtr_cassette.core.record.linking import LinkedInteraction, link, streams_of_closing
+from mrtr_cassette.core.record.pushes import LinkedPush, PushTurn, link_pushes
 from mrtr_cassette.core.secrets.sealed import (
     SEALED_HASH,
     occurrence_in,
@@ -149,7 +142,7 @@ def assemble(
     )
 
 
-_Pushes = Mapping[int, Sequence[LinkedTurn]]
+_Pushes = Mapping[int, Sequence[PushTurn[LinkedPush]]]
 
 
 class _Assembly:

@@ -38,7 +38,7 @@ from mrtr_cassette.core.record.assembly import (
     issued_name,
     lasting,
 )
-from mrtr_cassette.core.record.linking import Moment, facts_of
+from mrtr_cassette.core.record.facts import Moment, facts_of
 from mrtr_cassette.core.secrets.sealed import STATE_SURROGATE, compared_sha256, renumber, sha256_of
 from mrtr_cassette.errors import CassetteError, counted
 

@@ -48,7 +48,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
 from mrtr_cassette.core.protocol.methods import CANCELLED, PING, method_of
 from mrtr_cassette.core.protocol.origins import origin_in
 from mrtr_cassette.core.protocol.tasks import created_id, named_task, notified_states
-from mrtr_cassette.core.record.linking import OpenPush, PushTurns
+from mrtr_cassette.core.record.pushes import OpenPush, PushTurns
 from mrtr_cassette.core.secrets.credentials import Credentials, Given, KnownTexts
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.sealed import (

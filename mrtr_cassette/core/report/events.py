@@ -11,7 +11,7 @@ from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Via, ask_in
 from mrtr_cassette.core.protocol.tasks import TASK, TaskState, named_task
-from mrtr_cassette.core.record.linking import OpenPush
+from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Unread
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
 from mrtr_cassette.core.replay.matching import ReplayEntry

@@ -11,7 +11,7 @@ from typing import Any, Final
 from mrtr_cassette.core.drive.conversation import Answered, Conversation, LiveAsk, resumption
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.tasks import TaskState
-from mrtr_cassette.core.record.linking import OpenPush
+from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import Headers, Request, is_event_stream
 from mrtr_cassette.errors import MrtrCassetteError, UpstreamError

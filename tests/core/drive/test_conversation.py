@@ -46,7 +46,7 @@ from mrtr_cassette.core.drive.conversation import (
     request_beside,
 )
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.record.linking import OpenPush
+from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.sealed import sealed_hash
 from mrtr_cassette.core.wire.http import End, Request

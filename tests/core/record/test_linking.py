@@ -4,7 +4,8 @@ from typing import Any, TypedDict
 
 import pytest
 
-from mrtr_cassette.core.record.linking import ExchangeFacts, Moment, link
+from mrtr_cassette.core.record.facts import ExchangeFacts, Moment
+from mrtr_cassette.core.record.linking import link
 
 
 class Step(TypedDict, total=False):

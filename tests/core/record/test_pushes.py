@@ -21,7 +21,7 @@ from pushing import (
 )
 
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.record.linking import OpenPush
+from mrtr_cassette.core.record.pushes import OpenPush
 
 CALL = tool("deploy")
 OTHER = with_id(tool("other"), 2)

@@ -1,0 +1,232 @@
+"""Link posted answers to requests that the server pushed, and form turns of them.
+
+A push in a call's own stream belongs to that call. One on a listening stream belongs to the only
+call that is pending in its session; with no pending call, or several, it belongs to the stream.
+Source: MCP 2025-11-25, "Elicitation", "Sampling", "Roots"; docs/matching.md, "Linking".
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Generic, NamedTuple, TypeVar
+
+from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.protocol.jsonrpc import Message
+from mrtr_cassette.core.protocol.methods import method_of
+from mrtr_cassette.core.record.facts import ExchangeFacts
+
+P = TypeVar("P")
+
+_PLAIN_NAME = re.compile("[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(slots=True, eq=False)
+class PushTurn(Generic[P]):
+    """Pushed requests that were open together, and the answers to them."""
+
+    owner: int
+    """Number of the exchange in whose interaction they are asked."""
+    asked: list[P] = field(default_factory=list)
+    answers: list[tuple[int, int]] = field(default_factory=list)
+    """For each answer, the request's index in `asked`, and the exchange that posted it."""
+    _counts: Counter[str] = field(default_factory=Counter)
+
+    def key_for(self, method: str) -> str:
+        """Return the key of one more request."""
+        kind = method_of(method).asks_for
+        if not kind:
+            name = method.rpartition("/")[2]
+            kind = name if _PLAIN_NAME.fullmatch(name) else "request"
+        self._counts[kind] += 1
+        return f"{kind}-{self._counts[kind]}"
+
+
+class PushTurns(Generic[P]):
+    """The turns of pushed requests, fed with calls, pushes, answers and ends in their order.
+
+    A turn begins with the first push after all pushes before it were answered. Sessions are kept
+    apart, whatever ids they share. It is fed while a recording runs, and again when its journal is
+    published. Identities are canonical texts of ids.
+    """
+
+    def __init__(self) -> None:
+        self._pending: dict[str, dict[int, tuple[str | None, Call | None]]] = {}
+        self._turns: dict[int, PushTurn[P]] = {}
+        self._open: dict[tuple[str, str | None], deque[tuple[PushTurn[P], int]]] = {}
+        self._pinged: set[tuple[str, str | None]] = set()
+
+    def begun(
+        self, session: str, number: int, identity: str | None, call: Call | None = None
+    ) -> None:
+        """Take a call."""
+        self._pending.setdefault(session, {})[number] = (identity, call)
+
+    def pushed(
+        self, session: str, number: int, identity: str | None, *, shared: bool
+    ) -> tuple[PushTurn[P], Call | None]:
+        """Take a request that the server pushed; the caller appends to what the turn asked.
+
+        It came in the response to `number`, or in one that resumes it. The stream is `shared` if it
+        carries what other requests caused. Returns also the pending call that the request belongs
+        to, if that is another one.
+        """
+        call: Call | None = None
+        pending = self._pending.get(session)
+        if shared and pending and len(pending) == 1:
+            number = next(iter(pending))
+            _, call = pending[number]
+            shared = False
+        turn = self._turns.get(number)
+        # On a stream that calls share, it is chance whether requests overlap.
+        if turn is None or shared or len(turn.answers) == len(turn.asked):
+            turn = PushTurn(number)
+            self._turns[number] = turn
+        waiting = self._open.setdefault((session, identity), deque())
+        waiting.append((turn, len(turn.asked)))
+        return turn, call
+
+    def pinged(self, session: str, identity: str | None) -> None:
+        """Take a ping, which asks nothing."""
+        self._pinged.add((session, identity))
+
+    def is_open(self, session: str, identity: str | None) -> bool:
+        """Return whether a pushed request, or a ping, waits for its answer."""
+        place = (session, identity)
+        return place in self._open or place in self._pinged
+
+    def answered(self, session: str, identity: str | None, number: int) -> P | None:
+        """Take a response that the client posted; return the oldest request with its id."""
+        waiting = self._open.get((session, identity))
+        if waiting is None:
+            self._pinged.discard((session, identity))
+            return None
+        turn, index = waiting.popleft()
+        if not waiting:
+            del self._open[session, identity]
+        turn.answers.append((index, number))
+        return turn.asked[index]
+
+    def responded(self, session: str, identity: str | None) -> None:
+        """Take the response to a call, on whatever stream it came."""
+        pending = self._pending.get(session, {})
+        for number, (pending_identity, _) in pending.items():
+            if pending_identity == identity:
+                del pending[number]
+                return
+
+    def ended(self, session: str, number: int, *, goes_on: bool = False) -> None:
+        """Take the end of a response; the call goes on if the response only accepted it."""
+        if self._turns:
+            self._turns.pop(number, None)
+        pending = self._pending.get(session)
+        if pending and not goes_on:
+            pending.pop(number, None)
+
+
+class OpenPush(NamedTuple):
+    """A pushed request that waits for its answer."""
+
+    exchange: int
+    """Number of the exchange in whose interaction it is asked."""
+    call: Call
+    key: str
+    """Our name for it within its turn."""
+    request: InputRequest
+    message: Message
+
+
+class LinkedPush(NamedTuple):
+    """A pushed request of a journal."""
+
+    key: str
+    exchange: int
+    piece: int
+    """Index of the piece of the exchange's response that completes it."""
+
+
+class _Happened(IntEnum):
+    """What happened in a session; of several things at one moment, the smaller comes first."""
+
+    REQUEST = 0
+    PUSH = 1
+    RESPONSE = 2
+    END = 3
+
+
+class _Event(NamedTuple):
+    """Something that happened in a session; events sort in the order of the conversation.
+
+    A request comes before everything that came after it, whatever the clock says.
+    """
+
+    after: int
+    came_later: bool
+    at_ms: float
+    happened: _Happened
+    number: int
+    position: int = 0
+    """Which of the exchange's pushes or responses it is."""
+
+
+def link_pushes(facts: Mapping[int, ExchangeFacts]) -> dict[int, list[PushTurn[LinkedPush]]]:
+    """Return the turns of a recording in order, by the exchange that was pending meanwhile."""
+    machine = PushTurns[LinkedPush]()
+    turns: dict[int, list[PushTurn[LinkedPush]]] = {}
+    for event in _events_with_pushes(facts):
+        number = event.number
+        exchange = facts[number]
+        session = exchange.session
+        if event.happened is _Happened.PUSH:
+            push = exchange.pushes[event.position]
+            owner = number if exchange.resumes is None else exchange.resumes
+            turn, _ = machine.pushed(session, owner, push.id, shared=exchange.listens)
+            if not turn.asked:
+                turns.setdefault(turn.owner, []).append(turn)
+            turn.asked.append(LinkedPush(turn.key_for(push.method), number, push.piece))
+        elif event.happened is _Happened.RESPONSE:
+            identity, _ = exchange.responses[event.position]
+            machine.responded(session, identity)
+        elif event.happened is _Happened.END:
+            machine.ended(session, number)
+        elif exchange.posted_id is not None:
+            machine.answered(session, exchange.posted_id, number)
+        elif exchange.request_id is not None and not exchange.listens:
+            machine.begun(session, number, exchange.request_id)
+    for owned in turns.values():
+        for turn in owned:
+            # The order in which answers were posted means nothing.
+            turn.answers.sort()
+    return turns
+
+
+def _events_with_pushes(facts: Mapping[int, ExchangeFacts]) -> list[_Event]:
+    """Return what happened, in order, in the sessions in which the server pushed requests."""
+    sessions = {exchange.session for exchange in facts.values() if exchange.pushes}
+    events: list[_Event] = []
+    for number, exchange in facts.items():
+        if exchange.session in sessions:
+            events.extend(_events_of(number, exchange))
+    events.sort()
+    return events
+
+
+def _events_of(number: int, exchange: ExchangeFacts) -> list[_Event]:
+    ended = exchange.ended
+    events = [
+        _Event(number, False, 0.0, _Happened.REQUEST, number),
+        _Event(ended.after, True, ended.at_ms, _Happened.END, number),
+    ]
+    for index, (_, moment) in enumerate(exchange.responses):
+        responded = _Event(moment.after, True, moment.at_ms, _Happened.RESPONSE, number, index)
+        events.append(responded)
+    if exchange.posted_id is not None:
+        return events
+    for index, push in enumerate(exchange.pushes):
+        moment = push.moment
+        events.append(_Event(moment.after, True, moment.at_ms, _Happened.PUSH, number, index))
+    return events
