@@ -16,19 +16,19 @@ from mrtr_cassette.core.wire.jsonbytes import canonical, parse
 from mrtr_cassette.errors import (
     NotJsonError,
     counted,
+    line_by_line,
     printable,
     printable_json,
-    printable_lines,
     shorten,
 )
 
 _SHOWN_APART: Final = frozenset({"description", "id", "kind", "message", "mode"})
-"""Members of a request for input that stand in its line, or in its message."""
+"""Members of a request for input that its line or its message shows."""
 
 MOST_ARROWS: Final = 12
 _LONGEST_LABEL: Final = 60
 _PLAIN: Final = frozenset(" ,.?!'()/_-=+*")
-"""What may stand in a Mermaid text as it is, beside letters and digits."""
+"""Characters that a Mermaid text may have as they are, beside letters and digits."""
 
 
 # Text
@@ -36,16 +36,21 @@ _PLAIN: Final = frozenset(" ,.?!'()/_-=+*")
 
 def inspection_text(details: CassetteDetails) -> str:
     """Return a cassette in short."""
-    cassette, count = details.recorded, counted(len(details.interactions), "interaction")
+    cassette = details.recorded
+    count = counted(len(details.interactions), "interaction")
     origin = f"recorded from {cassette.server} at {cassette.recorded_at}"
-    head = [f"{cassette.path}: {count}, {origin}", f"{_form(details)}, {cassette.tool}"]
-    return short_digests(_text(head, details, is_whole=False))
+    lines = [f"{cassette.path}: {count}, {origin}", f"{_form(details)}, {cassette.tool}"]
+    for interaction in details.interactions:
+        lines += ["", *_short_lines(interaction)]
+    return short_digests(line_by_line(*lines))
 
 
 def review_text(details: CassetteDetails) -> str:
-    """Return a cassette whole, without what differs between recordings of one conversation."""
-    head = [f"recorded from {details.recorded.server}", _form(details)]
-    return _text(head, details, is_whole=True)
+    """Return a whole cassette, without values that vary between recordings of one conversation."""
+    lines = [f"recorded from {details.recorded.server}", _form(details)]
+    for interaction in details.interactions:
+        lines += ["", *_whole_lines(interaction)]
+    return line_by_line(*lines)
 
 
 def _form(details: CassetteDetails) -> str:
@@ -53,73 +58,80 @@ def _form(details: CassetteDetails) -> str:
     return f"format version {details.version}, request states {states}"
 
 
-def _text(head: list[str], details: CassetteDetails, *, is_whole: bool) -> str:
-    lines = head
-    for each in details.interactions:
-        lines += ["", *_interaction_lines(each, is_whole=is_whole)]
-    return printable_lines("\n".join(map(printable, lines)))
-
-
-def _interaction_lines(each: Interaction, *, is_whole: bool) -> Iterator[str]:
-    arguments, outcome = each.arguments_json, outcome_line(each)
-    shown = f" {shorten(arguments)}" if arguments and not is_whole else ""
-    yield f"#{each.number} {each.call}{shown}"
-    if outcome and not is_whole:
+def _short_lines(interaction: Interaction) -> Iterator[str]:
+    line = f"#{interaction.number} {interaction.call}"
+    if interaction.arguments_json:
+        line += f" {shorten(interaction.arguments_json)}"
+    yield line
+    outcome = outcome_line(interaction)
+    if outcome:
         yield f"    {outcome}"
-    if each.is_orphan:
-        yield "    orphan: continues a request state that no recorded ask issued"
-    if each.branch is not None:
-        yield f"    branch: shares the ask of turn {each.branch.turn} with #{each.branch.of}"
-    if is_whole and each.parameters is not None:
-        yield "    params:" if arguments is None else "    arguments:"
-        yield from _indented(json_text(each.parameters), 6)
-    for number, turn in enumerate(each.turns, start=1):
-        yield _turn_line(number, turn)
-        if turn.answered_by is not None:
-            yield f"      by the recording proxy ({turn.answered_by}), and not by the client"
-        if is_whole:
-            yield from _said_lines(turn)
-    if not is_whole:
-        if each.task:
-            yield f"    task: {', '.join(each.task)}"
-        yield f"    ended: {each.ended} ({each.size_bytes:,} bytes, {each.duration_ms:,} ms)"
-        return
-    for sent in each.notifications:
-        yield f"    said {sent.method}"
-        yield from _indented(json_text(sent.params), 6)
-    yield f"    ended: {each.ended}"
-    kind, value = each.final
+    yield from _origin_lines(interaction)
+    for number, turn in enumerate(interaction.turns, start=1):
+        yield from _turn_lines(number, turn)
+    if interaction.task:
+        yield f"    task: {', '.join(interaction.task)}"
+    cost = f"{interaction.size_bytes:,} bytes, {interaction.duration_ms:,} ms"
+    yield f"    ended: {interaction.ended} ({cost})"
+
+
+def _whole_lines(interaction: Interaction) -> Iterator[str]:
+    yield f"#{interaction.number} {interaction.call}"
+    yield from _origin_lines(interaction)
+    if interaction.parameters is not None:
+        yield "    params:" if interaction.arguments_json is None else "    arguments:"
+        yield from _indented(json_text(interaction.parameters), 6)
+    for number, turn in enumerate(interaction.turns, start=1):
+        yield from _turn_lines(number, turn)
+        yield from _content_lines(turn)
+    for notification in interaction.notifications:
+        yield f"    said {notification.method}"
+        yield from _indented(json_text(notification.params), 6)
+    yield f"    ended: {interaction.ended}"
+    kind, value = interaction.final
     if kind == "text":
         yield from _indented("\n".join(value.splitlines()), 6)
     elif kind != "nothing":
         yield from _indented(json_text(_with_json_read(value)), 6)
 
 
-def _turn_line(number: int, turn: Turn) -> str:
+def _origin_lines(interaction: Interaction) -> Iterator[str]:
+    if interaction.is_orphan:
+        yield "    orphan: continues a request state that no recorded ask issued"
+    branch = interaction.branch
+    if branch is not None:
+        yield f"    branch: shares the ask of turn {branch.turn} with #{branch.of}"
+
+
+def _turn_lines(number: int, turn: Turn) -> Iterator[str]:
     form = "with request state" if turn.has_request_state else "without request state"
     form = {"push": "pushed", "task": "of its task"}.get(turn.via, form)
     named = [f"{key} ({request.kind})" for key, request in turn.input_requests.items()]
     unasked = sorted((turn.answered or {}).keys() - turn.input_requests.keys())
     named += [f"{key} (was not asked)" for key in unasked]
-    return f"    turn {number}, {form}: {', '.join(named) or 'asked for a retry only'}"
+    yield f"    turn {number}, {form}: {', '.join(named) or 'asked for a retry only'}"
+    if turn.answered_by is not None:
+        yield f"      by the recording proxy ({turn.answered_by}), and not by the client"
 
 
-def _said_lines(turn: Turn) -> Iterator[str]:
+def _content_lines(turn: Turn) -> Iterator[str]:
     for key, request in turn.input_requests.items():
         yield f"      asked    {key}"
-        definition = request.definition.items()
-        rest = {name: each for name, each in definition if name not in _SHOWN_APART}
-        lines = [*message_lines(request), json_text(rest) if rest else ""]
-        yield from _indented("\n".join(lines), 8)
-    for key, answer in (turn.answered or {}).items():
-        yield f"      answered {key}"
-        yield from _indented(json_text(answer), 8)
+        yield from _indented("\n".join(message_lines(request)), 8)
+        members = request.definition.items()
+        rest = {name: member for name, member in members if name not in _SHOWN_APART}
+        if rest:
+            yield from _indented(json_text(rest), 8)
     if turn.answered is None:
         yield "      not answered"
+        return
+    for key, answer in turn.answered.items():
+        yield f"      answered {key}"
+        yield from _indented(json_text(answer), 8)
 
 
 def message_lines(request: InputRequest) -> list[str]:
-    """Return what a person reads of a request for input, line by line, each printable."""
+    """Return the printable lines of a request for input that a person reads."""
     definition = request.definition
     message = definition.get("message") or definition.get("description")
     text = message if isinstance(message, str) else request.message
@@ -129,70 +141,89 @@ def message_lines(request: InputRequest) -> list[str]:
 def _with_json_read(value: Any) -> Any:
     """Return a result in which a text that is JSON is shown as JSON, under `text (JSON)`."""
     if isinstance(value, list):
-        return [_with_json_read(each) for each in value]
+        return [_with_json_read(item) for item in value]
     if not isinstance(value, Mapping):
         return value
-    return dict(_member_with_json_read(*each) for each in value.items())
+    shown = {}
+    for name, member in value.items():
+        tree = _json_in(member) if name == "text" else None
+        if tree is None:
+            shown[name] = _with_json_read(member)
+        else:
+            shown[f"{name} (JSON)"] = tree
+    return shown
 
 
-def _member_with_json_read(name: str, value: Any) -> tuple[str, Any]:
-    if name == "text" and isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+def _json_in(text: Any) -> Any:
+    """Return the object or array that a text is, or None."""
+    if isinstance(text, str) and text.lstrip().startswith(("{", "[")):
         with suppress(NotJsonError, UnicodeEncodeError):
-            return f"{name} (JSON)", parse(value.encode())
-    return name, _with_json_read(value)
+            return parse(text.encode())
+    return None
 
 
-def _indented(text: str, columns: int) -> Iterator[str]:
-    return (f"{' ' * columns}{line}" for line in text.split("\n") if line)
+def _indented(text: str, columns: int) -> list[str]:
+    return [f"{' ' * columns}{line}" for line in text.split("\n") if line]
 
 
-# Questions, answers and ends in a line
+# Questions, answers and outcomes in a line
 
 _LONGEST_PART: Final = 80
 _DIGEST: Final = re.compile("(?<!/)((?:mrtr-[a-z]+|sha256):(?:[0-9]+:)?[0-9a-f]{8})[0-9a-f]{8,}")
 
 
-def outcome_line(each: Interaction) -> str:
-    """Return what a call asked, was answered and came to, such as `Sure? → ok: yes → Done`.
+def outcome_line(interaction: Interaction) -> str:
+    """Return the questions, answers and outcome of a call, such as `Sure? → ok: yes → Done`.
 
-    It is empty where nothing is asked and only programs read the result.
+    It is empty if nothing is asked and only programs read the result.
     """
     parts = []
-    for turn in each.turns:
+    is_answered = False
+    for turn in interaction.turns:
+        is_answered = turn.answered is not None
         parts.append(question_words(turn.input_requests))
         parts.append("not answered" if turn.answered is None else answer_words(turn.answered))
-    came = final_words(each.final)
-    if not came and each.turns and each.turns[-1].answered is not None:
-        came = each.ended
-    return " → ".join([*parts, came] if came else parts)
+    outcome = final_words(interaction.final)
+    if is_answered:
+        outcome = outcome or interaction.ended
+    if outcome:
+        parts.append(outcome)
+    return " → ".join(parts)
 
 
 def question_words(requests: Mapping[str, InputRequest]) -> str:
-    """Return the messages of what a server asks, or their keys where they have none."""
-    texts = [
-        _one_line(" ".join(message_lines(each))) or f"{key} ({each.kind})"
-        for key, each in requests.items()
-    ]
+    """Return the messages of a server's questions, or the keys of those without one."""
+    texts = []
+    for key, request in requests.items():
+        message = _one_line(" ".join(message_lines(request)))
+        texts.append(message or f"{key} ({request.kind})")
     return " / ".join(texts) or "call again"
 
 
 def answer_words(answers: Mapping[str, Any]) -> str:
     """Return answers as a person gives them, such as `confirm: yes`."""
-    return ", ".join(part for each in answers.items() for part in _answer_parts(*each)) or "retry"
+    parts: list[str] = []
+    for key, answer in answers.items():
+        parts += _answer_parts(key, answer)
+    return ", ".join(parts) or "retry"
 
 
-def _answer_parts(key: str, answer: Any) -> Iterator[str]:
-    members = answer if isinstance(answer, Mapping) else {}
+def _answer_parts(key: str, answer: Any) -> list[str]:
+    members = _members_of(answer)
     # The draft has the result of the client's own call here.
-    members = members["result"] if isinstance(members.get("result"), Mapping) else members
-    action, content = members.get("action"), members.get("content")
-    if action == "accept" and isinstance(content, Mapping) and content:
-        yield from (f"{name}: {_value_words(value)}" for name, value in content.items())
-    elif isinstance(action, str):
-        yield f"{key}: {_one_line(action)}"
-    else:
-        said = content if isinstance(content, Mapping) else {}
-        yield f"{key}: {_value_words(said.get('text', members.get('value', answer)))}"
+    members = _members_of(members.get("result")) or members
+    content = _members_of(members.get("content"))
+    action = members.get("action")
+    if action == "accept" and content:
+        return [f"{name}: {_value_words(value)}" for name, value in content.items()]
+    if isinstance(action, str):
+        return [f"{key}: {_one_line(action)}"]
+    value = content.get("text", members.get("value", answer))
+    return [f"{key}: {_value_words(value)}"]
+
+
+def _members_of(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _value_words(value: Any) -> str:
@@ -202,13 +233,14 @@ def _value_words(value: Any) -> str:
 
 
 def final_words(final: FinalResponse) -> str:
-    """Return what a person reads of a final response; nothing where only a program reads it."""
+    """Return the text of a final response for people; nothing if only a program reads it."""
+    value = final.value
     if final.kind == "error":
-        error = final.value if isinstance(final.value, Mapping) else {}
-        return f"error: {_one_line(str(error.get('message', canonical(final.value))))}"
-    if not isinstance(final.value, dict) or _TEXTS.isdisjoint(final.value):
+        message = _members_of(value).get("message", canonical(value))
+        return f"error: {_one_line(str(message))}"
+    if not isinstance(value, dict) or _TEXTS.isdisjoint(value):
         return ""
-    text = _one_line(" ".join(result_texts(final.value)))
+    text = _one_line(" ".join(result_texts(value)))
     return f"failed: {text}" if final.kind == "failed result" else text
 
 
@@ -221,17 +253,18 @@ _TEXTS: Final = frozenset({"content", "contents", "messages", "structuredContent
 
 
 def result_texts(result: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the texts of a result as a person reads them; where it has none, its JSON."""
-    listed: list[Any] = []
+    """Yield the texts of a result as a person reads them; if it has none, its JSON."""
+    items: list[Any] = []
     for name in ("content", "contents", "messages"):
         part = result.get(name)
-        listed += part if isinstance(part, list) else ()
-    for each in listed:
-        if isinstance(each, dict):
-            inner = each.get("content")
-            shown = _content_text(inner if isinstance(inner, dict) else each)
-            yield f"{each.get('role')}: {shown}" if "role" in each else shown
-    if not listed:
+        if isinstance(part, list):
+            items += part
+    for item in items:
+        if isinstance(item, dict):
+            inner = item.get("content")
+            shown = _content_text(inner if isinstance(inner, dict) else item)
+            yield f"{item.get('role')}: {shown}" if "role" in item else shown
+    if not items:
         structured = result.get("structuredContent")
         yield json_text(result if structured is None else structured)
 
@@ -241,17 +274,18 @@ def _content_text(content: Mapping[str, Any]) -> str:
     if isinstance(text, str):
         return text
     for member in ("data", "blob"):
-        if isinstance(content.get(member), str):
-            size = len(content[member]) * 3 // 4
+        base64 = content.get(member)
+        if isinstance(base64, str):
+            size = len(base64) * 3 // 4
             about = content.get("mimeType", content.get("type", "data"))
             return f"[{about}, about {counted(size, 'byte')}]"
     return json_text(content)
 
 
 def short_digests(text: str) -> str:
-    """Cut the digests that stand for states, sessions and sealed answers to eight digits.
+    """Cut the digests of states, sessions and sealed answers to eight digits.
 
-    In a pointer they are whole, so that it can be ignored as it is shown.
+    A pointer keeps whole ones, so that it can be ignored as it is shown.
     """
     return _DIGEST.sub(lambda match: f"{match[1]}…", text)
 
@@ -263,26 +297,36 @@ def as_data(value: Any, rows: Mapping[type, str | Callable[[Any], Any]]) -> Any:
     """Return a value ready for JSON; a lone surrogate, which UTF-8 lacks, is escaped.
 
     Args:
-        rows: what is told of a type: `name`, or `name=attribute`, each, or a function that says it;
-            of a type without a row it is all.
+        rows: the members of a type: `name`, or `name=attribute`, each, or a function that returns
+            them; a type without a row has all its fields.
     """
-    row = rows.get(type(value))
-    if isinstance(row, str):
-        words = (word.partition("=") for word in row.split())
-        value = {name: attrgetter(path or name)(value) for name, _, path in words}
-    elif row is not None:
-        value = row(value)
-    elif hasattr(value, "_asdict"):
-        value = value._asdict()
-    elif is_dataclass(value):
-        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    value = _members_in(value, rows.get(type(value)))
     if isinstance(value, Mapping):
         return {_encodable(name): as_data(member, rows) for name, member in value.items()}
     if isinstance(value, str):
         return _encodable(value)
     if isinstance(value, frozenset):
         value = sorted(value)
-    return [as_data(each, rows) for each in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [as_data(item, rows) for item in value]
+    return value
+
+
+def _members_in(value: Any, row: str | Callable[[Any], Any] | None) -> Any:
+    """Return the members of an object that a row names; any other value as it is."""
+    if isinstance(row, str):
+        members = {}
+        for word in row.split():
+            name, _, path = word.partition("=")
+            members[name] = attrgetter(path or name)(value)
+        return members
+    if row is not None:
+        return row(value)
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return value
 
 
 def _encodable(text: str) -> str:
@@ -297,14 +341,14 @@ _ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
     "bytes=size_bytes ms=duration_ms final",
     Turn: "via asked=input_requests request_state=has_request_state dialect answered=answers_json "
     "answered_by",
-    InputRequest: lambda it: {
-        "kind": it.kind,
-        "message": it.message,
-        "definition": canonical(dict(it.definition)),
+    InputRequest: lambda request: {
+        "kind": request.kind,
+        "message": request.message,
+        "definition": canonical(dict(request.definition)),
     },
-    FinalResponse: lambda it: {
-        "kind": it.kind,
-        "value": it.value if it.kind in {"text", "nothing"} else canonical(it.value),
+    FinalResponse: lambda final: {
+        "kind": final.kind,
+        "value": final.value if final.kind in {"text", "nothing"} else canonical(final.value),
     },
 }
 
@@ -320,37 +364,44 @@ def inspection_data(details: CassetteDetails) -> Any:
 def diagram(details: CassetteDetails) -> str:
     """Return a cassette as a Mermaid block with at most `MOST_ARROWS` arrows.
 
-    Only calls that ask are drawn, where there are any; a note counts what is left out.
+    If any calls ask, only these are drawn; a note counts the calls and messages left out.
     """
-    drawn = [each for each in details.interactions if each.turns] or details.interactions
-    arrows = [arrow for each in drawn for arrow in _arrows(each)]
+    calls = details.interactions
+    drawn = [call for call in calls if call.turns] or calls
+    arrows: list[str] = []
+    for call in drawn:
+        arrows += _arrows(call)
     lines = ["sequenceDiagram", "    participant client", "    participant server"]
     lines += arrows[:MOST_ARROWS]
-    left_out = [counted(len(arrows[MOST_ARROWS:]), "more message")]
-    left_out.append(f"{counted(len(details.interactions) - len(drawn), 'call')} without a question")
-    told = " and ".join(each for each in left_out if not each.startswith("0"))
-    if told:
-        lines.append(f"    Note over client,server: and {told}")
+    left_out = []
+    if len(arrows) > MOST_ARROWS:
+        left_out.append(counted(len(arrows) - MOST_ARROWS, "more message"))
+    if len(calls) > len(drawn):
+        left_out.append(f"{counted(len(calls) - len(drawn), 'call')} without a question")
+    if left_out:
+        lines.append(f"    Note over client,server: and {' and '.join(left_out)}")
     return "\n".join(["```mermaid", *lines, "```"])
 
 
-def _arrows(interaction: Interaction) -> list[str]:
-    arrows = [_arrow("client->>server", f"#{interaction.number} {interaction.call}")]
+def _arrows(interaction: Interaction) -> Iterator[str]:
+    yield _arrow("client->>server", f"#{interaction.number} {interaction.call}")
     for turn in interaction.turns:
-        arrows.append(_arrow("server-->>client", question_words(turn.input_requests)))
+        yield _arrow("server-->>client", question_words(turn.input_requests))
         if turn.answered is not None:
-            arrows.append(_arrow("client->>server", answer_words(turn.answered)))
+            yield _arrow("client->>server", answer_words(turn.answered))
     if not interaction.turns or interaction.turns[-1].answered is not None:
         end = final_words(interaction.final) or interaction.ended.removeprefix("HTTP 200, ")
-        arrows.append(_arrow("server-->>client", end))
-    return arrows
+        yield _arrow("server-->>client", end)
 
 
 def _arrow(line: str, text: str) -> str:
     label = shorten(printable(text), _LONGEST_LABEL)
     # Nothing in it is Mermaid, HTML or the end of a Markdown block.
-    escaped = (char if char.isalnum() or char in _PLAIN else f"#{ord(char)};" for char in label)
-    return f"    {line}: {''.join(escaped)}"
+    return f"    {line}: {''.join(map(_mermaid_escape, label))}"
+
+
+def _mermaid_escape(char: str) -> str:
+    return char if char.isalnum() or char in _PLAIN else f"#{ord(char)};"
 
 
 # JSON for people
