@@ -106,4 +106,6 @@ _IN_PROPERTY = "%\r\n:,"
 
 
 def _escaped(text: str, characters: str) -> str:
-    return "".join(f"%{ord(char):02X}" if char in characters else char for char in text)
+    for char in characters:
+        text = text.replace(char, f"%{ord(char):02X}")
+    return text

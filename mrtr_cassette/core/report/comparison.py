@@ -111,7 +111,9 @@ def _repeats_in(folds: Sequence[Fold]) -> dict[Fold, Fold]:
             texts[_values(fold)].append(fold)
     repeats: dict[Fold, Fold] = {}
     for fold in folds:
-        candidates = texts[_values(fold)] if is_below(fold.pointer, _STRUCTURED) else []
+        candidates = []
+        if is_below(fold.pointer, _STRUCTURED):
+            candidates = texts[_values(fold)]
         for text in candidates:
             place = text.pointer.partition(TEXT_STEP)[2]
             if fold.pointer.endswith(place):
@@ -122,9 +124,10 @@ def _repeats_in(folds: Sequence[Fold]) -> dict[Fold, Fold]:
 
 
 def _values(fold: Fold) -> tuple[tuple[str | None, str | None], ...]:
-    return tuple(
-        (_unquoted(change.recorded), _unquoted(change.received)) for change in fold.changes
-    )
+    values = []
+    for change in fold.changes:
+        values.append((_unquoted(change.recorded), _unquoted(change.received)))
+    return tuple(values)
 
 
 def _unquoted(value: str | None) -> str | None:
@@ -176,8 +179,10 @@ def _message(value: str | None) -> str | None:
     content = members.get("content") or ()
     texts = [item.get("text") for item in content if isinstance(item, dict)]
     if texts and isinstance(texts[0], str):
-        prefix = "isError: " if members.get("isError") is True else ""
-        return printable(f"{prefix}{_first_line(texts[0])}")
+        line = _first_line(texts[0])
+        if members.get("isError") is True:
+            line = f"isError: {line}"
+        return printable(line)
     return printable(shorten(value))
 
 
@@ -191,10 +196,13 @@ def _questions(asked: Any) -> list[str]:
         return []
     questions = []
     for key, request in asked.items():
-        params = request.get("params") if isinstance(request, dict) else None
+        params = None
+        if isinstance(request, dict):
+            params = request.get("params")
         if isinstance(params, dict) and "method" in request:
-            message = params.get("message")
-            shown = request["method"] if message is None else _first_line(message)
+            shown = request["method"]
+            if params.get("message") is not None:
+                shown = _first_line(params["message"])
             questions.append(f"{key}: {shown}")
     return questions
 
@@ -244,7 +252,7 @@ def held_text(comparison: CassetteComparison, terms: Terms = LIBRARY_TERMS) -> s
     """Return how a test differs from its cassette: the verdict, the facts, the ways out."""
     differing = [pair for pair in comparison.interactions if pair.mark != "="]
     worst = max(differing, key=_severity)
-    verdict = worst.verdict if worst.mark == "~" else _NOT_IN_BOTH[worst.mark]
+    verdict = _NOT_IN_BOTH.get(worst.mark, worst.verdict)
     head = f"{verdict}: {printable(worst.call)}"
     if len(differing) > 1:
         head += f", and {len(differing) - 1} more"
@@ -266,7 +274,9 @@ def _compared_lines(interaction: InteractionComparison) -> Iterator[str]:
     if interaction.is_moved:
         facts.append("moved")
     line = f"{mark} {_numbers_of(interaction)} {printable(interaction.call)}"
-    yield f"{line}: {', '.join(facts)}" if facts else line
+    if facts:
+        line += f": {', '.join(facts)}"
+    yield line
     for difference in interaction.request:
         yield f"    request {printable(difference.pointer) or '/'}"
         old, new = shown_values(difference)
@@ -282,7 +292,9 @@ def _numbers_of(interaction: InteractionComparison) -> str:
     received = interaction.received
     if recorded is None or received == recorded:
         return f"#{received}"
-    return f"#{recorded}" if received is None else f"#{recorded} (now #{received})"
+    if received is None:
+        return f"#{recorded}"
+    return f"#{recorded} (now #{received})"
 
 
 def _stage_name(stage: Stage) -> str:
@@ -291,7 +303,9 @@ def _stage_name(stage: Stage) -> str:
 
 
 def _place_of(turn: int | None) -> str:
-    return f"turn {turn}" if turn else "response"
+    if turn:
+        return f"turn {turn}"
+    return "response"
 
 
 def _change_lines(place: str, changes: Iterable[Change]) -> Iterator[str]:
@@ -306,7 +320,7 @@ def _information_lines(responses: Iterable[Iterable[Change]]) -> Iterator[str]:
     """Yield the information in several responses, each change once."""
     told: Counter[Fold] = Counter()
     for changes in responses:
-        folds = folded(change for change in changes if change.is_information)
+        folds = folded([change for change in changes if change.is_information])
         told.update(dict.fromkeys(map(_without_place_of_server, folds), 1))
     for fold, count in told.items():
         first, *values = fold_lines(fold)
@@ -337,12 +351,16 @@ def conclusion(comparison: CassetteComparison) -> str:
     differing = len(comparison.interactions) - counts["="]
     if differing:
         facts = [f"{counts[mark]} {words}" for mark, words in _MARKED.items() if counts[mark]]
-        verb = "differs" if differing == 1 else "differ"
+        verb = "differ"
+        if differing == 1:
+            verb = "differs"
         text = f"{differing} of {total} {verb}: {', '.join(facts)}"
     else:
         text = f"the same: {total}"
     moved = sum(interaction.is_moved for interaction in comparison.interactions)
-    return f"{text}; {moved} moved" if moved else text
+    if moved:
+        return f"{text}; {moved} moved"
+    return text
 
 
 def comparison_data(comparison: CassetteComparison) -> Any:
@@ -442,7 +460,9 @@ def exit_code_of(verifications: Sequence[Verification]) -> int:
     """Return the exit code of the command line for several cassettes."""
     if not any(verification.compared for verification in verifications):
         return _UNREACHABLE
-    return _DIFFERENT if any(verification.failures for verification in verifications) else 0
+    if any(verification.failures for verification in verifications):
+        return _DIFFERENT
+    return 0
 
 
 def verification_text(verification: Verification) -> str:
@@ -520,7 +540,9 @@ def summary_line(verification: Verification) -> str:
     total = counted(len(verification.interactions), "interaction")
     names = f"{printable(verification.cassette)} against {printable(verification.upstream)}"
     line = f"{names}: {total}: {', '.join(counts) or 'none'}"
-    return line if verification.compared else f"{line}; nothing was compared"
+    if verification.compared:
+        return line
+    return f"{line}; nothing was compared"
 
 
 def verification_data(verifications: Sequence[Verification]) -> dict[str, Any]:

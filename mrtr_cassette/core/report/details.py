@@ -149,14 +149,17 @@ def arguments_json(call: Call) -> str | None:
     if not call.is_rpc or not isinstance(params, dict):
         return None
     arguments = params.get("arguments")
-    return None if arguments is None else canonical(arguments)
+    if arguments is None:
+        return None
+    return canonical(arguments)
 
 
 def details_of(cassette: Cassette) -> CassetteDetails:
     """Return the details of a cassette, in the order of the conversation."""
     streamed = _streamed_responses(cassette.interactions)
-    ordered = in_conversation_order(cassette.interactions)
-    calls = [_interaction(recorded, streamed) for recorded in ordered]
+    calls = []
+    for recorded in in_conversation_order(cassette.interactions):
+        calls.append(_interaction(recorded, streamed))
     return CassetteDetails(cassette, tuple(calls))
 
 
@@ -211,7 +214,9 @@ def task_words(state: TaskState, polls: int = 1) -> str:
     if isinstance(message, str):
         words += f": {message}"
     shown = printable(shorten(" ".join(words.split())))
-    return f"{shown} ({polls} polls)" if polls > 1 else shown
+    if polls > 1:
+        return f"{shown} ({polls} polls)"
+    return shown
 
 
 def _parameters(call: Call) -> Any:
@@ -250,7 +255,9 @@ def _turn(recorded: RecordedInteraction, turn: _RecordedTurn) -> Turn:
     answers = {}
     for key, answer in (turn.given or {}).items():
         answers[printable(names.get(key, key))] = canonical(answer, without_null=True)
-    ask = turn.ask if isinstance(turn, ResultTurn) else None
+    ask = None
+    if isinstance(turn, ResultTurn):
+        ask = turn.ask
     timing = _timing(recorded, turn)
     return Turn(
         requests,
@@ -291,20 +298,25 @@ def _timing(recorded: RecordedInteraction, turn: _RecordedTurn) -> _Timing:
     if isinstance(turn, TaskTurn):
         asked_ms = recorded.steps[turn.asked].exchange.ended_ms
         return _Timing("task", asked_ms, [recorded.steps[at].exchange for at in turn.answered])
-    answering = [] if turn.retry is None else [turn.retry]
+    answering = []
+    if turn.retry is not None:
+        answering = [turn.retry]
     return _Timing("result", turn.exchange.ended_ms, answering)
 
 
 def _pushed_ms(exchange: RecordedExchange, piece: int) -> float:
     response = exchange.response
-    return exchange.started_ms if response is None else response.pieces[piece].at_ms
+    if response is None:
+        return exchange.started_ms
+    return response.pieces[piece].at_ms
 
 
 def _waits(recorded: RecordedInteraction, turns: Sequence[Turn]) -> dict[Via, float]:
     """Return how long the server waited for answers, by the way in which it asked."""
-    shared = 0 if recorded.branch is None else recorded.branch.turn
+    if recorded.branch is not None:
+        turns = turns[recorded.branch.turn :]
     waits: dict[Via, float] = {"result": 0.0, "push": 0.0, "task": 0.0}
-    for turn in turns[shared:]:
+    for turn in turns:
         # An ask without requests for input makes the client call again and asks no person.
         if turn.input_requests:
             waits[turn.via] += turn.answered_after_ms or 0
@@ -351,10 +363,13 @@ def _streamed_responses(interactions: Iterable[RecordedInteraction]) -> _Streame
 
 def final_of(method: str, response: Response | None) -> FinalResponse:
     """Return the outcome of a call of a method, or the last state of its task."""
-    message = None if response is None else last_response(response)
-    state = polled_state(message) if method == GET_TASK else None
-    if state is not None:
-        return _outcome(state.response).final
+    if response is None:
+        return _NOTHING
+    message = last_response(response)
+    if method == GET_TASK:
+        state = polled_state(message)
+        if state is not None:
+            return _outcome(state.response).final
     return _outcome(_members_of(message)).final
 
 
@@ -370,9 +385,13 @@ def _ending(recorded: RecordedInteraction, streamed: _Streamed) -> _Outcome:
     last = recorded.ending
     response = last.response
     request = last.call.message
+    message = None
     # A server may refuse a request without saying its id.
-    message = None if response is None or request is None else last_response(response)
-    state = polled_state(message) if recorded.steps else None
+    if response is not None and request is not None:
+        message = last_response(response)
+    state = None
+    if recorded.steps:
+        state = polled_state(message)
     if recorded.is_open:
         is_task_asking = state is not None and bool(state.input_requests)
         is_asking = last.ask is not None or is_task_asking
@@ -396,11 +415,15 @@ def _ending(recorded: RecordedInteraction, streamed: _Streamed) -> _Outcome:
 
 
 def _members_of(message: Message | None) -> Mapping[str, Any]:
-    return {} if message is None else message.tree
+    if message is None:
+        return {}
+    return message.tree
 
 
 def _size_of(message: Message | None) -> int:
-    return 0 if message is None else len(message.raw)
+    if message is None:
+        return 0
+    return len(message.raw)
 
 
 def _streamed_response(
@@ -421,7 +444,9 @@ def _streamed_response(
 def _status_of(response: Response | None) -> str:
     if response is None:
         return "no response"
-    return "" if response.is_lines else f"HTTP {response.status}"
+    if response.is_lines:
+        return ""
+    return f"HTTP {response.status}"
 
 
 def _stream_facts(response: Response | None) -> list[str]:

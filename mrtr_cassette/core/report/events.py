@@ -58,11 +58,15 @@ def request_event(observation: Observation) -> Event:
     given = _given(call, push)
     if given is None:
         return event
-    via = "result" if named_task(call.message) is None else "task"
+    via = "result"
+    if named_task(call.message) is not None:
+        via = "task"
     if push is not None:
         via = "push"
         event["call"] = recorder.label(push.call)
-    state = call.answers.request_state if call.answers else None
+    state = None
+    if call.answers:
+        state = call.answers.request_state
     return event | {
         "event": "answered",
         "via": via,
@@ -165,10 +169,14 @@ def _asked_in(
         requests = _without_id(task.input_requests, task.id)
         return _Asked("task", _shown(requests, observation.recorder.shown))
     response = exchange.response
-    ask = None if response is None else ask_in(exchange.call.message, response)
+    if response is None:
+        return None
+    ask = ask_in(exchange.call.message, response)
     if ask is None:
         return None
-    state_sha256 = exchange.issued_sha256 if ask.request_state else None
+    state_sha256 = None
+    if ask.request_state:
+        state_sha256 = exchange.issued_sha256
     return _Asked("result", _shown(ask.input_requests, printable), state_sha256)
 
 
@@ -263,7 +271,9 @@ def played_events(play: Play) -> Iterator[Event]:
     entry = play.entry
     call = (entry.created_by or entry).key
     place: Event = {"call": str(call), "interaction": entry.interaction}
-    via = "result" if entry.created_by is None else "task"
+    via = "result"
+    if entry.created_by is not None:
+        via = "task"
     yield {
         "event": "played",
         **place,
@@ -360,7 +370,9 @@ def turn_said(turn: CallTurn) -> Said:
         if request.message:
             question += f" {shorten(request.message)!r}"
         source = turn.answered_by.get(key)
-        answered = f"answered by {source}" if source else "not answered"
+        answered = "not answered"
+        if source:
+            answered = f"answered by {source}"
         asked.append(f"{question}, {answered}")
     line = f"turn {turn.number}: {'; '.join(asked) or 'asked for a retry only'}"
     return _said(event, line)

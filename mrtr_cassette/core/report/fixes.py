@@ -11,6 +11,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import is_started_here
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
+from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.worlds import called_as
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER
 from mrtr_cassette.core.wire.pointers import Difference, pointer_path
@@ -102,7 +103,9 @@ def fixes_of(miss: Miss, cassette: Cassette, adds_to: str, terms: Terms) -> list
     """
     values = _values_of(miss, cassette, adds_to)
     filled = {**terms, "kept": _kept(cassette, terms)}
-    front = "record_pipe" if cassette.transport == "stdio" else "record"
+    front = "record"
+    if cassette.transport == "stdio":
+        front = "record_pipe"
     fixes = []
     for fix in _chosen(miss, values):
         lacking = [slot for slot, name in _NEEDED.items() if name not in values and slot in fix]
@@ -194,7 +197,9 @@ def asked_in(miss: Miss) -> Mapping[str, InputRequest]:
         return {}
     if nearest.answers is not None:
         return {nearest.answers.request.key: nearest.answers.request.asks}
-    asker = nearest if nearest.state is not None else nearest.parent
+    asker: ReplayEntry | None = nearest
+    if nearest.state is None:
+        asker = nearest.parent
     if asker is None or miss.reason not in (Reason.ANSWERS_DIFFER, Reason.ANSWERS_MISSING):
         return {}
     keys = {_answered_key(difference.pointer) for difference in miss.differences}
@@ -204,5 +209,6 @@ def asked_in(miss: Miss) -> Mapping[str, InputRequest]:
 def _answered_key(pointer: str) -> str | None:
     """Return the key of the answer that a pointer leads to, or None if it leads to all answers."""
     # The first step is the member that has the answers.
-    steps = pointer_path(pointer) if pointer else ()
-    return steps[1] if len(steps) > 1 else None
+    if pointer.count("/") < 2:
+        return None
+    return pointer_path(pointer)[1]

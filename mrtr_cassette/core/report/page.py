@@ -147,7 +147,9 @@ def _difference(change: Change) -> Difference:
 
 
 def _time(duration_ms: float) -> str:
-    return f"{duration_ms:.0f} ms" if duration_ms < 1000 else f"{duration_ms / 1000:.1f} s"
+    if duration_ms < 1000:
+        return f"{duration_ms:.0f} ms"
+    return f"{duration_ms / 1000:.1f} s"
 
 
 # Recorded values
@@ -171,7 +173,9 @@ _MARK: Final = Markup('<mark title="This stands for what is not in the cassette.
 def _plain(value: Any) -> str:
     if isinstance(value, Markup):
         return value
-    text = "" if value is None else str(value)
+    if value is None:
+        return ""
+    text = str(value)
     if text.isprintable():
         return text
     return "\n".join(printable(line.expandtabs(_TAB)) for line in text.split("\n"))
@@ -203,7 +207,9 @@ def image_url(content: Mapping[str, Any]) -> str:
         return ""
     if len(data) > _LARGEST_IMAGE or not _IMAGE.fullmatch(kind):
         return ""
-    return f"data:{kind};base64,{data}" if _BASE64.fullmatch(data) else ""
+    if _BASE64.fullmatch(data):
+        return f"data:{kind};base64,{data}"
+    return ""
 
 
 # Forms
@@ -235,7 +241,9 @@ def form_fields(schema: Any, content: Any) -> list[FormField]:
     required = required if isinstance(required, list) else []
     fields = []
     for name, definition in properties.items():
-        helps = ["required"] if name in required else []
+        helps = []
+        if name in required:
+            helps = ["required"]
         fields.append(_field(name, definition, answers, helps))
     for name in answers:
         if name not in properties:
@@ -248,7 +256,9 @@ def _listed_field(definition: Mapping[str, Any], answer: Any) -> FormField:
     answers = {}
     if isinstance(answer, dict) and "value" in answer:
         answers[key] = answer["value"]
-    helps = [] if definition.get("required", True) is False else ["required"]
+    helps = []
+    if definition.get("required", True) is not False:
+        helps = ["required"]
     return _field(key, {**definition, "type": definition.get("kind", "string")}, answers, helps)
 
 

@@ -42,7 +42,10 @@ def redactions_of(recorded: Cassette, earlier: Cassette | None = None) -> tuple[
         totals[rule] += count
         call = recorded.interactions[number - 1].exchanges[0].call.title
         calls.setdefault(rule, []).append(RedactedCall(number, printable(call)))
-    return tuple([Redaction(rule, totals[rule], tuple(found)) for rule, found in calls.items()])
+    redactions = []
+    for rule, found in calls.items():
+        redactions.append(Redaction(rule, totals[rule], tuple(found)))
+    return tuple(redactions)
 
 
 def _counts(cassette: Cassette) -> Counter[tuple[str, int]]:
@@ -65,8 +68,10 @@ def _text_of(exchange: RecordedExchange) -> str:
         headers += response.headers
         bodies.append(response.body)
     texts = [request.target]
-    texts += [value for _, value in headers]
-    texts += [body.decode("latin-1") for body in bodies]
+    for _, value in headers:
+        texts.append(value)
+    for body in bodies:
+        texts.append(body.decode("latin-1"))
     return "\n".join(texts)
 
 
@@ -86,4 +91,7 @@ def _calls_text(calls: Sequence[RedactedCall]) -> str:
     numbers: dict[str, list[str]] = {}
     for number, call in calls:
         numbers.setdefault(call, []).append(f"#{number}")
-    return "; ".join([f"{', '.join(found)} {call}" for call, found in numbers.items()])
+    texts = []
+    for call, found in numbers.items():
+        texts.append(f"{', '.join(found)} {call}")
+    return "; ".join(texts)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import orjson
 
@@ -36,6 +36,8 @@ from mrtr_cassette.errors import (
     shorten,
 )
 from mrtr_cassette.terms import LIBRARY_TERMS, SHELL_TERMS, Terms, in_terms, shell_words
+
+_Row = TypeVar("_Row")
 
 # Misses
 
@@ -114,7 +116,9 @@ def miss_report(
     detail = shown(miss.detail)
     questions = [shown(question) for question in _questions(miss)]
     nearest = _nearest(miss, shown)
-    differences = [_shown_difference(difference, shown) for difference in miss.differences]
+    differences = []
+    for difference in miss.differences:
+        differences.append(_shown_difference(difference, shown))
     fixes = [shown(fix) for fix in fixes_of(miss, cassette, adds_to or path, terms)]
     lines = [f"{_BEGINS_MISS}{miss.reason.value}: {detail}", f"  request:  {request}"]
     lines += [f"  question: {question}" for question in questions]
@@ -192,7 +196,9 @@ def _questions(miss: Miss) -> Iterator[str]:
 
 def error_body(report: MissReport, answered: Call | bytes | None) -> bytes:
     """Return the JSON-RPC error that a client gets for a call, or for the call with this id."""
-    code = UNRECORDED_CODE if report.reason == Reason.UNRECORDED.value else MISS_CODE
+    code = MISS_CODE
+    if report.reason == Reason.UNRECORDED.value:
+        code = UNRECORDED_CODE
     return _body(answered, {"code": code, "message": report.text, "data": report.facts})
 
 
@@ -321,10 +327,10 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
     lines = [f"{played}, {_misses_text(report.misses)}"]
     lines += _first_ten([f"  {call.outcome}: #{call.number} {call.call}" for call in incomplete])
     calls = {interaction.number: interaction.call for interaction in report.interactions}
-    given_up = report.without_response
-    lines += _first_ten(
-        [f"  no response was recorded: #{number} {calls[number]}" for number in given_up]
-    )
+    given_up = []
+    for number in report.without_response:
+        given_up.append(f"  no response was recorded: #{number} {calls[number]}")
+    lines += _first_ten(given_up)
     harmless = []
     for request in report.harmless:
         times = _times(request.times)
@@ -343,7 +349,9 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
 
 
 def _times(count: int) -> str:
-    return f" {count} times" if count > 1 else ""
+    if count > 1:
+        return f" {count} times"
+    return ""
 
 
 def _elsewhere_text(place: str) -> str:
@@ -352,7 +360,9 @@ def _elsewhere_text(place: str) -> str:
 
 def _first_ten(lines: list[str]) -> list[str]:
     rest = len(lines) - _MOST_LISTED
-    return [*lines[:_MOST_LISTED], f"  and {rest} more"] if rest > 0 else lines
+    if rest > 0:
+        return [*lines[:_MOST_LISTED], f"  and {rest} more"]
+    return lines
 
 
 def _misses_text(misses: Sequence[MissReport]) -> str:
@@ -382,17 +392,13 @@ def saved_report(raw: bytes) -> ReplayReport:
     """
     tree = parse(raw)
     try:
-        interactions = [InteractionOutcome(**outcome) for outcome in tree["interactions"]]
-        misses = [_saved_miss(miss) for miss in tree["misses"]]
-        harmless = [HarmlessRequest(**request) for request in tree["harmless"]]
-        strayed = [StrayedRead(**read) for read in tree.get("after_other_writes", ())]
         return ReplayReport(
             tree["cassette"],
-            tuple(interactions),
-            tuple(misses),
-            tuple(harmless),
+            _rows(InteractionOutcome, tree["interactions"]),
+            tuple(map(_saved_miss, tree["misses"])),
+            _rows(HarmlessRequest, tree["harmless"]),
             without_response=tuple(tree.get("without_response", ())),
-            after_other_writes=tuple(strayed),
+            after_other_writes=_rows(StrayedRead, tree.get("after_other_writes", ())),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(error) from None
@@ -400,13 +406,16 @@ def saved_report(raw: bytes) -> ReplayReport:
 
 def _saved_miss(members: Mapping[str, Any]) -> MissReport:
     nearest = members["nearest"]
-    differences = [Difference(**difference) for difference in members["differences"]]
     return replace(
         MissReport(**members),
         nearest=nearest and Nearest(**nearest),
-        differences=tuple(differences),
+        differences=_rows(Difference, members["differences"]),
         fixes=tuple(members["fixes"]),
     )
+
+
+def _rows(row: Callable[..., _Row], saved: Sequence[Mapping[str, Any]]) -> tuple[_Row, ...]:
+    return tuple([row(**members) for members in saved])
 
 
 # Recordings
@@ -585,7 +594,9 @@ def unused_text(names: Sequence[str]) -> str:
 
 
 def _as_options(unanswered: Unanswered) -> str:
-    pairs = [spelled_pair(name, value) for name, value in unanswered.example.items()]
+    pairs = []
+    for name, value in unanswered.example.items():
+        pairs.append(spelled_pair(name, value))
     return in_terms("<<answer>>", SHELL_TERMS, {"given": pairs})
 
 
@@ -599,6 +610,8 @@ class UnansweredError(MrtrCassetteError):
     exit_code = 5
 
     def __init__(self, result: CallResult) -> None:
-        hint = unused_text(result.unused) if result.unused else None
+        hint = None
+        if result.unused:
+            hint = unused_text(result.unused)
         super().__init__("; ".join(_problems(result, _as_argument)), hint=hint)
         self.result = result

@@ -104,7 +104,9 @@ def _origin_lines(interaction: Interaction) -> Iterator[str]:
 
 
 def _turn_lines(number: int, turn: Turn) -> Iterator[str]:
-    form = "with request state" if turn.has_request_state else "without request state"
+    form = "without request state"
+    if turn.has_request_state:
+        form = "with request state"
     form = {"push": "pushed", "task": "of its task"}.get(turn.via, form)
     named = [f"{key} ({request.kind})" for key, request in turn.input_requests.items()]
     unasked = sorted((turn.answered or {}).keys() - turn.input_requests.keys())
@@ -146,7 +148,9 @@ def _with_json_read(value: Any) -> Any:
         return value
     shown = {}
     for name, member in value.items():
-        tree = _json_in(member) if name == "text" else None
+        tree = None
+        if name == "text":
+            tree = _json_in(member)
         if tree is None:
             shown[name] = _with_json_read(member)
         else:
@@ -223,13 +227,17 @@ def _answer_parts(key: str, answer: Any) -> list[str]:
 
 
 def _members_of(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return value
+    return {}
 
 
 def _value_words(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return _one_line(value if isinstance(value, str) else canonical(value))
+    if isinstance(value, str):
+        return _one_line(value)
+    return _one_line(canonical(value))
 
 
 def final_words(final: FinalResponse) -> str:
@@ -241,7 +249,9 @@ def final_words(final: FinalResponse) -> str:
     if not isinstance(value, dict) or _TEXTS.isdisjoint(value):
         return ""
     text = _one_line(" ".join(result_texts(value)))
-    return f"failed: {text}" if final.kind == "failed result" else text
+    if final.kind == "failed result":
+        return f"failed: {text}"
+    return text
 
 
 def _one_line(text: str) -> str:
@@ -262,11 +272,16 @@ def result_texts(result: Mapping[str, Any]) -> Iterator[str]:
     for item in items:
         if isinstance(item, dict):
             inner = item.get("content")
-            shown = _content_text(inner if isinstance(inner, dict) else item)
-            yield f"{item.get('role')}: {shown}" if "role" in item else shown
+            content = inner if isinstance(inner, dict) else item
+            shown = _content_text(content)
+            if "role" in item:
+                shown = f"{item['role']}: {shown}"
+            yield shown
     if not items:
         structured = result.get("structuredContent")
-        yield json_text(result if structured is None else structured)
+        if structured is None:
+            structured = result
+        yield json_text(structured)
 
 
 def _content_text(content: Mapping[str, Any]) -> str:
@@ -401,7 +416,9 @@ def _arrow(line: str, text: str) -> str:
 
 
 def _mermaid_escape(char: str) -> str:
-    return char if char.isalnum() or char in _PLAIN else f"#{ord(char)};"
+    if char.isalnum() or char in _PLAIN:
+        return char
+    return f"#{ord(char)};"
 
 
 # JSON for people
@@ -417,4 +434,6 @@ def json_text(value: Any) -> str:
 
 
 def _plain_value(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else json.loads(value.text)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return json.loads(value.text)
