@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.wire.jsonbytes import Span, find_spans, item_spans, splice
 from mrtr_cassette.errors import CassetteError, printable
@@ -23,6 +23,17 @@ _ADDED: Final = b', "args":'
 _BOM = b"\xef\xbb\xbf"
 
 
+class _Entry(NamedTuple):
+    """Where the parts of a server's entry are in its file."""
+
+    command: Span
+    args: Span | None
+    arguments: list[Span]
+    """Spans of the items of `args`."""
+    wrapped_command: int | None
+    """Index in `args` of the command of a wrapped server; None if it is not wrapped."""
+
+
 def wrapped(data: bytes, path: str, server: str, ours: Sequence[str]) -> bytes:
     """Return a configuration in which a server is started by `ours`, before its own command.
 
@@ -31,21 +42,25 @@ def wrapped(data: bytes, path: str, server: str, ours: Sequence[str]) -> bytes:
     Raises:
         CassetteError: it is no such file, has no such server, or that is wrapped already.
     """
-    command, array, items, there = _entry(data, path, server)
-    if there is not None:
+    entry = _entry(data, path, server)
+    if entry.wrapped_command is not None:
         raise CassetteError(
             path,
             printable(f"the server {server!r} is wrapped already"),
             hint=f"first: mrtr-cassette unwrap {shell_words([str(path), server])}",
         )
-    program, *arguments = [json.dumps(each).encode() for each in (*ours, _DASHES)]
-    inner = b", ".join([*arguments, data[command.start : command.end]])
-    if array is None:
-        added = Span(command.end, command.end), _ADDED + b"[%b]" % inner
+    program, *arguments = [json.dumps(word).encode() for word in [*ours, _DASHES]]
+    command = entry.command
+    added = b", ".join([*arguments, data[command.start : command.end]])
+    if entry.args is None:
+        place = Span(command.end, command.end)
+        added = _ADDED + b"[%b]" % added
     else:
-        begin = array.start + 1
-        added = Span(begin, begin), inner + (b", " if items else b"")
-    return splice(data, [(command, program), added])
+        begin = entry.args.start + 1
+        place = Span(begin, begin)
+        if entry.arguments:
+            added += b", "
+    return splice(data, [(command, program), (place, added)])
 
 
 def unwrapped(data: bytes, path: str, server: str) -> bytes:
@@ -54,65 +69,97 @@ def unwrapped(data: bytes, path: str, server: str) -> bytes:
     Raises:
         CassetteError: it is no such file, has no such server, or that is not wrapped.
     """
-    command, array, items, ours = _entry(data, path, server)
-    if ours is None or array is None:
+    entry = _entry(data, path, server)
+    ours = entry.wrapped_command
+    args = entry.args
+    if ours is None or args is None:
         raise CassetteError(path, printable(f"the server {server!r} is not wrapped"))
-    own, removed = items[ours], Span(array.start + 1, items[ours].end)
-    if ours + 1 < len(items):
-        # The comma before the next one, and the space behind it, are ours.
-        comma = data.index(b",", own.end) + 1
-        removed = Span(array.start + 1, comma + data.startswith(b" ", comma))
-    elif data[command.end : array.start] == _ADDED:
-        removed = Span(command.end, array.end)
-    return splice(data, [(command, data[own.start : own.end]), (removed, b"")])
+    command = entry.command
+    program = entry.arguments[ours]
+    is_last = ours + 1 == len(entry.arguments)
+    if not is_last:
+        # The comma behind the program, and the space behind the comma, are ours.
+        end = data.index(b",", program.end) + 1
+        if data.startswith(b" ", end):
+            end += 1
+        removed = Span(args.start + 1, end)
+    elif data[command.end : args.start] == _ADDED:
+        removed = Span(command.end, args.end)
+    else:
+        removed = Span(args.start + 1, program.end)
+    return splice(data, [(command, data[program.start : program.end]), (removed, b"")])
 
 
-def _entry(data: bytes, path: str, server: str) -> tuple[Span, Span | None, list[Span], int | None]:
-    """Return the places of `command`, of `args` and of its items, and which is the own command."""
+def _entry(data: bytes, path: str, server: str) -> _Entry:
     plain = _without_comments(data)
-    named = _servers(plain, path)
-    at = next((name for name, servers in named.items() if server in servers), None)
-    if at is None:
-        known = ", ".join(repr(name) for servers in named.values() for name in servers) or "none"
-        raise CassetteError(path, printable(f"it has no server {server!r}; it has {known}"))
-    entry = named[at][server]
-    program = entry.get("command") if isinstance(entry, dict) else None
+    member, value = _server_value(plain, path, server)
+    program = value.get("command") if isinstance(value, dict) else None
     if not isinstance(program, str):
         raise CassetteError(
             path,
             printable(f"the server {server!r} has no `command`"),
             hint="one with a URL is recorded by a proxy: <<record>>",
         )
-    args = entry.get("args", [])
-    if not isinstance(args, list) or not all(isinstance(each, str) for each in args):
+    args = value.get("args", [])
+    if not isinstance(args, list) or not all(isinstance(word, str) for word in args):
         raise CassetteError(path, printable(f"`args` of the server {server!r} is no list of texts"))
-    # A name is found as its bytes spell it, or escaped.
-    names = (server, server.encode("utf-8", "surrogatepass").decode("latin-1"))
-    spans = find_spans(plain, [(at, name, key) for name in names for key in ("command", "args")])
-    command, array = (
-        max((span for name in names for span in spans.get((at, name, key), ())), default=None)
-        for key in ("command", "args")
-    )
-    if command is None:
+    command_span = _last_span(plain, member, server, "command")
+    if command_span is None:
         raise CassetteError(path, printable(f"the server {server!r} is spelled in an odd way"))
-    items = [] if array is None else item_spans(plain, array)
-    return command, array, items, _own_command(entry)
+    args_span = _last_span(plain, member, server, "args")
+    arguments = [] if args_span is None else item_spans(plain, args_span)
+    return _Entry(command_span, args_span, arguments, _wrapped_command(value))
 
 
-def _own_command(entry: Any) -> int | None:
+def _server_value(plain: bytes, path: str, server: str) -> tuple[str, Any]:
+    """Return a server's entry, and the member of the file that has it."""
+    by_member = _servers(plain, path)
+    names: list[str] = []
+    for member, servers in by_member.items():
+        if server in servers:
+            return member, servers[server]
+        names.extend(repr(name) for name in servers)
+    known = ", ".join(names) or "none"
+    raise CassetteError(path, printable(f"it has no server {server!r}; it has {known}"))
+
+
+def _last_span(plain: bytes, member: str, server: str, key: str) -> Span | None:
+    """Return where the value of a server's key is; of several, the last one counts."""
+    # A name is found as its bytes spell it, or escaped.
+    as_bytes = server.encode("utf-8", "surrogatepass").decode("latin-1")
+    paths = [(member, server, key), (member, as_bytes, key)]
+    found = find_spans(plain, paths)
+    spans: list[Span] = []
+    for path in paths:
+        spans.extend(found.get(path, ()))
+    return max(spans, default=None)
+
+
+def _wrapped_command(entry: Any) -> int | None:
     """Return the index of a wrapped server's own command in its arguments; None without one."""
-    args = entry.get("args") if isinstance(entry, dict) else None
-    if not isinstance(args, list) or not isinstance(program := entry.get("command"), str):
+    if not isinstance(entry, dict):
         return None
-    start = len(_MODULE) if args[: len(_MODULE)] == _MODULE else 0
-    is_ours = (start or _OURS.search(program)) and args[start + 1 : start + 2] == ["--stdio"]
-    return args.index(_DASHES) + 1 if is_ours and _DASHES in args[:-1] else None
+    program = entry.get("command")
+    args = entry.get("args")
+    if not isinstance(program, str) or not isinstance(args, list):
+        return None
+    is_module = args[: len(_MODULE)] == _MODULE
+    options_from = len(_MODULE) + 1 if is_module else 1
+    is_ours = is_module or _OURS.search(program)
+    is_on_pipes = args[options_from : options_from + 1] == ["--stdio"]
+    if is_ours and is_on_pipes and _DASHES in args[:-1]:
+        return args.index(_DASHES) + 1
+    return None
 
 
 def has_wrapped(data: bytes, path: str) -> bool:
     """Tell whether a configuration has a server that is wrapped."""
-    named = _servers(_without_comments(data), path).values()
-    return any(_own_command(each) is not None for servers in named for each in servers.values())
+    by_member = _servers(_without_comments(data), path)
+    for servers in by_member.values():
+        for entry in servers.values():
+            if _wrapped_command(entry) is not None:
+                return True
+    return False
 
 
 def _servers(plain: bytes, path: str) -> dict[str, dict[str, Any]]:
@@ -120,11 +167,14 @@ def _servers(plain: bytes, path: str) -> dict[str, dict[str, Any]]:
         tree = json.loads(plain)
     except ValueError as error:
         raise CassetteError(path, f"not JSON: {error}") from None
-    servers = {name: tree.get(name) for name in _SERVERS} if isinstance(tree, dict) else {}
-    named = {name: each for name, each in servers.items() if isinstance(each, dict)}
-    if not named:
+    by_member: dict[str, dict[str, Any]] = {}
+    if isinstance(tree, dict):
+        for member in _SERVERS:
+            if isinstance(tree.get(member), dict):
+                by_member[member] = tree[member]
+    if not by_member:
         raise CassetteError(path, "it has no `mcpServers`", hint="name a client's configuration")
-    return named
+    return by_member
 
 
 def _without_comments(data: bytes) -> bytes:

@@ -44,14 +44,11 @@ class Announced:
         No other digest of a text with a secret is returned, as it could tell the secret.
         """
         announced = announced_in(received.body)
-        pairs: Iterable[tuple[Any, Any]] = ()
+        changed: dict[str, str] = {}
         if received.body != sealed.body:
-            pairs = zip(_values_of(received), _values_of(sealed), strict=False)
-        changed = {
-            sha256_of(before): sha256_of(after)
-            for before, after in pairs
-            if isinstance(before, str) and isinstance(after, str) and before != after
-        }
+            for before, after in _text_pairs(received, sealed):
+                if before != after:
+                    changed[sha256_of(before)] = sha256_of(after)
         self._announced |= announced
         self._changed |= changed
         found = (announced & self._changed.keys()) | (changed.keys() & self._announced)
@@ -61,31 +58,47 @@ class Announced:
 def new_digests(
     sent: Mapping[str, str], exchanges: Iterable[tuple[RecordedExchange, RecordedExchange]]
 ) -> dict[str, str]:
-    """Return what takes the places of announced digests in a cassette.
+    """Return the replacements of announced digests in a cassette.
 
     Args:
-        sent: by the digest of a text as it was sealed, that of the text as it was sent.
-        exchanges: each exchange as it was, and as it stands in the cassette.
+        sent: the digest of each text as it was sent, by the digest of the text as it was sealed.
+        exchanges: each exchange as it was, and as it is written to the cassette.
     """
-    pairs = [(before.response, named.response) for before, named in exchanges]
-    responses = [(before, named) for before, named in pairs if before and named]
-    announced = {digest for _, named in responses for digest in announced_in(named.body)}
+    responses: list[tuple[Response, Response]] = []
+    announced: set[str] = set()
+    for before, named in exchanges:
+        if before.response is not None and named.response is not None:
+            responses.append((before.response, named.response))
+            announced |= announced_in(named.response.body)
+    if not announced:
+        return {}
     found: dict[str, str] = {}
-    for before, named in responses if announced else ():
-        for old, new in zip(_values_of(before), _values_of(named), strict=False):
-            if isinstance(old, str) and isinstance(new, str):
-                sealed = sha256_of(old)
-                digest = sent.get(sealed, sealed)
-                if digest in announced and digest != sha256_of(new):
-                    found[digest] = sha256_of(new)
+    for sealed_response, named_response in responses:
+        for sealed_text, named_text in _text_pairs(sealed_response, named_response):
+            sealed = sha256_of(sealed_text)
+            digest = sent.get(sealed, sealed)
+            named_digest = sha256_of(named_text)
+            if digest in announced and digest != named_digest:
+                found[digest] = named_digest
     return found
 
 
 def with_digests(raw: bytes, new: Mapping[str, str]) -> bytes:
     """Replace announced digests in a text."""
-    return bytes(
-        _DIGEST.sub(lambda match: new.get(match[0].decode(), match[0].decode()).encode(), raw)
-    )
+
+    def replacement(match: Any) -> bytes:
+        digest: str = match[0].decode()
+        return new.get(digest, digest).encode()
+
+    replaced: bytes = _DIGEST.sub(replacement, raw)
+    return replaced
+
+
+def _text_pairs(before: Response, after: Response) -> Iterator[tuple[str, str]]:
+    """Yield the texts of the messages of a response, each before and after a change of them."""
+    for old, new in zip(_values_of(before), _values_of(after), strict=False):
+        if isinstance(old, str) and isinstance(new, str):
+            yield old, new
 
 
 def _values_of(response: Response) -> Iterator[Any]:
@@ -93,7 +106,9 @@ def _values_of(response: Response) -> Iterator[Any]:
     values = [located.message.tree for located in messages_in(response)]
     while values:
         value = values.pop()
-        if isinstance(value, dict | list):
-            values += value.values() if isinstance(value, dict) else value
+        if isinstance(value, dict):
+            values.extend(value.values())
+        elif isinstance(value, list):
+            values.extend(value)
         else:
             yield value

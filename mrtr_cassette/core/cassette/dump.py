@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -16,6 +16,7 @@ from mrtr_cassette.core.cassette.recorded import (
     PushedTurn,
     RecordedExchange,
     RecordedInteraction,
+    RecorderFacts,
     TaskTurn,
     task_turns,
 )
@@ -38,28 +39,37 @@ def dump(cassette: Cassette) -> bytes:
         "request_state": cassette.request_state,
         "redaction": None if redaction is None else asdict(redaction),
         "answers": "sealed" if cassette.seals_answers else None,
-        "interactions": [_interaction_tree(each) for each in cassette.interactions],
+        "interactions": [_interaction_tree(item) for item in cassette.interactions],
     }
-    recorders = [
-        {"id": each.id, "wall_ms": round(each.wall_ms)}
-        | ({"offset_ms": offset_ms} if (offset_ms := round(each.offset_ms)) else {})
-        for each in cassette.recorders
-    ]
     recording = {
         "recorded_at": cassette.recorded_at,
         "tool": cassette.tool,
         "client": cassette.client,
         "command": cassette.command,
-        "recorders": recorders or None,
+        "recorders": _recorder_trees(cassette.recorders) or None,
     }
     shown = orjson.dumps(_without_none(head), option=orjson.OPT_INDENT_2).removesuffix(b"\n}")
-    members = [
-        b'\n    "%b": %b,' % (name.encode(), orjson.dumps(value))
-        for name, value in _without_none(recording).items()
-    ]
-    facts = b",".join([b"\n      " + orjson.dumps(each) for each in _facts_trees(cassette)])
-    end = b"\n    ]\n  }\n}\n" if facts else b"]\n  }\n}\n"
-    return b"".join([shown, b',\n  "recording": {', *members, b'\n    "exchanges": [', facts, end])
+    parts = [shown, b',\n  "recording": {']
+    for name, value in _without_none(recording).items():
+        parts.append(b'\n    "%b": %b,' % (name.encode(), orjson.dumps(value)))
+    parts.append(b'\n    "exchanges": [')
+    facts = [b"\n      " + orjson.dumps(tree) for tree in _facts_trees(cassette)]
+    parts.append(b",".join(facts))
+    if facts:
+        parts.append(b"\n    ")
+    parts.append(b"]\n  }\n}\n")
+    return b"".join(parts)
+
+
+def _recorder_trees(recorders: Iterable[RecorderFacts]) -> list[Tree]:
+    trees: list[Tree] = []
+    for recorder in recorders:
+        tree: Tree = {"id": recorder.id, "wall_ms": round(recorder.wall_ms)}
+        offset_ms = round(recorder.offset_ms)
+        if offset_ms:
+            tree["offset_ms"] = offset_ms
+        trees.append(tree)
+    return trees
 
 
 def _without_none(tree: Tree) -> Tree:
@@ -68,23 +78,14 @@ def _without_none(tree: Tree) -> Tree:
 
 def _interaction_tree(interaction: RecordedInteraction) -> Tree:
     """Return an interaction; if its last response is an ask, that ask has no answer."""
-    first, last = interaction.exchanges[0], interaction.exchanges[-1]
-    branch, turns = interaction.branch, []
-    for position, exchange in enumerate(interaction.exchanges):
-        turns += [
-            _pushed_turn_tree(turn)
-            for turn in interaction.pushed_turns
-            if turn.position == position
-        ]
-        response = exchange.response
-        if exchange is not last and response is not None:
-            answer = _request_tree(interaction.exchanges[position + 1].request, is_answer=True)
-            turns.append({"via": "result", "ask": _response_tree(response), "answer": answer})
-    turns += [task_turn_tree(turn) for turn in task_turns(interaction.steps)]
+    first = interaction.exchanges[0]
+    last = interaction.exchanges[-1]
     ending = None if last.response is None else _response_tree(last.response)
+    turns = _turn_trees(interaction)
     if last.ask is not None:
         turns.append({"via": "result", "ask": ending})
         ending = None
+    branch = interaction.branch
     return _without_none(
         {
             "orphan": interaction.is_orphan or None,
@@ -97,26 +98,50 @@ def _interaction_tree(interaction: RecordedInteraction) -> Tree:
     )
 
 
+def _turn_trees(interaction: RecordedInteraction) -> list[Tree]:
+    """Return the turns of an interaction, but for an ask in its last response."""
+    turns: list[Tree] = []
+    exchanges = interaction.exchanges
+    for position, exchange in enumerate(exchanges):
+        for turn in interaction.pushed_turns:
+            if turn.position == position:
+                turns.append(_pushed_turn_tree(turn))
+        is_last = position + 1 == len(exchanges)
+        if exchange.response is not None and not is_last:
+            answer = _request_tree(exchanges[position + 1].request, is_answer=True)
+            ask = _response_tree(exchange.response)
+            turns.append({"via": "result", "ask": ask, "answer": answer})
+    turns.extend(task_turn_tree(turn) for turn in task_turns(interaction.steps))
+    return turns
+
+
 def _exchange_tree(exchange: RecordedExchange) -> Tree:
     tree = {"request": _request_tree(exchange.request)}
-    response = exchange.response
-    return tree if response is None else {**tree, "response": _response_tree(response)}
+    if exchange.response is not None:
+        tree["response"] = _response_tree(exchange.response)
+    return tree
 
 
 def task_turn_tree(turn: TaskTurn) -> Tree:
-    """Return a turn of a task as the file has it."""
+    """Return a turn of a task as it is in the file."""
     tree: Tree = {"via": "task", "ask": {"step": turn.asked, "keys": list(turn.requests)}}
-    return {**tree, "answer": {"steps": list(turn.answered)}} if turn.answered else tree
+    if turn.answered:
+        tree["answer"] = {"steps": list(turn.answered)}
+    return tree
 
 
 def _pushed_turn_tree(turn: PushedTurn) -> Tree:
-    events = [
-        _without_none({"key": each.key, "interaction": each.interaction, "event": each.piece})
-        for each in turn.asked
-    ]
-    responses = [{"key": each.key, **_exchange_tree(each.exchange)} for each in turn.answers]
+    events: list[Tree] = []
+    for request in turn.asked:
+        event = {"key": request.key, "interaction": request.interaction, "event": request.piece}
+        events.append(_without_none(event))
     tree: Tree = {"via": "push", "ask": {"events": events}}
-    return {**tree, "answer": {"responses": responses}} if responses else tree
+    if turn.answers:
+        responses: list[Tree] = []
+        for answer in turn.answers:
+            responses.append({"key": answer.key, **_exchange_tree(answer.exchange)})
+        tree["answer"] = {"responses": responses}
+    return tree
 
 
 def _request_tree(request: Request, *, is_answer: bool = False) -> Tree:
@@ -129,7 +154,7 @@ def _request_tree(request: Request, *, is_answer: bool = False) -> Tree:
         head = {"headers": headers}
     else:
         head = {"http": {"method": request.method, "path": request.target, "headers": headers}}
-    return {**head, **_body_tree(request.body)}
+    return head | _body_tree(request.body)
 
 
 def _response_tree(response: Response) -> Tree:
@@ -140,12 +165,12 @@ def _response_tree(response: Response) -> Tree:
     if response.end is not End.COMPLETE:
         tree["end"] = response.end.value
     if not response.is_framed:
-        return {**tree, **_body_tree(response.body)}
+        return tree | _body_tree(response.body)
     raws = [piece.raw for piece in response.pieces if piece.raw]
     if raws and response.is_lines:
         tree["lines"] = [_line_tree(raw) for raw in raws]
     elif raws:
-        tree["events"] = [_event_tree(raw, first=at == 0) for at, raw in enumerate(raws)]
+        tree["events"] = [_event_tree(raw, first=index == 0) for index, raw in enumerate(raws)]
     return tree
 
 
@@ -153,24 +178,30 @@ def _body_tree(raw: bytes) -> Tree:
     if not raw:
         return {}
     value = _json_that_round_trips(raw)
-    return encode_opaque(raw) if value is None else {"body": value}
+    if value is None:
+        return encode_opaque(raw)
+    return {"body": value}
 
 
 def _line_tree(raw: bytes) -> Tree:
     value = _json_that_round_trips(raw[:-1]) if raw.endswith(b"\n") else None
-    return encode_opaque(raw) if value is None else {"data": value}
+    if value is None:
+        return encode_opaque(raw)
+    return {"data": value}
 
 
 def _event_tree(raw: bytes, *, first: bool) -> Tree:
     event = read_event(raw, first=first)
     if event.data is None or len(event.lines) != 1:
         return encode_opaque(raw)
-    span, value = event.lines[0][1], _json_that_round_trips(event.data)
-    try:
-        before, after = raw[: span.start].decode(), raw[span.end :].decode()
-    except UnicodeDecodeError:
-        value = None
+    value = _json_that_round_trips(event.data)
     if value is None:
+        return encode_opaque(raw)
+    _, span = event.lines[0]
+    try:
+        before = raw[: span.start].decode()
+        after = raw[span.end :].decode()
+    except UnicodeDecodeError:
         return encode_opaque(raw)
     return {"before": before, "data": value, "after": after}
 
@@ -179,9 +210,10 @@ def _json_that_round_trips(raw: bytes) -> Any:
     """Return the value if it gives back the same bytes; None where it doesn't, and for null."""
     try:
         value = orjson.loads(raw)
-        return value if orjson.dumps(value) == raw and not is_deep(value) else None
+        is_same = orjson.dumps(value) == raw
     except (ValueError, TypeError):
         return None
+    return value if is_same and not is_deep(value) else None
 
 
 def encode_opaque(raw: bytes) -> dict[str, str]:
@@ -194,58 +226,80 @@ def encode_opaque(raw: bytes) -> dict[str, str]:
 
 def header_map(headers: Headers) -> HeaderMap:
     """Return headers as a cassette has them: a name that came more than once has a list."""
-    values: dict[str, list[str]] = {}
+    values_by_name: dict[str, list[str]] = {}
     for name, value in headers:
-        values.setdefault(name, []).append(value)
-    return {name: each[0] if len(each) == 1 else each for name, each in values.items()}
+        values_by_name.setdefault(name, []).append(value)
+    tree: HeaderMap = {}
+    for name, values in values_by_name.items():
+        tree[name] = values[0] if len(values) == 1 else values
+    return tree
 
 
 def _facts_trees(cassette: Cassette) -> list[Tree]:
     """Return the facts of the exchanges that have a number, by their numbers."""
-    recorders = {each.id: number for number, each in enumerate(cassette.recorders, start=1)}
-    trees = []
+    recorders = {recorder.id: number for number, recorder in enumerate(cassette.recorders, start=1)}
+    trees: list[Tree] = []
     for interaction in cassette.interactions:
         polls = {step.exchange: step.polls for step in interaction.steps}
         for exchange, place in interaction.placed:
-            number, response, by = exchange.number, exchange.response, exchange.recorded_by
-            recorder, own_number = 1, number
-            if by is not None and recorders:
-                recorder, own_number = recorders.get(by.recorder, 1), by.number
-            tree = {
-                "number": number,
-                "recorder": None if recorder == 1 else recorder,
-                "own_number": None if own_number == number else own_number,
+            if exchange.number is None:
+                continue
+            head = {"number": exchange.number, **_recorder_members(exchange, recorders)}
+            poll_count = polls.get(exchange, 1)
+            where = {
                 "interaction": interaction.number,
                 "turn": place.turn,
                 "answer": place.answer,
                 "step": place.step,
-                "polls": None if polls.get(exchange, 1) == 1 else polls[exchange],
-                "started_ms": round(exchange.started_ms),
-                "duration_ms": round(exchange.ended_ms - exchange.started_ms),
-                "ended_after": exchange.ended_after,
-                "follows": exchange.follows or None,
-                "request_state_sha256": exchange.issued_sha256,
-                "echoed_state_sha256": exchange.echoed_sha256,
-                "sha256": exchange_sha256(exchange.request, response),
-                "pieces": None if response is None else _times_of(exchange, response),
+                "polls": None if poll_count == 1 else poll_count,
             }
-            trees += [] if number is None else [_without_none(tree)]
+            trees.append(_without_none(head | where | _exchange_facts(exchange)))
     return sorted(trees, key=lambda tree: tree["number"])
 
 
+def _recorder_members(exchange: RecordedExchange, recorders: Mapping[str, int]) -> Tree:
+    """Return which recorder has seen an exchange, and its number there, if they are not plain."""
+    recorded_by = exchange.recorded_by
+    if recorded_by is None or not recorders:
+        return {}
+    recorder = recorders.get(recorded_by.recorder, 1)
+    own_number = recorded_by.number
+    return {
+        "recorder": None if recorder == 1 else recorder,
+        "own_number": None if own_number == exchange.number else own_number,
+    }
+
+
+def _exchange_facts(exchange: RecordedExchange) -> Tree:
+    response = exchange.response
+    return {
+        "started_ms": round(exchange.started_ms),
+        "duration_ms": round(exchange.ended_ms - exchange.started_ms),
+        "ended_after": exchange.ended_after,
+        "follows": exchange.follows or None,
+        "request_state_sha256": exchange.issued_sha256,
+        "echoed_state_sha256": exchange.echoed_sha256,
+        "sha256": exchange_sha256(exchange.request, response),
+        "pieces": None if response is None else _times_of(exchange, response),
+    }
+
+
 def _times_of(exchange: RecordedExchange, response: Response) -> list[Tree] | None:
-    """Return when each piece came; None where that is not known, or says no more than the end."""
-    pieces, is_framed = response.pieces, response.is_framed
+    """Return when each piece came; None if it is unknown, or says no more than the end."""
+    pieces = response.pieces
     # A single piece that came before the end waits for less than the end does.
     is_early = any(piece.after not in (0, exchange.ended_after) for piece in pieces)
     is_known = not pieces or any(piece.at_ms or piece.after for piece in pieces)
-    if not (is_known and (is_framed or len(pieces) > 1 or is_early)):
+    says_more = response.is_framed or len(pieces) > 1 or is_early
+    if not is_known or not says_more:
         return None
-    return [
-        {"at_ms": round(piece.at_ms - exchange.started_ms), "after": piece.after}
-        | ({} if is_framed else {"size": len(piece.raw)})
-        for piece in pieces
-    ]
+    times: list[Tree] = []
+    for piece in pieces:
+        time = {"at_ms": round(piece.at_ms - exchange.started_ms), "after": piece.after}
+        if not response.is_framed:
+            time["size"] = len(piece.raw)
+        times.append(time)
+    return times
 
 
 def exchange_sha256(request: Request, response: Response | None) -> str:
@@ -259,13 +313,20 @@ def exchange_sha256(request: Request, response: Response | None) -> str:
     if response is None:
         fields += (b"", b"", b"", b"")
     else:
-        status, headers = b"%d" % response.status, _header_fields(response.headers)
-        fields += (status, headers, _ENDS[response.end], response.body)
+        fields += (
+            b"%d" % response.status,
+            _header_fields(response.headers),
+            _ENDS[response.end],
+            response.body,
+        )
     return hashlib.sha256(_netstrings(fields)).hexdigest()
 
 
 def _header_fields(headers: Headers) -> bytes:
-    return _netstrings([text.encode() for pair in headers for text in pair])
+    fields: list[bytes] = []
+    for name, value in headers:
+        fields += (name.encode(), value.encode())
+    return _netstrings(fields)
 
 
 def _netstrings(fields: Iterable[bytes]) -> bytes:

@@ -14,9 +14,9 @@ from mrtr_cassette.core.cassette.recorded import (
 
 
 def needed_by_others(cassette: Cassette, numbers: Collection[int]) -> set[int]:
-    """Return those interactions of some that others can't be without, which are none of them."""
+    """Return those of the numbered interactions that the remaining ones can't be without."""
     needed: set[int] = set()
-    waiting = [each for each in cassette.interactions if each.number not in numbers]
+    waiting = _without(cassette, numbers)
     by_number = {interaction.number: interaction for interaction in cassette.interactions}
     while waiting:
         for number in _needs(waiting.pop()):
@@ -38,10 +38,20 @@ def _needs(interaction: RecordedInteraction) -> Iterator[int]:
 
 def without_interactions(cassette: Cassette, numbers: Collection[int]) -> Cassette:
     """Return a cassette without some interactions; nothing that stays is changed but its number."""
-    kept = [each for each in cassette.interactions if each.number not in numbers]
-    renumbered = {interaction.number: at for at, interaction in enumerate(kept, start=1)}
+    kept = _without(cassette, numbers)
+    renumbered: dict[int, int] = {}
+    for number, interaction in enumerate(kept, start=1):
+        renumbered[interaction.number] = number
     interactions = [_renumbered(interaction, renumbered) for interaction in kept]
     return replace(cassette, interactions=tuple(interactions))
+
+
+def _without(cassette: Cassette, numbers: Collection[int]) -> list[RecordedInteraction]:
+    kept: list[RecordedInteraction] = []
+    for interaction in cassette.interactions:
+        if interaction.number not in numbers:
+            kept.append(interaction)
+    return kept
 
 
 def _renumbered(
@@ -52,15 +62,18 @@ def _renumbered(
         branch = branch._replace(of=numbers[branch.of])
 
     def asked_by(request: PushedRequest) -> PushedRequest:
-        place = request.interaction
-        return request if place is None else replace(request, interaction=numbers[place])
+        if request.interaction is None:
+            return request
+        return replace(request, interaction=numbers[request.interaction])
 
     def turn_of(turn: PushedTurn) -> PushedTurn:
-        return replace(turn, asked=tuple(map(asked_by, turn.asked)))
+        asked = [asked_by(request) for request in turn.asked]
+        return replace(turn, asked=tuple(asked))
 
+    pushed_turns = [turn_of(turn) for turn in interaction.pushed_turns]
     return replace(
         interaction,
         number=numbers[interaction.number],
         branch=branch,
-        pushed_turns=tuple(map(turn_of, interaction.pushed_turns)),
+        pushed_turns=tuple(pushed_turns),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
@@ -12,7 +12,7 @@ from mrtr_cassette.core.cassette.pruned import without_interactions
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.sessions import opened_session
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
-from mrtr_cassette.core.protocol.jsonrpc import Kind, server_message, server_messages
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, server_message, server_messages
 from mrtr_cassette.core.protocol.methods import DISCOVER
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER
@@ -25,6 +25,7 @@ from mrtr_cassette.core.wire.http import (
     SESSION_HEADER,
     End,
     Headers,
+    Piece,
     Request,
     Response,
     line_request,
@@ -45,12 +46,12 @@ FIRST_SESSION: Final = "mrtr-session:0"
 _STREAM: Final = (("Content-Type", EVENT_STREAM),)
 _HEADER_MISMATCH: Final = -32020
 _ABOUT_BODIES: Final = frozenset({"accept", "content-type"})
-"""Headers that say how a body is written, and not what it says."""
+"""Headers that say how a body is encoded, and not what it says."""
 _OF_MCP: Final = "io.modelcontextprotocol/"
 """Begins the metadata of a request that a server may answer to."""
 
 _Changed = tuple[Request, Response | None]
-"""An exchange over the other transport; what says nothing there is an empty piece."""
+"""An exchange over the other transport; what has no meaning there is an empty piece."""
 
 
 def started_here(path: str) -> str:
@@ -124,25 +125,39 @@ def _without_ends(cassette: Cassette) -> Cassette:
 def _check_headers_decide_nothing(cassette: Cassette) -> None:
     """Make sure that no request had other responses with another header, or at another path.
 
-    Equal requests with equal headers may have had several responses, so a header decides only where
-    they share none.
+    Equal requests with equal headers may have had several responses, so a header decides only if
+    the responses have none in common.
     """
     found: dict[str, dict[Headers, set[str]]] = {}
-    for each in (each for interaction in cassette.interactions for each in interaction.own):
-        message, response = each.call.message, each.rpc_members
-        if message is None or message.kind is not Kind.REQUEST or not response:
-            continue
-        headers = (("path", each.request.target), *each.request.headers)
-        headers = tuple([pair for pair in headers if pair[0].lower() not in _ABOUT_BODIES])
-        # As any client may ask it.
-        meta = {name: value for name, value in message.meta.items() if name.startswith(_OF_MCP)}
-        asked = canonical([message.method, {**message.params, "_meta": meta}])
-        found.setdefault(asked, {}).setdefault(headers, set()).add(_answered(response))
+    for interaction in cassette.interactions:
+        for exchange in interaction.own:
+            message = exchange.call.message
+            response = exchange.rpc_members
+            if message is None or message.kind is not Kind.REQUEST or not response:
+                continue
+            by_headers = found.setdefault(_asked(message), {})
+            by_headers.setdefault(_deciding(exchange.request), set()).add(_answered(response))
     for by_headers in found.values():
-        for (one, said), (other, said_too) in combinations(by_headers.items(), 2):
-            if said.isdisjoint(said_too):
-                names = ", ".join(sorted({name for name, _ in {*one} ^ {*other}}))
+        for (headers, responses), (others, responses_there) in combinations(by_headers.items(), 2):
+            if responses.isdisjoint(responses_there):
+                differing = {name for name, _ in set(headers) ^ set(others)}
+                names = ", ".join(sorted(differing))
                 raise _unsayable(cassette, f"the header or path ({names}) decides a response")
+
+
+def _asked(message: Message) -> str:
+    """Return the call of a request, as any client may make it."""
+    meta = {name: value for name, value in message.meta.items() if name.startswith(_OF_MCP)}
+    return canonical([message.method, {**message.params, "_meta": meta}])
+
+
+def _deciding(request: Request) -> Headers:
+    """Return the path and the headers that may decide the response."""
+    headers = [("path", request.target)]
+    for name, value in request.headers:
+        if name.lower() not in _ABOUT_BODIES:
+            headers.append((name, value))
+    return tuple(headers)
 
 
 def _answered(response: Mapping[str, Any]) -> str:
@@ -174,34 +189,36 @@ def response_over_http(exchange: RecordedExchange) -> RecordedExchange:
 
 
 def _unsayable(cassette: Cassette, reason: str) -> CassetteError:
-    other = "HTTP" if cassette.transport == "stdio" else "pipes"
+    transport = "HTTP" if cassette.transport == "stdio" else "pipes"
     return CassetteError(
         cassette.path,
-        printable(f"it can't be played over {other}: {reason}"),
-        hint=f"record it over {other}",
+        printable(f"it can't be played over {transport}: {reason}"),
+        hint=f"record it over {transport}",
     )
 
 
 def _changed(cassette: Cassette, change: Callable[[RecordedExchange], _Changed]) -> Cassette:
-    made: dict[RecordedExchange, RecordedExchange] = {}
+    changed: dict[RecordedExchange, RecordedExchange] = {}
     for interaction in cassette.interactions:
-        for each in interaction.own:
+        for exchange in interaction.own:
             try:
-                request, response = change(each)
+                request, response = change(exchange)
             except ValueError as error:
                 raise _unsayable(cassette, f"interaction {interaction.number}: {error}") from None
-            made[each] = replace(each, request=request, response=response)
-    return cassette.with_exchanges(made)
+            changed[exchange] = replace(exchange, request=request, response=response)
+    return cassette.with_exchanges(changed)
 
 
 def _with_session(exchange: RecordedExchange) -> _Changed:
     request = exchange.request
-    has_session = bool(request.header(SESSION_HEADER))
-    return request if has_session else line_request(request.body, FIRST_SESSION), exchange.response
+    if not request.header(SESSION_HEADER):
+        request = line_request(request.body, FIRST_SESSION)
+    return request, exchange.response
 
 
 def _as_lines(exchange: RecordedExchange, *, is_session: bool) -> _Changed:
-    request, response = exchange.request, exchange.response
+    request = exchange.request
+    response = exchange.response
     is_channel = is_session and _is_stream(exchange)
     if request.method != "POST" and not is_channel:
         raise ValueError(f"{request.method} {request.target} means nothing there")
@@ -210,24 +227,45 @@ def _as_lines(exchange: RecordedExchange, *, is_session: bool) -> _Changed:
     line = line_request(on_one_line(request.body), FIRST_SESSION)
     if response is None:
         return line, None
-    said = [*[b""] * (len(response.pieces) - 1), response.body]
-    if response.is_event_stream:
-        events = [read_event(each.raw, first=at == 0) for at, each in enumerate(response.pieces)]
-        said = [each.data if each.data and server_messages(each.data) else b"" for each in events]
-    messages = [server_message(raw) for raw in said if raw]
-    errors = [each.tree.get("error") for each in messages if each is not None]
-    if any(isinstance(each, dict) and each.get("code") == _HEADER_MISMATCH for each in errors):
-        raise ValueError("its headers decided the response, and pipes have none")
-    if response.status >= 300 and not any(messages):
-        raise ValueError(f"its response is HTTP {response.status}, which is no message")
-    message = exchange.call.message
-    if message is not None and message.kind is not Kind.REQUEST and not any(messages):
+    texts = _message_texts(response)
+    _check_messages_can_be_lines(response, texts)
+    is_request = exchange.call.message is None or exchange.call.message.kind is Kind.REQUEST
+    if not is_request and not any(server_message(text) for text in texts if text):
         return line, None
-    lines = [raw and on_one_line(raw) + b"\n" for raw in said]
-    pieces = [piece._replace(raw=raw) for piece, raw in zip(response.pieces, lines, strict=False)]
+    pieces: list[Piece] = []
+    for piece, text in zip(response.pieces, texts, strict=False):
+        raw = on_one_line(text) + b"\n" if text else b""
+        pieces.append(piece._replace(raw=raw))
     # A stream ends with its session, and a pipe with its server.
     end = End.OPEN if is_channel else response.end
     return line, Response(NO_STATUS, (), tuple(pieces), end)
+
+
+def _message_texts(response: Response) -> list[bytes]:
+    """Return what is said in each piece of a response over HTTP; empty if it has no message."""
+    if not response.is_event_stream:
+        earlier = len(response.pieces) - 1
+        return [b""] * earlier + [response.body]
+    texts: list[bytes] = []
+    for index, piece in enumerate(response.pieces):
+        data = read_event(piece.raw, first=index == 0).data
+        has_messages = bool(data and server_messages(data))
+        texts.append(data if data and has_messages else b"")
+    return texts
+
+
+def _check_messages_can_be_lines(response: Response, texts: Iterable[bytes]) -> None:
+    has_message = False
+    for text in texts:
+        message = server_message(text) if text else None
+        if message is None:
+            continue
+        has_message = True
+        error = message.tree.get("error")
+        if isinstance(error, dict) and error.get("code") == _HEADER_MISMATCH:
+            raise ValueError("its headers decided the response, and pipes have none")
+    if response.status >= 300 and not has_message:
+        raise ValueError(f"its response is HTTP {response.status}, which is not a message")
 
 
 def on_one_line(raw: bytes) -> bytes:
@@ -236,25 +274,26 @@ def on_one_line(raw: bytes) -> bytes:
 
 
 def _as_post(exchange: RecordedExchange) -> _Changed:
-    request, response = exchange.request, exchange.response
+    request = exchange.request
+    response = exchange.response
     is_channel = opens_channel(request)
     if not is_channel:
         if exchange.call.message is None:
-            raise ValueError("a line of the client is no message")
+            raise ValueError("a line of the client is not a message")
         request = Request("POST", ENDPOINT, POST_HEADERS, request.body)
     if response is None:
         return request, Response(ACCEPTED, (), (), End.COMPLETE)
     messages = [server_message(piece.raw) for piece in response.pieces]
-    # Clients pass over what servers print by mistake.
-    said = []
-    for message, piece in zip(messages, response.pieces, strict=True):
-        said.append(b"" if message is None else piece.raw.strip(b"\r\n"))
     kinds = [message.kind for message in messages if message is not None]
     if is_channel and kinds:
         raise ValueError("the server speaks of its own accord")
     is_stream = kinds != [Kind.RESPONSE] or response.end is not End.COMPLETE
-    if is_stream:
-        said = [raw and b"event: message\ndata: %b\n\n" % raw for raw in said]
-    pieces = [piece._replace(raw=raw) for piece, raw in zip(response.pieces, said, strict=True)]
+    pieces: list[Piece] = []
+    for message, piece in zip(messages, response.pieces, strict=True):
+        # Clients ignore what servers print by mistake.
+        raw = b"" if message is None else piece.raw.strip(b"\r\n")
+        if raw and is_stream:
+            raw = b"event: message\ndata: %b\n\n" % raw
+        pieces.append(piece._replace(raw=raw))
     headers = _STREAM if is_stream else JSON_HEADERS
     return request, Response(200, headers, tuple(pieces), response.end)

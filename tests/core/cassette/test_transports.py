@@ -191,7 +191,7 @@ def test_noise_is_not_said_over_http() -> None:
     ("exchange", "reason"),
     [
         ((channel_request(), [NOTED], End.OPEN), "the server speaks of its own accord"),
-        ((line_request(b"no json"), None, End.OPEN), "a line of the client is no message"),
+        ((line_request(b"no json"), None, End.OPEN), "a line of the client is not a message"),
     ],
 )
 def test_what_only_pipes_have_is_named(
