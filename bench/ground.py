@@ -35,6 +35,7 @@ from processes import (
     replay_command,
 )
 from results import Rates, Results
+from stall import FULL_BYTES
 from traffic import LARGE, PATH, PLAIN, ROUNDS, STREAM, UPLOAD, Kind
 
 from mrtr_cassette.shell.runs.running import run
@@ -81,7 +82,7 @@ class Size:
     interactions: tuple[int, ...] = (10, 1000, 10_000, 100_000)
     growth: tuple[int, int] = (10_000, 100_000)
     repeats: int = 5
-    stall_bytes: int = 10 * 2**20
+    stall_bytes: int = FULL_BYTES
 
 
 FULL = Size()
@@ -97,7 +98,7 @@ QUICK = Size(
     interactions=(2, 20),
     growth=(5, 20),
     repeats=1,
-    stall_bytes=2**20,
+    stall_bytes=2**16,
 )
 
 

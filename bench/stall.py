@@ -27,9 +27,16 @@ if TYPE_CHECKING:
 
 LIMIT_MS = 1000.0
 REPEATS = 3
+FULL_BYTES: Final = 10 * 2**20
+"""The size of a body in a full run, to which the names of the exchanges count."""
 _PROSE = "The quick brown fox jumps over the lazy dog, and says nothing secret. "
 _SMALL_REQUEST: Final = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}'
 _AT_ONCE: Final = 1 << 16
+
+
+def _bytes_each(count: int) -> int:
+    """Return the bytes of a part, of which a body of full size has so many."""
+    return FULL_BYTES // count
 
 
 class Hard(NamedTuple):
@@ -71,13 +78,26 @@ def _deep(size: int) -> Hard:
 
 
 def _lines(size: int) -> Hard:
-    line = b'data: "password=not-a-secret-1",' + b" " * (size // 60_000 - 33) + b"\n"
-    return _stream(b'data: {"jsonrpc":"2.0","id":1,"result":[\n', line * 60_000, b"data: 1]}\n\n")
+    line = b'data: "password=not-a-secret-1",'.ljust(_bytes_each(60_000) - 1) + b"\n"
+    count = size // len(line)
+    return _stream(b'data: {"jsonrpc":"2.0","id":1,"result":[\n', line * count, b"data: 1]}\n\n")
 
 
 def _events(size: int) -> Hard:
-    event = b'data: {"a":"%b"}\n\n' % (b"x" * (size // 90_000 - 17))
-    return _stream(event * 90_000, b"data: %b\n\n" % _result(1))
+    event = b'data: {"a":"%b"}\n\n' % (b"x" * (_bytes_each(90_000) - 17))
+    return _stream(event * (size // len(event)), b"data: %b\n\n" % _result(1))
+
+
+def _urls(size: int) -> list[str]:
+    filling = "x" * (_bytes_each(100_000) - 25)
+    count = size // _bytes_each(100_000)
+    return [f"https://a.example/{filling}{number}" for number in range(count)]
+
+
+def _parameters(size: int) -> str:
+    filling = "x" * (_bytes_each(100_000) - 12)
+    count = size // _bytes_each(100_000)
+    return "https://a.example/?" + "&".join(f"token{n}={filling}" for n in range(count))
 
 
 def _packed(size: int) -> Hard:
@@ -88,15 +108,8 @@ EXCHANGES: Final[Mapping[str, Callable[[int], Hard]]] = {
     "prose": lambda size: Hard(_result(_PROSE * (size // len(_PROSE)))),
     "base64url": lambda size: Hard(_result(_noise(size))),
     "numbers beside an apiKey": lambda size: Hard(_result(_numbers(size))),
-    "100,000 short URLs": lambda size: Hard(
-        _result([f"https://a.example/{'x' * (size // 100_000 - 25)}{n}" for n in range(100_000)])
-    ),
-    "100,000 parameters": lambda size: Hard(
-        _result(
-            "https://a.example/?"
-            + "&".join(f"token{n}={'x' * (size // 100_000 - 12)}" for n in range(100_000))
-        )
-    ),
+    "100,000 short URLs": lambda size: Hard(_result(_urls(size))),
+    "100,000 parameters": lambda size: Hard(_result(_parameters(size))),
     "deep JSON": _deep,
     "60,000 data lines in one event": _lines,
     "90,000 events": _events,
@@ -126,11 +139,7 @@ REQUESTS: Final[Mapping[str, Callable[[int], Hard]]] = {
     "prose": _asked(lambda size: _PROSE * (size // len(_PROSE))),
     "base64url": _asked(_noise),
     "numbers": _asked(lambda size: [number % 10**6 + 10**5 for number in range(size // 7)]),
-    "100,000 URLs": _asked(
-        lambda size: [
-            f"https://a.example/{'x' * (size // 100_000 - 25)}{n}" for n in range(100_000)
-        ]
-    ),
+    "100,000 URLs": _asked(_urls),
     "deep JSON": lambda size: Hard(
         _deep(size).body.replace(b'"result"', b'"method"'), is_request=True
     ),
@@ -258,66 +267,71 @@ class Peer:
             self._process.stdin.close()
 
 
-async def stalled_ms(path: Path, name: str, size: int) -> float:
+async def stalled_ms(peer: Peer, path: Path, name: str, size: int) -> float:
     """Record an exchange; return the longest stall while it was under way."""
     from mrtr_cassette.shell.runs.recording import recording
 
-    with Peer() as peer:
-        async with recording(peer.url, path, kept_for=path) as session:
-            longest = await peer.post(name, size, session.url)
-            if session.problem or session.exchanges != 1:
-                raise AssertionError(session.problem or "the exchange was not recorded")
+    async with recording(peer.url, path, kept_for=path) as session:
+        longest = await peer.post(name, size, session.url)
+        if session.problem or session.exchanges != 1:
+            raise AssertionError(session.problem or "the exchange was not recorded")
     return longest
 
 
-async def replayed_ms(path: Path, where: str, name: str, size: int) -> float:
+async def replayed_ms(peer: Peer, path: Path, where: str, name: str, size: int) -> float:
     """Post a large request to what has a cassette; return the longest stall meanwhile."""
     from mrtr_cassette.options import RecordOptions
     from mrtr_cassette.shell.runs.recording import recording
     from mrtr_cassette.shell.runs.replaying import replaying
 
     name = f"to a replay: {name}"
-    with Peer() as peer:
-        options = RecordOptions(seal_answers="sealed" in where)
+    options = RecordOptions(seal_answers="sealed" in where)
+    async with recording(peer.url, path, options) as session:
+        await peer.post(_SMALL_ONE, 0, session.url)
+        if "a hit" in where:
+            await peer.post(name, size, session.url)
+    if "append" in where:
+        options = RecordOptions(existing="append")
         async with recording(peer.url, path, options) as session:
-            await peer.post(_SMALL_ONE, 0, session.url)
-            if "a hit" in where:
-                await peer.post(name, size, session.url)
-        if "append" in where:
-            options = RecordOptions(existing="append")
-            async with recording(peer.url, path, options) as session:
-                longest = await peer.post(name, size, session.url, time.process_time)
-                if session.problem or session.exchanges != 1:
-                    raise AssertionError(session.problem or "the exchange was not recorded")
-            return longest
-        async with replaying(path) as replay:
-            longest = await peer.post(name, size, replay.url, time.process_time)
-            if len(replay.outcome.misses) != ("a miss" in where):
-                raise AssertionError(f"{where}: {len(replay.outcome.misses)} misses")
+            longest = await peer.post(name, size, session.url, time.process_time)
+            if session.problem or session.exchanges != 1:
+                raise AssertionError(session.problem or "the exchange was not recorded")
+        return longest
+    async with replaying(path) as replay:
+        longest = await peer.post(name, size, replay.url, time.process_time)
+        if len(replay.outcome.misses) != ("a miss" in where):
+            raise AssertionError(f"{where}: {len(replay.outcome.misses)} misses")
     return longest
 
 
 def longest(bench: Bench) -> None:
     """Measure the longest stall by each exchange."""
-    from mrtr_cassette.shell.runs.running import run
-
     # As the command does, whose collector need not look at what was imported again and again.
     gc.freeze()
+    with Peer() as peer:
+        _longest_of_exchanges(bench, peer)
+        _longest_of_requests(bench, peer)
+
+
+def _longest_of_exchanges(bench: Bench, peer: Peer) -> None:
+    from mrtr_cassette.shell.runs.running import run
+
     worst = 0.0
+    size = bench.size.stall_bytes
     for index, name in enumerate(EXCHANGES):
-        samples = [
-            run(stalled_ms(bench.folder / f"stall-{index}-{n}.json", name, bench.size.stall_bytes))
+        paths = (
+            bench.folder / f"stall-{index}-{n}.json"
             for n in range(min(bench.size.repeats, REPEATS))
-        ]
+        )
+        samples = [run(stalled_ms(peer, path, name, size)) for path in paths]
         fact = bench.results.fact(f"longest stall of the loop by 10 MB of {name}", "ms", *samples)
         worst = max(worst, fact.median)
     bench.results.at_most(
         "longest stall of the loop by a recorded exchange of 10 MB", worst, LIMIT_MS, "ms"
     )
-    _longest_of_requests(bench)
 
 
-def _longest_of_requests(bench: Bench) -> None:
+def _longest_of_requests(bench: Bench, peer: Peer) -> None:
     from mrtr_cassette.shell.runs.running import run
 
     worst = 0.0
@@ -329,7 +343,7 @@ def _longest_of_requests(bench: Bench) -> None:
                 for n in range(min(bench.size.repeats, REPEATS))
             )
             size = bench.size.stall_bytes
-            samples = [run(replayed_ms(path, where, name, size)) for path in paths]
+            samples = [run(replayed_ms(peer, path, where, name, size)) for path in paths]
             fact = bench.results.fact(
                 f"longest stall of the loop by a request of 10 MB to {where}: {name}",
                 "ms",

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import compileall
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import sysconfig
 import venv
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,7 @@ from hypothesis import HealthCheck, settings
 from patience import TEST_HANGS_S
 
 TESTS = Path(__file__).parent
+PACKAGE = TESTS.parent / "mrtr_cassette"
 
 _SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
@@ -56,26 +60,44 @@ def pip(*arguments: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Return a folder that the first worker which needs it fills, while others wait."""
+    folder = factory.getbasetemp() / name
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = factory.getbasetemp().parent / name
+    made = folder.with_name(f"{name}-made")
+    with folder.with_name(f"{name}-claim").open("w") as claim:
+        fcntl.flock(claim, fcntl.LOCK_EX)
+        if not made.exists():
+            make(folder)
+            made.touch()
+    return folder
+
+
+def build_wheel(folder: Path) -> None:
+    """Build the wheel of this package into a folder."""
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(TESTS.parent))
+
+
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this package, as it would be published."""
-    folder = tmp_path_factory.mktemp("wheel")
-    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(TESTS.parent))
-    (built,) = folder.glob("mrtr_cassette-*.whl")
+    (built,) = made_once(tmp_path_factory, "wheel", build_wheel).glob("mrtr_cassette-*.whl")
     return built
 
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     """The programs of an environment with the wheel, which borrows the libraries of others."""
-    folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, symlinks=True)
-    (site,) = (folder / "lib").glob("python*/site-packages")
-    # Read after the environment's own folder, so that the wheel comes first.
-    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
-    programs = folder / "bin"
-    pip("--python", str(programs / "python"), "install", "--no-deps", str(wheel))
-    return programs
+
+    def install(folder: Path) -> None:
+        venv.create(folder, symlinks=True)
+        (site,) = (folder / "lib").glob("python*/site-packages")
+        # Read after the environment's own folder, so that the wheel comes first.
+        (site / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
+        pip("--python", str(folder / "bin/python"), "install", "--no-deps", str(wheel))
+
+    return made_once(tmp_path_factory, "environment", install) / "bin"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -88,6 +110,9 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
     if config.option.timeout is None:
         config.option.timeout = TEST_HANGS_S
+    if not hasattr(config, "workerinput"):
+        # Where Python is told to write no bytecode, each program would compile the package anew.
+        compileall.compile_dir(PACKAGE, quiet=2)
 
 
 _LONG = ("wild", "soak", "test_bench.py", "test_guides.py", "test_docs.py", "sdk", "plugin")

@@ -19,7 +19,14 @@ from typing import IO, Any
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    ["mcp.server.mcpserver", "uvicorn", "mrtr_cassette.cli", "mrtr_cassette.shell.runs.recording"]
+    [
+        "mcp.server.mcpserver",
+        "uvicorn",
+        "fastmcp_tasks",
+        "aiohttp.web",
+        "mrtr_cassette.cli",
+        "mrtr_cassette.shell.runs.recording",
+    ]
 )
 _FORKS_HERE = "pytest" in sys.modules and not any(
     name.startswith("COVERAGE_") for name in os.environ

@@ -72,7 +72,7 @@ def test_the_wheel_has_what_a_user_needs(wheel):
 
 
 def test_a_fresh_project_records_replays_and_fails(tmp_path, programs):
-    """The first run records; the second replays without the server; a decline fails the third."""
+    """The first run records; the second replays without the server, and there a decline fails."""
     unwanted = {"CI", "MRTR_CASSETTE_MODE", "PYTHONPATH"}
     env = {name: value for name, value in os.environ.items() if name not in unwanted}
 
@@ -95,12 +95,11 @@ def test_a_fresh_project_records_replays_and_fails(tmp_path, programs):
     recorded = cassette.read_bytes()
 
     (tmp_path / "server.py").unlink()
-    code, printed = run(*tests)
-    assert (code, "1 passed" in printed) == (0, True), printed
-
     declines = TEST.replace('action="accept", content={"confirm": True}', 'action="decline"')
-    (tmp_path / "tests/test_deploy.py").write_text(declines)
+    declines = declines.replace("upstream=[", '"test_deploy/test_deploy.json", upstream=[')
+    (tmp_path / "tests/test_declines.py").write_text(declines)
     code, printed = run(*tests)
-    assert (code, "1 failed" in printed) == (1, True), printed
+    assert (code, "1 failed, 1 passed" in printed) == (1, True), printed
+    assert "FAILED tests/test_declines.py" in printed
     assert '/inputResponses/confirm/action: recorded "accept", received "decline"' in printed
     assert cassette.read_bytes() == recorded

@@ -232,7 +232,7 @@ def with_id(body: bytes, identity: Json) -> bytes:
 
 
 @given(cases, identities, identities)
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_client_finds_its_response_in_every_spelling_and_coding(
     case: Case, recorded_id: Json, caller_id: Json
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from soak.soak import soak
 
-COUNTS = {"SIGKILL": 6, "SIGTERM": 1, "publishing": 1}
+COUNTS = {"SIGKILL": 4, "SIGTERM": 1, "publishing": 1}
 
 
 def test_no_exchange_is_lost_however_a_recorder_ends(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ CORPORA = {
     ),
 }
 REDACTOR = Redactor(BUILT_IN, lambda _rule, _secret: "T")
-SAMPLED = 1_200
+SAMPLED = 400
 """Files of a corpus that are looked at."""
 LARGEST = 100_000
 _ELSEWHERE = {"site-packages", "test", "tests"}
