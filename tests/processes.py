@@ -102,20 +102,29 @@ def _install(directory: Path) -> None:
         raise ProcessError(f"npm ci in {directory} failed with {npm.returncode}:\n{npm.stderr}")
 
 
-def run(command: Sequence[str]) -> Run:
-    """Run a command to its end."""
-    (ended,) = run_all([command])
+def run(command: Sequence[str], environment: Mapping[str, str] = MappingProxyType({})) -> Run:
+    """Run a command to its end, with these variables besides ours."""
+    (ended,) = run_all([command], environment)
     return ended
 
 
-def run_all(commands: Sequence[Sequence[str]]) -> list[Run]:
+def run_at(proxy: Sequence[str], client: Sequence[str]) -> Run:
+    """Run a client with a proxy to its end, as `PROXY -- CLIENT` does, but for what starts it."""
+    with listening(proxy) as listener:
+        ended = run(client, {"MRTR_CASSETTE_URL": listener.url})
+    return Run(ended.code or listener.code or 0, ended.stdout, ended.stderr + listener.stderr)
+
+
+def run_all(
+    commands: Sequence[Sequence[str]], environment: Mapping[str, str] = MappingProxyType({})
+) -> list[Run]:
     """Run several commands at once, each to its end."""
     with ExitStack() as stack:
         outputs = [
             [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)] for _ in commands
         ]
         started = [
-            start(command, *files, os.environ)
+            start(command, *files, {**os.environ, **environment})
             for command, files in zip(commands, outputs, strict=True)
         ]
         codes = [_code(process) for process in started]

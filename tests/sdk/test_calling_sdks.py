@@ -16,7 +16,7 @@ from harness import looped
 from processes import SIDES, Listening, RunClient, Side, StartServer, peer, replay_command, run_all
 
 import mrtr_cassette
-from mrtr_cassette.core.answers.fulfilment import Sources
+from mrtr_cassette.core.answers.fulfilment import AnswerSources
 from mrtr_cassette.core.answers.written import GivenAnswers, answers_of, read_pairs, wanted_of
 from mrtr_cassette.core.report.runs import CallResult
 from mrtr_cassette.options import CallOptions
@@ -90,7 +90,7 @@ def server(request: pytest.FixtureRequest, start_server: StartServer) -> Iterato
 
 
 async def flow(
-    server: Server, name: str, sources: Sources, cassette: Path | None = None, **more: Any
+    server: Server, name: str, sources: AnswerSources, cassette: Path | None = None, **more: Any
 ) -> CallResult:
     """Call one flow."""
     options = CallOptions(existing="append")
@@ -98,12 +98,12 @@ async def flow(
     return await call(server.url, wanted, sources, options, Announcer(), cassette=cassette, **more)
 
 
-RULED = Sources(file=answers_of({"rule": RULES}, "a.toml"))
+RULED = AnswerSources(file=answers_of({"rule": RULES}, "a.toml"))
 
 
-def given(*pairs: str) -> Sources:
+def given(*pairs: str) -> AnswerSources:
     """Return the sources of a call that has its answers with it."""
-    return Sources(GivenAnswers(read_pairs(pairs, "answer")))
+    return AnswerSources(GivenAnswers(read_pairs(pairs, "answer")))
 
 
 @looped

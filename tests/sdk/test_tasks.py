@@ -7,7 +7,17 @@ from pathlib import Path
 from pipes import recorder
 
 import pytest
-from processes import PEERS, PROGRAM, PYTHON, Run, listening, record_command, replay_command, run
+from processes import (
+    PEERS,
+    PROGRAM,
+    PYTHON,
+    Run,
+    listening,
+    record_command,
+    replay_command,
+    run,
+    run_at,
+)
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
@@ -35,7 +45,7 @@ def record(output: Path, *options: str, way: str, polls: int = 0) -> Run:
     client = (*CLIENT, "--polls", str(polls))
     if way == "http":
         with listening(SERVER) as server:
-            done = run(record_command(server.url, output, *options, "--", *client))
+            done = run_at(record_command(server.url, output, *options), client)
     else:
         command = recorder(output, *SERVER, "--stdio", options=options)
         done = run((*client, "--", *command))
@@ -97,7 +107,7 @@ def played(cassette: Path, way: str, *client: str) -> Run:
     """Play a cassette, without the server, over the other way than that of the recording."""
     fast = ("--poll-interval", "20")
     if way == "stdio":
-        return run(replay_command(cassette, *fast, "--", *client))
+        return run_at(replay_command(cassette, *fast), client)
     return run((*client, "--", *PROGRAM, "replay", "--stdio", str(cassette), *fast))
 
 
@@ -123,4 +133,4 @@ def test_hook_of_the_sdk_ends_a_played_task(recorded: Path, way: str) -> None:
     """A client on the Python SDK gets the result of a call whose task FastMCP's client polled."""
     done = played(recorded, way, *SDK_CLIENT)
     assert done.code == 0, done.stderr
-    assert done.stdout.endswith("\n2 seats, the meal\n")
+    assert done.stdout == "2 seats, the meal\n"

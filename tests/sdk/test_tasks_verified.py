@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from processes import PEERS, PROGRAM, PYTHON, listening, record_command, run
+from processes import PEERS, PROGRAM, PYTHON, listening, record_command, run, run_at
 
 SERVER = (*PYTHON, str(PEERS / "server_tasks.py"))
 CLIENT = (*PYTHON, str(PEERS / "client_tasks.py"))
@@ -31,7 +31,7 @@ def test_unchanged_server_is_the_same_over_http_and_pipes(tmp_path: Path) -> Non
     """Tasks that ask twice, fail, are cancelled and are left; the ids and the pace are others."""
     cassette = tmp_path / "tasks.json"
     with listening(SERVER) as server:
-        done = run(record_command(server.url, cassette, "--", *CLIENT))
+        done = run_at(record_command(server.url, cassette), CLIENT)
     assert done.code == 0, done.stderr
     with listening(SERVER) as server:
         over_http = run((*PROGRAM, "verify", str(cassette), server.url))
