@@ -6,6 +6,7 @@ imports, which take most of a second, were made before.
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import runpy
@@ -13,9 +14,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import IO, Any
+
+from patience import HANGS_S
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
@@ -68,6 +72,10 @@ class _Forked:
         self._process.start()
         self.pid = self._process.pid or 0
 
+    @property
+    def code(self) -> int | None:
+        return self._process.exitcode
+
     def send_signal(self, number: signal.Signals) -> None:
         if self._process.exitcode is None:
             os.kill(self.pid, number)
@@ -96,6 +104,56 @@ def start(
     if command[0] == sys.executable and _FORKS_HERE:
         return _Forked(command[1:], stdout, stderr, env, cwd)
     return subprocess.Popen(command, stdout=stdout, stderr=stderr, env=env, cwd=cwd, text=True)
+
+
+@dataclass
+class ReadByLoop:
+    """A forked program whose output an event loop reads; its methods are those of asyncio."""
+
+    process: _Forked
+    stdout: asyncio.StreamReader
+    stderr: asyncio.StreamReader
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self.process.code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    async def communicate(self) -> tuple[bytes, bytes]:
+        printed = await asyncio.gather(self.stdout.read(), self.stderr.read())
+        await asyncio.to_thread(self.process.wait, HANGS_S)
+        return printed[0], printed[1]
+
+
+async def start_for_loop(
+    command: Sequence[str], limit: int, cwd: Path | None = None
+) -> ReadByLoop | None:
+    """Fork a Python program whose output is read here; None where no program is forked."""
+    if not _FORKS_HERE:
+        return None
+    readers = []
+    written = []
+    for _ in range(2):
+        reading, writing = os.pipe()
+        written.append(os.fdopen(writing, "wb"))
+        reader = asyncio.StreamReader(limit=limit)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        pipe = os.fdopen(reading, "rb", buffering=0)
+        await asyncio.get_running_loop().connect_read_pipe(lambda made=protocol: made, pipe)
+        readers.append(reader)
+    process = _Forked(command[1:], *written, os.environ, cwd)
+    for file in written:
+        file.close()
+    return ReadByLoop(process, *readers)
 
 
 def _become(words: list[str], outputs: list[int], env: dict[str, str], cwd: Path) -> None:

@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 from click.testing import CliRunner
+from forked import ReadByLoop, start_for_loop
 from messages import CAPABLE, JsonObject, compact, tool_call
 from patience import HANGS_S
 from processes import PROGRAM
@@ -349,7 +350,7 @@ class Outcome(NamedTuple):
 class Process:
     """`mrtr-cassette` as a process; leaving its block kills it if it still runs."""
 
-    process: asyncio.subprocess.Process
+    process: asyncio.subprocess.Process | ReadByLoop
     first_line: str = ""
 
     @property
@@ -390,23 +391,24 @@ class Process:
         return await self.ended()
 
 
+def _word(argument: object) -> str | bytes:
+    return argument if isinstance(argument, bytes) else str(argument)
+
+
 @asynccontextmanager
 async def command(
     *arguments: object, program: Sequence[str] = PROGRAM, **options: Any
 ) -> AsyncIterator[Process]:
     """Start `mrtr-cassette` with these arguments."""
-    pipe = asyncio.subprocess.PIPE
-    made = await asyncio.create_subprocess_exec(
-        *program,
-        *(one if isinstance(one, bytes) else str(one) for one in arguments),
-        **{
-            "stdin": asyncio.subprocess.DEVNULL,
-            "stdout": pipe,
-            "stderr": pipe,
-            "limit": STREAM_LIMIT,
-        }
-        | options,
-    )
+    words = [*program, *(os.fsdecode(_word(argument)) for argument in arguments)]
+    made: asyncio.subprocess.Process | ReadByLoop | None = None
+    if program is PROGRAM and not options.keys() - {"cwd"}:
+        made = await start_for_loop(words, STREAM_LIMIT, **options)
+    if made is None:
+        pipe = asyncio.subprocess.PIPE
+        nothing = asyncio.subprocess.DEVNULL
+        chosen = {"stdin": nothing, "stdout": pipe, "stderr": pipe, "limit": STREAM_LIMIT}
+        made = await asyncio.create_subprocess_exec(*words, **chosen | options)
     try:
         yield Process(made)
     finally:
@@ -424,7 +426,7 @@ ABOUT_FILES = frozenset(
 
 def run_here(*arguments: object, cwd: Path | None = None) -> Outcome:
     """Run a command of `mrtr-cassette` in this process."""
-    words = [os.fsdecode(each) if isinstance(each, bytes) else str(each) for each in arguments]
+    words = [os.fsdecode(_word(argument)) for argument in arguments]
     with contextlib.chdir(cwd or Path.cwd()):
         done = CliRunner().invoke(main, words, prog_name="mrtr-cassette")
     # A program that serves leaves what is its own out of the collector's work.

@@ -17,6 +17,7 @@ from builders import without_digests
 from commands import SUBCOMMANDS, UPSTREAM, pinged, recorded
 from harness import Outcome, command, looped, playing, post, read, run, run_here
 from messages import JsonObject, compact, result, tool_call
+from processes import PROGRAM
 from standin import JSON, answering, response, upstream
 
 import mrtr_cassette
@@ -304,9 +305,9 @@ async def test_twenty_megabytes_pass_in_both_directions(tmp_path: Path) -> None:
     asked = compact(tool_call("x", arguments={"a": "@"})).replace(b"@", text)
     answered = compact(result({"a": "@"})).replace(b"@", text)
     async with upstream(answering(response(answered, JSON))) as server:
-        async with command(
-            "record", "--port", 0, "--output", path, "--upstream", server.url
-        ) as process:
+        # A process of our own, whose memory is told to us.
+        words = ("record", "--port", 0, "--output", path, "--upstream", server.url)
+        async with command(*words, program=[*PROGRAM]) as process:
             answer = await post(await process.listening(), asked)
             ended = await process.stopped()
         assert server.only.body == asked

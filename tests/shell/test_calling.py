@@ -13,7 +13,7 @@ from messages import CAPABILITIES_KEY, form, message, result
 from standin import PushingServer, Visit, json_response, response, upstream
 from tasking import created, state
 
-from mrtr_cassette.core.answers.fulfilment import Sources
+from mrtr_cassette.core.answers.fulfilment import AnswerSources
 from mrtr_cassette.core.answers.written import (
     AnswersFile,
     GivenAnswers,
@@ -94,7 +94,7 @@ async def called(
 ) -> CallResult:
     """Call a server that does what a script says."""
     file = AnswersFile() if rules is None else answers_of(rules, "answers.toml")
-    sources = Sources(GivenAnswers(read_pairs(given, "answer")), file)
+    sources = AnswerSources(GivenAnswers(read_pairs(given, "answer")), file)
     async with upstream(script) as server:
         return await call(
             server.url,
@@ -269,7 +269,7 @@ async def test_recorded_call_goes_through_the_proxy(tmp_path: Path) -> None:
     gone = await call(
         "http://127.0.0.1:9/mcp",
         wanted_of(["deploy"]),
-        Sources(),
+        AnswerSources(),
         CallOptions(),
         Announcer(),
         cassette=tmp_path / "gone.json",
@@ -361,7 +361,7 @@ async def test_question_on_pipes_before_the_call_is_refused() -> None:
     ended = await call(
         [sys.executable, "-c", ASKS_FIRST],
         wanted_of(["deploy"]),
-        Sources(),
+        AnswerSources(),
         CallOptions(timeout=30),
         Announcer(),
     )

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrtr_cassette.core.answers.forms import Asked
-from mrtr_cassette.core.answers.fulfilment import Sources, Unanswered, fulfilment
+from mrtr_cassette.core.answers.fulfilment import AnswerSources, Unanswered, fulfilment
 from mrtr_cassette.core.answers.written import GivenAnswers, WrittenPair, read_pairs
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.runs import CallResult, UnansweredError, problem_lines
@@ -54,7 +54,7 @@ turns = st.lists(st.dictionaries(keys, st.one_of(forms(), others), max_size=2), 
 
 def answered(asks: list[dict[str, InputRequest]], pairs: tuple[WrittenPair, ...]) -> Any:
     """Return the first ask that these answers don't answer, or None."""
-    sources = Sources(GivenAnswers(pairs))
+    sources = AnswerSources(GivenAnswers(pairs))
     first = 1
     for turn, requests in enumerate(asks, start=1):
         asked = Asked("tools/call", "deploy", {}, turn, requests, first)

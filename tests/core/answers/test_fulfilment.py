@@ -10,9 +10,9 @@ from messages import array_asks, asks, compact, message, result
 
 from mrtr_cassette.core.answers.forms import Asked
 from mrtr_cassette.core.answers.fulfilment import (
+    AnswerSources,
     Fulfilment,
     Rounds,
-    Sources,
     Unanswered,
     fault_of,
     fulfilment,
@@ -62,7 +62,7 @@ def fulfilled(
     requests: Any, *given: str, replies: Any = (), person: bool = False, **tree: Any
 ) -> Any:
     """Return what came of one ask, whose replies are given."""
-    sources = Sources(GivenAnswers(read_pairs(given, "answer")), file(**tree), person)
+    sources = AnswerSources(GivenAnswers(read_pairs(given, "answer")), file(**tree), person)
     return ended(fulfilment(asked(requests), sources), *replies)
 
 
@@ -204,7 +204,7 @@ def test_answer_by_field_answers_one_question(
 ) -> None:
     """A later question with that field is open, unless its key is named or a rule is given."""
     answers = GivenAnswers(read_pairs(["ok=yes", *given], "answer"))
-    sources = Sources(answers, file(rule=rules))
+    sources = AnswerSources(answers, file(rule=rules))
     (_, first), (_, later) = (
         ended(fulfilment(asked({key: FORM}, turn), sources))
         for turn, key in enumerate(keys, start=1)
@@ -225,9 +225,9 @@ def test_kinds_are_those_of_the_sources() -> None:
     url, roots = file(rule=[{"kind": "url", **NO}]), file(rule=[{"kind": "roots", "result": {}}])
     given = GivenAnswers(read_pairs(["a=1"], "answer"))
 
-    assert Sources().kinds == Sources(has_person=True, file=url).kinds == everything
-    assert Sources(file=url).kinds == {"url"}
-    assert Sources(given, roots).kinds == {"form", "url", "roots"}
+    assert AnswerSources().kinds == AnswerSources(has_person=True, file=url).kinds == everything
+    assert AnswerSources(file=url).kinds == {"url"}
+    assert AnswerSources(given, roots).kinds == {"form", "url", "roots"}
 
 
 # An endpoint
@@ -289,7 +289,7 @@ def push(method: str = "roots/list", turn: int = 1) -> LiveAsk:
 
 def rounds(**tree: Any) -> Rounds:
     """Return rounds whose answers a file gives."""
-    return Rounds(Sources(file=answers_of(tree, "answers.toml")))
+    return Rounds(AnswerSources(file=answers_of(tree, "answers.toml")))
 
 
 def reply_to(own: Rounds, live: LiveAsk, pauses: float = 0.0) -> Any:
