@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.reduction import DupFd
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from patience import HANGS_S
 
@@ -39,7 +39,7 @@ _FORKS_HERE = "pytest" in sys.modules and not any(
 
 
 class _Output:
-    """A file that the forked process writes to; it is an open descriptor there."""
+    """A file that the forked process reads from or writes to; it is an open descriptor there."""
 
     def __init__(self, file: IO[Any]) -> None:
         self.file = file
@@ -63,9 +63,12 @@ class _Forked:
         stderr: IO[Any],
         env: Mapping[str, str],
         cwd: Path | None,
+        stdin: IO[Any] | None = None,
     ) -> None:
         self._words = words
-        outputs = [_Output(stdout), _Output(stderr)]
+        outputs = {1: _Output(stdout), 2: _Output(stderr)}
+        if stdin is not None:
+            outputs[0] = _Output(stdin)
         self._process = _FORKS.Process(
             target=_become, args=([*words], outputs, {**env}, cwd or Path.cwd())
         )
@@ -83,7 +86,7 @@ class _Forked:
     def kill(self) -> None:
         self._process.kill()
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout: float = HANGS_S) -> int:
         self._process.join(timeout)
         if self._process.exitcode is None:
             raise subprocess.TimeoutExpired(self._words, timeout)
@@ -156,10 +159,48 @@ async def start_for_loop(
     return ReadByLoop(process, *readers)
 
 
-def _become(words: list[str], outputs: list[int], env: dict[str, str], cwd: Path) -> None:
+class Piped:
+    """A forked program on pipes; its members are those of `Popen`."""
+
+    def __init__(self, command: Sequence[str], stderr: IO[Any]) -> None:
+        heard, said = os.pipe()
+        answered, answers = os.pipe()
+        with os.fdopen(heard, "rb") as stdin, os.fdopen(answers, "wb") as stdout:
+            self._forked = _Forked(command[1:], stdout, stderr, os.environ, None, stdin)
+        self.stdin = os.fdopen(said, "wb", buffering=0)
+        self.stdout = os.fdopen(answered, "rb", buffering=0)
+        self.wait = self._forked.wait
+        self.kill = self._forked.kill
+        self.send_signal = self._forked.send_signal
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Wait for its end."""
+        self.stdin.close()
+        self.stdout.close()
+        self.wait()
+
+
+def start_piped(command: Sequence[str], stderr: IO[Any]) -> Piped | subprocess.Popen[bytes]:
+    """Start a command on pipes; a Python program that is no text is forked."""
+    if command[0] == sys.executable and command[1] != "-c" and _FORKS_HERE:
+        return Piped(command, stderr)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=stderr, bufsize=0, start_new_session=True
+    )
+
+
+def _become(words: list[str], outputs: dict[int, int], env: dict[str, str], cwd: Path) -> None:
     """Run a script, or a module after `-m`, in the process that was forked for it."""
-    for number, descriptor in enumerate(outputs, start=1):
+    for number, descriptor in outputs.items():
         os.dup2(descriptor, number)
+        os.close(descriptor)
+    if 0 in outputs:
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)

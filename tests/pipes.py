@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+import forked
 from builders import rpc
 from patience import HANGS_S, seconds
 from processes import PEERS, PROGRAM, PYTHON
 
+_AT_ONCE = 65_536
+"""Bytes that are written at once, all of which a pipe takes."""
 LINES_SERVER = (*PYTHON, str(PEERS / "server_lines.py"))
 
 
@@ -31,7 +36,7 @@ def call(number: int, **params: Any) -> bytes:
 class Piped:
     """A running program on pipes."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: forked.Piped | subprocess.Popen[bytes]) -> None:
         self.process = process
         self.stdin = _given(process.stdin)
         self.stdout = _given(process.stdout)
@@ -62,14 +67,7 @@ def piped(command: Sequence[str], stderr: Path | None = None) -> Iterator[Piped]
     """Run a program until the block ends; at the end it is killed if it is still there."""
     with (
         (stderr or Path(os.devnull)).open("wb") as errors,
-        subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            bufsize=0,
-            start_new_session=True,
-        ) as process,
+        forked.start_piped(command, errors) as process,
     ):
         try:
             yield Piped(process)
@@ -79,7 +77,21 @@ def piped(command: Sequence[str], stderr: Path | None = None) -> Iterator[Piped]
 
 def spoken(command: Sequence[str], raw: bytes) -> subprocess.CompletedProcess[bytes]:
     """Run a program that reads these bytes from its stdin, to its end."""
-    return subprocess.run(command, input=raw, capture_output=True, timeout=HANGS_S, check=False)
+    with (
+        tempfile.TemporaryFile() as errors,
+        forked.start_piped(command, errors) as process,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        stdin, stdout = _given(process.stdin), _given(process.stdout)
+        printed = threads.submit(stdout.read)
+        with suppress(BrokenPipeError):
+            for at in range(0, len(raw), _AT_ONCE):
+                stdin.write(raw[at : at + _AT_ONCE])
+        stdin.close()
+        output = printed.result(HANGS_S)
+        code = process.wait(HANGS_S)
+        errors.seek(0)
+        return subprocess.CompletedProcess(command, code, output, errors.read())
 
 
 def processes_with(text: str) -> list[int]:
