@@ -31,7 +31,7 @@ from mrtr_cassette.cli.common import (
     write_report,
 )
 from mrtr_cassette.cli.mistakes import refuse_misplaced, refuse_without_scheme
-from mrtr_cassette.core.answers.fulfilment import Sources
+from mrtr_cassette.core.answers.fulfilment import AnswerSources
 from mrtr_cassette.core.answers.written import AnswersFile, GivenAnswers, read_pairs, wanted_of
 from mrtr_cassette.core.compare.values import unused_pointers
 from mrtr_cassette.core.drive.updating import ACCEPTABLE, Choose, Proposal, accepted_by_verdict
@@ -134,7 +134,7 @@ def call(
         warn_of_path(server, BUILT_IN)
     has_person = has_terminal()
     file = AnswersFile() if answers_path is None else load_answers(answers_path)
-    sources = Sources(GivenAnswers(read_pairs(given, "answer")), file, has_person)
+    sources = AnswerSources(GivenAnswers(read_pairs(given, "answer")), file, has_person)
     if cassette is None and options.existing != "keep":
         raise UsageError("--force and --append need --output CASSETTE")
     announcer = Announcer(log.line, heard_by(log.event), options.terms)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -12,7 +11,7 @@ from typing import Any, Final
 
 from mrtr_cassette.core.protocol.dialect import InputRequest, spelled_requests
 from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
-from mrtr_cassette.core.wire.pointers import ABSENT, escape_pointer
+from mrtr_cassette.core.wire.pointers import ABSENT, escape_pointer, members_of
 from mrtr_cassette.errors import NotJsonError, counted, printable
 
 ACTIONS: Final = ("accept", "decline", "cancel")
@@ -42,7 +41,7 @@ class Asked:
 
     def number_of(self, key: str) -> int:
         """Return the number of a question in the call, from 1."""
-        return self.first + [*self.requests].index(key)
+        return self.first + list(self.requests).index(key)
 
     def data(self) -> dict[str, Any]:
         """Return it for programs, with each request as the server spelled it."""
@@ -60,65 +59,83 @@ def problem_of(request: InputRequest, answer: Any) -> str | None:
 
     What is no `PrimitiveSchemaDefinition` of MCP 2026-07-28 is the server's to judge.
     """
-    if request.kind in ELICITATIONS and not request.takes_value:
-        return _problem_of_elicitation(request, answer)
-    if not isinstance(answer, dict) or (request.takes_value and "value" not in answer):
-        wanted = "an object with a `value`" if request.takes_value else "an object"
-        return f"is {type_name(answer)}, and not {wanted}"
+    members = members_of(answer)
     if request.takes_value:
-        return problem_of_value(answer["value"], value_schema(request))
-    missing = [each for each in _RESULT_MEMBERS.get(request.kind, ()) if each not in answer]
-    return f"has no `{missing[0]}`" if missing else None
+        if "value" not in members:
+            return f"is {type_name(answer)}, and not an object with a `value`"
+        return problem_of_value(members["value"], value_schema(request))
+    if request.kind in ELICITATIONS:
+        return _problem_of_elicitation(request, members)
+    if not isinstance(answer, dict):
+        return f"is {type_name(answer)}, and not an object"
+    for name in _RESULT_MEMBERS.get(request.kind, ()):
+        if name not in members:
+            return f"has no `{name}`"
+    return None
 
 
-def _problem_of_elicitation(request: InputRequest, answer: Any) -> str | None:
-    action = answer.get("action") if isinstance(answer, dict) else None
+def _problem_of_elicitation(request: InputRequest, answer: Mapping[str, Any]) -> str | None:
+    action = answer.get("action")
     if action not in ACTIONS:
         return "has no `action` that is accept, decline or cancel"
     content = answer.get("content")
-    if action != "accept" or request.kind == "url":
-        what = "an accepted URL" if action == "accept" else f"a {action}"
-        return None if content is None else f"has content, and {what} has none"
-    content = {} if content is None else content
+    if action == "accept" and request.kind != "url":
+        return _problem_of_content(request, {} if content is None else content)
+    if content is None:
+        return None
+    bare = "an accepted URL" if action == "accept" else f"a {action}"
+    return f"has content, and {bare} has none"
+
+
+def _problem_of_content(request: InputRequest, content: Any) -> str | None:
     if not isinstance(content, dict):
         return f"is {type_name(content)}, and not an object"
     fields = fields_of(request)
-    problems: dict[str, str | None]
-    problems = dict.fromkeys(required_in(request), "is required and missing")
-    problems |= {name: problem_of_value(content[name], fields.get(name)) for name in content}
+    problems: dict[str, str | None] = {}
+    for name in required_in(request):
+        problems[name] = "is required and missing"
+    for name, value in content.items():
+        problems[name] = problem_of_value(value, fields.get(name))
     told = [f"/{escape_pointer(name)} {problem}" for name, problem in problems.items() if problem]
     return "; ".join(told) or None
 
 
+def _form_schema(request: InputRequest) -> dict[str, Any]:
+    return members_of(request.definition.get("requestedSchema"))
+
+
 def fields_of(request: InputRequest) -> Mapping[str, Any]:
     """Return the schemas of a form's fields by name; none for what is no form."""
-    schema = request.definition.get("requestedSchema") if request.kind == "form" else None
-    fields = schema.get("properties") if isinstance(schema, Mapping) else None
-    return fields if isinstance(fields, Mapping) else {}
+    if request.kind != "form":
+        return {}
+    return members_of(_form_schema(request).get("properties"))
 
 
 def required_in(request: InputRequest) -> list[str]:
     """Return the names of the fields that a form requires."""
-    schema = request.definition.get("requestedSchema")
-    names = schema.get("required") if isinstance(schema, Mapping) else None
-    return [it for it in names if isinstance(it, str)] if isinstance(names, list) else []
+    names = _form_schema(request).get("required")
+    if not isinstance(names, list):
+        return []
+    return [name for name in names if isinstance(name, str)]
 
 
 def with_defaults(request: InputRequest, answer: Any) -> Any:
     """Return an answer in which an accepted form has the defaults of the fields it leaves out."""
-    fields = fields_of(request)
-    is_accepted = isinstance(answer, dict) and answer.get("action") == "accept"
-    content = (answer.get("content") or {}) if is_accepted else None
-    if not fields or not isinstance(content, dict):
+    if members_of(answer).get("action") != "accept":
+        return answer
+    content = answer.get("content") or {}
+    if not isinstance(content, dict):
         return answer
     defaults = {}
-    for name, schema in fields.items():
-        if isinstance(schema, Mapping) and "default" in schema and name not in content:
+    for name, schema in fields_of(request).items():
+        if name not in content and "default" in members_of(schema):
             defaults[name] = schema["default"]
-    return {**answer, "content": {**content, **defaults}} if defaults else answer
+    if not defaults:
+        return answer
+    return {**answer, "content": {**content, **defaults}}
 
 
-def value_schema(request: InputRequest) -> Mapping[str, Any]:
+def value_schema(request: InputRequest) -> dict[str, Any]:
     """Return the schema of a bare value, as far as its kind tells."""
     return {"type": request.kind} if request.kind in VALUES else {}
 
@@ -130,7 +147,10 @@ def is_required(request: InputRequest) -> bool:
 
 def elicited(action: str, content: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the answer to a form or a URL."""
-    return {"action": action} if content is None else {"action": action, "content": dict(content)}
+    answer: dict[str, Any] = {"action": action}
+    if content is not None:
+        answer["content"] = dict(content)
+    return answer
 
 
 def sampled(text: str) -> dict[str, Any]:
@@ -142,13 +162,13 @@ def sampled(text: str) -> dict[str, Any]:
 # Fields of forms
 
 _TYPES: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
-    "string": ("a text", lambda it: isinstance(it, str)),
-    "boolean": ("true or false", lambda it: isinstance(it, bool)),
-    "integer": ("a whole number", lambda it: _is_whole(_decimal_of(it))),
-    "number": ("a number", lambda it: _decimal_of(it) is not None),
-    "array": ("a list", lambda it: isinstance(it, list)),
-    "object": ("an object", lambda it: isinstance(it, dict)),
-    "null": ("null", lambda it: it is None),
+    "string": ("a text", lambda value: isinstance(value, str)),
+    "boolean": ("true or false", lambda value: isinstance(value, bool)),
+    "integer": ("a whole number", lambda value: _is_whole(_decimal_of(value))),
+    "number": ("a number", lambda value: _decimal_of(value) is not None),
+    "array": ("a list", lambda value: isinstance(value, list)),
+    "object": ("an object", lambda value: isinstance(value, dict)),
+    "null": ("null", lambda value: value is None),
 }
 """Each type in words, and the test for it."""
 _BOUNDS: Final = {
@@ -174,39 +194,54 @@ _FALSE: Final = frozenset({"false", "no", "n", "off", "0"})
 
 def problem_of_value(value: Any, schema: Any) -> str | None:
     """Return why a value doesn't fit the field that has this schema; None where it does."""
-    wanted = schema.get("type") if isinstance(schema, Mapping) else None
+    wanted = members_of(schema).get("type")
     if not isinstance(wanted, str) or wanted not in _TYPES:
         return None
     words, is_of_type = _TYPES[wanted]
     if not is_of_type(value):
         return f"is {type_name(value)}, and not {words}"
+    problem = _problem_of_choice(value, schema) or _problem_of_format(value, schema)
+    return problem or _problem_of_size(value, wanted, schema)
+
+
+def _problem_of_choice(value: Any, schema: Mapping[str, Any]) -> str | None:
+    choices = [canonical(choice) for choice, _ in titled_choices(schema)]
     is_list = isinstance(value, list)
-    choices = [canonical(each) for each, _ in titled_choices(schema)]
-    if not {*map(canonical, value if is_list else [value])} <= {*choices} and choices:
-        return f"{'has a value that ' if is_list else ''}is not one of {', '.join(choices)}"
+    chosen = value if is_list else [value]
+    if not choices or {*map(canonical, chosen)} <= {*choices}:
+        return None
+    problem = f"is not one of {', '.join(choices)}"
+    return f"has a value that {problem}" if is_list else problem
+
+
+def _problem_of_format(value: Any, schema: Mapping[str, Any]) -> str | None:
     named = str(schema.get("format"))
-    form, pattern = FORMATS.get(named, ("", None))
-    if isinstance(value, str) and pattern is not None:
-        is_day = not named.startswith("date") or _is_day(value[:10])
-        if not (is_day and pattern.fullmatch(value)):
-            return f"is no {form}"
-    return _problem_of_size(value, wanted, schema)
+    if not isinstance(value, str) or named not in FORMATS:
+        return None
+    words, pattern = FORMATS[named]
+    is_day = not named.startswith("date") or _is_day(value[:10])
+    return None if is_day and pattern.fullmatch(value) else f"is no {words}"
 
 
 def _is_day(text: str) -> bool:
-    with suppress(ValueError):
-        return bool(date.fromisoformat(text))
-    return False
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _problem_of_size(value: Any, wanted: str, schema: Mapping[str, Any]) -> str | None:
     least, most, noun = _BOUNDS.get(wanted, ("", "", ""))
     size = Decimal(len(value)) if noun else _decimal_of(value)
+    if size is None:
+        return None
     told = f"has {counted(len(value), noun)}, and must have" if noun else "must be"
-    lower, upper = _decimal_of(schema.get(least)), _decimal_of(schema.get(most))
-    if size is not None and lower is not None and size < lower:
+    lower = _decimal_of(schema.get(least))
+    if lower is not None and size < lower:
         return f"{told} at least {canonical(schema[least])}"
-    if size is not None and upper is not None and size > upper:
+    upper = _decimal_of(schema.get(most))
+    if upper is not None and size > upper:
         return f"{told} at most {canonical(schema[most])}"
     return None
 
@@ -230,15 +265,16 @@ def _is_whole(number: Decimal | None) -> bool:
 
 def titled_choices(schema: Any) -> list[tuple[Any, str]]:
     """Return the values that a field lists as choices, each with the title that people read."""
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, dict):
         return []
-    values, titles = schema.get("enum"), schema.get("enumNames")
+    values = schema.get("enum")
     if isinstance(values, list):
+        titles = schema.get("enumNames")
         if not isinstance(titles, list) or len(titles) != len(values):
             titles = values
         return [(value, text_of(title)) for value, title in zip(values, titles, strict=True)]
     parts = schema.get("oneOf") or schema.get("anyOf")
-    if isinstance(parts, list) and all(isinstance(it, Mapping) and "const" in it for it in parts):
+    if isinstance(parts, list) and all("const" in members_of(part) for part in parts):
         return [(part["const"], text_of(part.get("title", part["const"]))) for part in parts]
     return titled_choices(schema.get("items"))
 
@@ -250,17 +286,21 @@ def text_of(value: Any) -> str:
 
 def type_of_text(schema: Any) -> str:
     """Return the JSON type as which a text that somebody writes is read."""
-    if not isinstance(schema, Mapping):
+    types = _types_in(members_of(schema))
+    if not types or "string" in types:
         return "string"
+    return types[0]
+
+
+def _types_in(schema: Mapping[str, Any]) -> list[str]:
+    """Return the types that a schema allows besides null, as far as they are known."""
     named = schema.get("type")
     types = named if isinstance(named, list) else [named]
-    if named is None:
-        # An optional argument is one of its type and of null.
-        parts = schema.get("anyOf")
-        parts = parts if isinstance(parts, list) else []
-        types = [each.get("type") for each in parts if isinstance(each, Mapping)]
-    known = [each for each in map(str, types) if each in _TYPES and each != "null"]
-    return "string" if not known or "string" in known else known[0]
+    # An optional argument is one of its type and of null.
+    parts = schema.get("anyOf")
+    if named is None and isinstance(parts, list):
+        types = [members_of(part).get("type") for part in parts]
+    return [name for name in map(str, types) if name in _TYPES and name != "null"]
 
 
 def value_of_text(text: str, schema: Any) -> Any:
@@ -270,17 +310,23 @@ def value_of_text(text: str, schema: Any) -> Any:
     """
     match type_of_text(schema):
         case "boolean":
-            folded = text.strip().lower()
-            return True if folded in _TRUE else False if folded in _FALSE else text
+            return _truth_of(text)
         case "integer" | "number" | "object":
             return json_or_text(text)
         case "array":
             value = json_or_text(text)
             if isinstance(value, list):
                 return value
-            parts = [part.strip() for part in text.split(",")] if text.strip() else []
-            return [value_of_text(part, schema.get("items")) for part in parts]
+            parts = text.split(",") if text.strip() else []
+            return [value_of_text(part.strip(), schema.get("items")) for part in parts]
     return text
+
+
+def _truth_of(text: str) -> bool | str:
+    folded = text.strip().lower()
+    if folded in _TRUE:
+        return True
+    return False if folded in _FALSE else text
 
 
 def json_or_text(text: str) -> Any:
@@ -318,19 +364,23 @@ def dialogue(key: str, request: InputRequest) -> Steps:
     message = f": {request.message}" if request.message else ""
     lines = [f"The server asks for {key} ({request.kind}){message}"]
     try:
-        if request.takes_value:
-            required = is_required(request)
-            value = yield from _value(lines, key, value_schema(request), is_required=required)
-            return None if value is ABSENT else {"value": value}
-        return (yield from _elicited(request, lines))
+        if not request.takes_value:
+            return (yield from _elicited(request, lines))
+        required = is_required(request)
+        value = yield from _value(lines, key, value_schema(request), is_required=required)
     except _EndedError as ended:
-        return elicited(ended.action) if ended.action and not request.takes_value else None
+        if ended.action is None or request.takes_value:
+            return None
+        return elicited(ended.action)
+    return None if value is ABSENT else {"value": value}
 
 
 def _typed(lines: Iterable[str], prompt: str) -> Generator[Prompt, str | None, str]:
     line = yield tuple(map(printable, lines)), printable(prompt)
-    if line is None or line in _ACTION_OF:
-        raise _EndedError(None if line is None else _ACTION_OF[line])
+    if line is None:
+        raise _EndedError(None)
+    if line in _ACTION_OF:
+        raise _EndedError(_ACTION_OF[line])
     return line
 
 
@@ -338,64 +388,84 @@ def _elicited(request: InputRequest, lines: list[str]) -> Steps:
     """Ask for each field of a form; a URL and a form without any are just confirmed."""
     fields = fields_of(request)
     if not fields:
-        lines += [f"  {request.definition['url']}"] if "url" in request.definition else []
-        line = ""
-        while value_of_text(line, {"type": "boolean"}) is not True:
-            line = yield from _typed(lines, "accept [y, :decline, :cancel]: ")
-            lines = []
+        yield from _confirmed(request, lines)
         return elicited("accept", None if request.kind == "url" else {})
     content = {}
     lines.append(_HELP)
     for name, schema in fields.items():
         required = name in required_in(request)
-        read_by = schema if isinstance(schema, Mapping) else {}
-        value = yield from _value(lines, name, read_by, is_required=required)
+        value = yield from _value(lines, name, members_of(schema), is_required=required)
         lines = []
         if value is not ABSENT:
             content[name] = value
     return elicited("accept", content)
 
 
-def _value(
-    lines: Sequence[str], name: str, schema: Mapping[str, Any], *, is_required: bool
-) -> Steps:
+def _confirmed(request: InputRequest, lines: list[str]) -> Steps:
+    if "url" in request.definition:
+        lines.append(f"  {request.definition['url']}")
+    line = ""
+    while value_of_text(line, {"type": "boolean"}) is not True:
+        line = yield from _typed(lines, "accept [y, :decline, :cancel]: ")
+        lines = []
+    return None
+
+
+def _value(lines: Sequence[str], name: str, schema: dict[str, Any], *, is_required: bool) -> Steps:
     """Ask for a value until it fits; an optional one without a default may be `ABSENT`."""
-    title, description = schema.get("title"), schema.get("description")
-    choices, kind = titled_choices(schema), type_of_text(schema)
-    shown = [*lines, *([f"  {description}"] if isinstance(description, str) else [])]
-    for number, (value, named) in enumerate(choices, start=1):
-        spelled = text_of(value)
-        shown.append(f"  {number}) {spelled if named == spelled else f'{spelled}: {named}'}")
-    about = FORMATS.get(str(schema.get("format")), _TYPES[kind])[0]
-    about = "number or value" if choices and kind != "array" else about
-    about += f", default {canonical(schema['default'])}" if "default" in schema else ""
-    about += "" if is_required else ", optional"
-    prompt = f"{title} ({name})" if isinstance(title, str) else name
+    shown = [*lines, *_described(schema)]
+    prompt = _prompt(name, schema, is_required=is_required)
     while True:
-        line = yield from _typed(shown, f"{prompt}{'*' if is_required else ''} [{about}]: ")
-        value = _read(line, schema, choices) if line else schema.get("default", ABSENT)
-        problem: str | None = None
+        line = yield from _typed(shown, prompt)
+        value = _read(line, schema) if line else schema.get("default", ABSENT)
+        problem = "this is required" if is_required else None
         if value is not ABSENT:
             problem = problem_of_value(value, schema)
-        elif is_required:
-            problem = "this is required"
         if problem is None:
             return value
         shown = [problem]
 
 
-def _read(line: str, schema: Mapping[str, Any], choices: Sequence[tuple[Any, str]]) -> Any:
+def _described(schema: Mapping[str, Any]) -> list[str]:
+    """Return the lines that describe a field and its choices."""
+    description = schema.get("description")
+    lines = [f"  {description}"] if isinstance(description, str) else []
+    for number, (value, title) in enumerate(titled_choices(schema), start=1):
+        spelled = text_of(value)
+        meaning = "" if title == spelled else f": {title}"
+        lines.append(f"  {number}) {spelled}{meaning}")
+    return lines
+
+
+def _prompt(name: str, schema: Mapping[str, Any], *, is_required: bool) -> str:
+    kind = type_of_text(schema)
+    about = FORMATS.get(str(schema.get("format")), _TYPES[kind])[0]
+    if kind != "array" and titled_choices(schema):
+        about = "number or value"
+    if "default" in schema:
+        about += f", default {canonical(schema['default'])}"
+    title = schema.get("title")
+    label = f"{title} ({name})" if isinstance(title, str) else name
+    return f"{label}* [{about}]: " if is_required else f"{label} [{about}, optional]: "
+
+
+def _read(line: str, schema: Mapping[str, Any]) -> Any:
     """Return the value that a line means: one of the choices, several of them, or any other."""
-
-    def chosen(text: str) -> Any:
-        for value, title in choices:
-            if text in (text_of(value), title):
-                return value
-        is_number = text.isascii() and text.isdigit() and 0 < int(text) <= len(choices)
-        return choices[int(text) - 1][0] if is_number else text
-
+    choices = titled_choices(schema)
     if not choices:
         return value_of_text(line, schema)
     if type_of_text(schema) == "array":
-        return [chosen(part.strip()) for part in line.split(",") if part.strip()]
-    return chosen(line.strip())
+        return [_chosen(part.strip(), choices) for part in line.split(",") if part.strip()]
+    return _chosen(line.strip(), choices)
+
+
+def _chosen(text: str, choices: Sequence[tuple[Any, str]]) -> Any:
+    """Return the choice that a text means by its value, its title or its number, or the text."""
+    for value, title in choices:
+        if text in (text_of(value), title):
+            return value
+    if text.isascii() and text.isdigit():
+        number = int(text)
+        if 0 < number <= len(choices):
+            return choices[number - 1][0]
+    return text

@@ -32,6 +32,7 @@ from mrtr_cassette.core.protocol.methods import GET_TASK, LIST_ROOTS
 from mrtr_cassette.core.protocol.tasks import TaskState, key_names, polled_state
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import canonical, find_spans, parse, to_json
+from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import NotJsonError
 
 _ALL_KINDS: Final = ELICITATIONS | RESULTS
@@ -40,7 +41,7 @@ LARGEST_REPLY: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class AnswerSources:
     """Who answers: the call's own answers, an answers file, and perhaps a person."""
 
     given: GivenAnswers = field(default_factory=GivenAnswers)
@@ -55,7 +56,9 @@ class Sources:
         is to be shown.
         """
         kinds = self.file.kinds() | self.given.kinds
-        return _ALL_KINDS if self.has_person or not kinds else _ALL_KINDS & kinds
+        if self.has_person or not kinds:
+            return _ALL_KINDS
+        return _ALL_KINDS & kinds
 
 
 Step = bytes | tuple[str, InputRequest] | float
@@ -93,68 +96,104 @@ Fulfilment = Generator[Step, Any, Mapping[str, Answer] | Unanswered]
 """One ask on its way to its answers by key, from which optional ones may be missing."""
 
 
-def fulfilment(asked: Asked, sources: Sources) -> Fulfilment:
+def fulfilment(asked: Asked, sources: AnswerSources) -> Fulfilment:
     """Answer an ask from sources; whoever has to be waited for is yielded.
 
     The call's own answers come first, then rules, endpoint, person, and what happens otherwise. A
     source that answers wrongly is a fault; the next one is not asked in its place.
     """
+    answering = _Answering(asked, sources)
     try:
-        answers = yield from _answers(asked, sources)
+        answering.answer_by_call_and_rules()
+        yield from answering.answer_by_endpoint()
+        yield from answering.answer_by_person()
     except _FaultError as fault:
         key, detail = fault.args
         return Unanswered(asked, key, detail, is_fault=True)
-    given, action = sources.given, sources.file.otherwise
-    for key, request in asked.requests.items():
-        can_refuse = request.kind in ELICITATIONS and not request.takes_value
-        if key not in answers and can_refuse and action != "fail":
-            answers[key] = Answer(elicited(action), "otherwise")
-        elif key not in answers and is_required(request):
-            detail = "nothing answers it"
-            number = asked.number_of(key)
-            if spent := given.spent_name(key, request, asked.requests, number):
-                detail += f": the answer {spent!r} is for one question, and was given before"
-            example = given.example_for(key, request, asked.requests, number)
-            return Unanswered(asked, key, detail, example)
-    # As the server asked, not as the sources came.
-    return {key: answers[key] for key in asked.requests if key in answers}
+    return answering.outcome()
 
 
-def _answers(asked: Asked, sources: Sources) -> Generator[Step, Any, dict[str, Answer]]:
-    answers: dict[str, Answer] = {}
-    given, requests = sources.given, asked.requests
+class _Answering:
+    """One ask, and the answers to it so far."""
 
-    def take(key: str, answer: Any, source: str) -> None:
-        answer = with_defaults(requests[key], answer)
-        problem = problem_of(requests[key], answer)
+    def __init__(self, asked: Asked, sources: AnswerSources) -> None:
+        self._asked = asked
+        self._sources = sources
+        self._answers: dict[str, Answer] = {}
+
+    def _take(self, key: str, value: Any, source: str) -> None:
+        request = self._asked.requests[key]
+        completed = with_defaults(request, value)
+        problem = problem_of(request, completed)
         if problem is not None:
             raise _FaultError(key, f"the answer ({source}) doesn't fit: {problem}")
-        answers[key] = Answer(answer, source)
+        self._answers[key] = Answer(completed, source)
 
-    def missing() -> dict[str, InputRequest]:
-        return {key: each for key, each in requests.items() if key not in answers}
+    def _missing(self) -> dict[str, InputRequest]:
+        requests = self._asked.requests.items()
+        return {key: request for key, request in requests if key not in self._answers}
 
-    own = {}
-    for number, (key, request) in enumerate(requests.items(), start=asked.first):
-        own[key] = given.answer_to(key, request, requests, number)
-    for key, request in requests.items():
-        if own[key] is not None:
-            take(key, own[key], "call")
-        elif (rule := sources.file.rule_for(asked, key, request)) is not None:
-            take(key, rule[1].answer(), f"rule {rule[0]}")
-    if missing() and sources.file.rest is not None:
-        part = replace(asked, requests=missing())
-        found = _read_reply(part, (yield to_json(part.data()).encode()))
+    def answer_by_call_and_rules(self) -> None:
+        """Answer what the call or a rule has an answer to."""
+        asked = self._asked
+        given = {}
+        # All of them first, as a name that answers one question answers no other one.
+        for number, (key, request) in enumerate(asked.requests.items(), start=asked.first):
+            given[key] = self._sources.given.answer_to(key, request, asked.requests, number)
+        for key, request in asked.requests.items():
+            if given[key] is not None:
+                self._take(key, given[key], "call")
+                continue
+            found = self._sources.file.rule_for(asked, key, request)
+            if found is not None:
+                number, rule = found
+                self._take(key, rule.answer(), f"rule {number}")
+
+    def answer_by_endpoint(self) -> Generator[Step, Any, None]:
+        """Let the endpoint of the file answer what is missing."""
+        missing = self._missing()
+        if not missing or self._sources.file.rest is None:
+            return
+        part = replace(self._asked, requests=missing)
+        reply = yield to_json(part.data()).encode()
+        found = _read_reply(part, reply)
         if isinstance(found, str):
-            raise _FaultError(next(iter(missing())), f"the endpoint gives no answer: {found}")
-        for key, answer in found.items():
-            take(key, answer, "rest")
-    for key, request in missing().items() if sources.has_person else ():
-        can_type = request.takes_value or request.kind in ELICITATIONS
-        answer = (yield (key, request)) if can_type else None
-        if answer is not None:
-            take(key, answer, "person")
-    return answers
+            raise _FaultError(next(iter(missing)), f"the endpoint gives no answer: {found}")
+        for key, value in found.items():
+            self._take(key, value, "rest")
+
+    def answer_by_person(self) -> Generator[Step, Any, None]:
+        """Let a person answer what is missing and can be typed."""
+        if not self._sources.has_person:
+            return
+        for key, request in self._missing().items():
+            if not request.takes_value and request.kind not in ELICITATIONS:
+                continue
+            value = yield key, request
+            if value is not None:
+                self._take(key, value, "person")
+
+    def outcome(self) -> Mapping[str, Answer] | Unanswered:
+        """Return the answers in the order of the questions, or which one has none."""
+        action = self._sources.file.otherwise
+        for key, request in self._missing().items():
+            can_refuse = request.kind in ELICITATIONS and not request.takes_value
+            if can_refuse and action != "fail":
+                self._answers[key] = Answer(elicited(action), "otherwise")
+            elif is_required(request):
+                return self._unanswered(key, request)
+        return {key: self._answers[key] for key in self._asked.requests if key in self._answers}
+
+    def _unanswered(self, key: str, request: InputRequest) -> Unanswered:
+        asked = self._asked
+        given = self._sources.given
+        number = asked.number_of(key)
+        detail = "nothing answers it"
+        spent = given.spent_name(key, request, asked.requests, number)
+        if spent:
+            detail += f": the answer {spent!r} is for one question, and was given before"
+        example = given.example_for(key, request, asked.requests, number)
+        return Unanswered(asked, key, detail, example)
 
 
 def _read_reply(asked: Asked, reply: bytes | str) -> Mapping[str, Any] | str:
@@ -165,26 +204,30 @@ def _read_reply(asked: Asked, reply: bytes | str) -> Mapping[str, Any] | str:
         tree = parse(reply)
     except NotJsonError:
         return "its reply is no JSON"
-    answers = answers_in(tree) if isinstance(tree, dict) else None
+    answers = answers_in(members_of(tree))
     if answers is None or answers.input_responses is None:
         return f"its reply has no `{INPUT_RESPONSES}`"
-    twice = _given_twice(reply, tree)
-    if twice is not None:
-        return f"it has {twice} twice"
-    unknown = [key for key in answers.input_responses if key not in asked.requests]
-    return f"it answers {unknown[0]!r}, which was not asked" if unknown else answers.input_responses
+    repeated = _given_twice(reply, tree[INPUT_RESPONSES])
+    if repeated is not None:
+        return f"it has {repeated} twice"
+    for key in answers.input_responses:
+        if key not in asked.requests:
+            return f"it answers {key!r}, which was not asked"
+    return answers.input_responses
 
 
-def _given_twice(reply: bytes, tree: Mapping[str, Any]) -> str | None:
+def _given_twice(reply: bytes, responses: Any) -> str | None:
     """Return what a reply has more than once, or None."""
-    responses = tree[INPUT_RESPONSES]
     if isinstance(responses, list):
         keys = [repr(item.get("id")) for item in responses]
         return next((key for key in keys if keys.count(key) > 1), None)
-    paths = [(INPUT_RESPONSES,), *((INPUT_RESPONSES, key) for key in responses)]
-    for path, spans in find_spans(reply, paths).items():
-        if len(spans) > 1:
-            return f"`{INPUT_RESPONSES}`" if len(path) == 1 else repr(path[1])
+    top = (INPUT_RESPONSES,)
+    spans = find_spans(reply, [top, *((INPUT_RESPONSES, key) for key in members_of(responses))])
+    if len(spans[top]) > 1:
+        return f"`{INPUT_RESPONSES}`"
+    for path, found in spans.items():
+        if len(found) > 1:
+            return repr(path[1])
     return None
 
 
@@ -202,8 +245,9 @@ class LeavesToSources:
 
     def answer(self, ask: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
         """Leave it to them; a task that is only created asks nothing."""
-        is_created = ask.task is not None and not ask.task_keys
-        return Answered(None) if is_created else NeedsAnswers(ask)
+        if ask.task is not None and not ask.task_keys:
+            return Answered(None)
+        return NeedsAnswers(ask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +266,7 @@ class CallTurn:
 class Rounds:
     """The rounds of one call; what nobody may answer, or more rounds than allowed, end it."""
 
-    sources: Sources
+    sources: AnswerSources
     turns: list[CallTurn] = field(default_factory=list)
     unanswered: Unanswered | None = None
     overrun: bool = False
@@ -236,31 +280,45 @@ class Rounds:
         requests, names = _requests_of(ask)
         if not requests:
             yield PACE_S
+        outcome = yield from fulfilment(self._asked(ask, requests), self.sources)
+        if isinstance(outcome, Unanswered):
+            self.turns.append(_turn_of(ask, requests, {}))
+            return self._given_up(ask, outcome)
+        self.turns.append(_turn_of(ask, requests, outcome))
+        values = {key: answer.value for key, answer in outcome.items()}
+        return _spelled(ask, values, names, has_requests=bool(requests))
+
+    def _given_up(self, ask: LiveAsk, unanswered: Unanswered) -> Answered | None:
+        if ask.push is not None and ask.push.method == LIST_ROOTS and not unanswered.is_fault:
+            # It is about the client, whatever call is pending.
+            return refused(ask.push)
+        self.unanswered = unanswered
+        return None
+
+    def _asked(self, ask: LiveAsk, requests: Mapping[str, InputRequest]) -> Asked:
         call = ask.call or ask.exchange.call
         arguments = None if call.message is None else call.message.params.get("arguments")
         first = 1 + sum(len(turn.requests) for turn in self.turns)
-        asked = Asked(call.method, call.name, arguments, ask.turn, requests, first)
-        outcome = yield from fulfilment(asked, self.sources)
-        answers = {} if isinstance(outcome, Unanswered) else outcome
-        values = {key: answer.value for key, answer in answers.items()}
-        state = ask.request_state
-        self.turns.append(
-            CallTurn(
-                ask.turn,
-                "task" if ask.task is not None else "result" if ask.push is None else "push",
-                requests,
-                values,
-                {key: answer.answered_by for key, answer in answers.items()},
-                None if state is None else sha256_of(state),
-            )
-        )
-        if isinstance(outcome, Unanswered):
-            if ask.push is not None and ask.push.method == LIST_ROOTS and not outcome.is_fault:
-                # It is about the client, whatever call is pending.
-                return refused(ask.push)
-            self.unanswered = outcome
-            return None
-        return _spelled(ask, values, names, has_requests=bool(requests))
+        return Asked(call.method, call.name, arguments, ask.turn, requests, first)
+
+
+def _turn_of(
+    ask: LiveAsk, requests: Mapping[str, InputRequest], answers: Mapping[str, Answer]
+) -> CallTurn:
+    via: Via = "result"
+    if ask.task is not None:
+        via = "task"
+    elif ask.push is not None:
+        via = "push"
+    state = ask.request_state
+    return CallTurn(
+        number=ask.turn,
+        via=via,
+        requests=requests,
+        answers={key: answer.value for key, answer in answers.items()},
+        answered_by={key: answer.answered_by for key, answer in answers.items()},
+        state_sha256=None if state is None else sha256_of(state),
+    )
 
 
 def _spelled(
@@ -287,7 +345,8 @@ def _requests_of(ask: LiveAsk) -> tuple[Mapping[str, InputRequest], Mapping[str,
         # A key may have the task's id, which is nobody's business.
         names = key_names(new, ask.task.id)
         return {name: new[key] for key, name in names.items()}, names
-    return {} if ask.exchange.ask is None else ask.exchange.ask.input_requests, {}
+    live = ask.exchange.ask
+    return {} if live is None else live.input_requests, {}
 
 
 def refused(push: Message) -> Answered:
@@ -311,13 +370,13 @@ def fault_of(method: str, exchange: RecordedExchange) -> str | None:
     """Return why the last response of a call is no outcome; None where it is one."""
     state = _ended_task(method, exchange)
     if state is not None and not state.response:
-        why = state.tree.get("statusMessage")
-        return f"its task ended as {state.status}" + (f": {why}" if why else "")
+        reason = state.tree.get("statusMessage")
+        ended = f"its task ended as {state.status}"
+        return f"{ended}: {reason}" if reason else ended
     members = exchange.rpc_members
     if not members:
         status = 0 if exchange.response is None else exchange.response.status
         return f"the response is no JSON-RPC response (HTTP {status})"
-    result = members.get("result")
-    if isinstance(result, dict) and result.get(RESULT_TYPE) in _ASKING:
+    if members_of(members.get("result")).get(RESULT_TYPE) in _ASKING:
         return "the server asks for input in a form that nobody can read"
     return None

@@ -124,6 +124,11 @@ def without_side(pointer: str, *sides: str) -> str:
     return f"/{rest}" if step and side in sides else pointer
 
 
+def members_of(value: Any) -> dict[str, Any]:
+    """Return the members of a JSON object; none for any other value."""
+    return value if isinstance(value, dict) else {}
+
+
 def value_at(value: Any, path: MemberPath) -> Any:
     """Return what stands at a path; None where nothing does."""
     for step in path:

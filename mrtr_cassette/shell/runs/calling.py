@@ -14,9 +14,9 @@ from yarl import URL
 from mrtr_cassette import __version__
 from mrtr_cassette.core.answers.fulfilment import (
     MOST_ROUNDS,
+    AnswerSources,
     LeavesToSources,
     Rounds,
-    Sources,
     fault_of,
     outcome_of,
     refused,
@@ -91,7 +91,7 @@ async def _reached(
 async def call(
     upstream: str | Sequence[str],
     wanted: Wanted,
-    sources: Sources,
+    sources: AnswerSources,
     options: CallOptions,
     announcer: Announcer,
     *,

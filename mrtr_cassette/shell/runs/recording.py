@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from mrtr_cassette.core.answers.fulfilment import LeavesToSources, Rounds, Sources
+from mrtr_cassette.core.answers.fulfilment import AnswerSources, LeavesToSources, Rounds
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import EndpointPassing, redirected_elsewhere
 from mrtr_cassette.core.drive.appending import Appending, RepeatedPlay, ReplayToAsk
@@ -173,7 +173,7 @@ async def _handling(relay: Relay, options: RecordOptions) -> AsyncIterator[Handl
     if session.base is not None and session.player is not None:
         yield Appender(relay, session.base, session.player).handle
     elif options.answers is not None:
-        sources = Sources(file=load_answers(Path(options.answers)))
+        sources = AnswerSources(file=load_answers(Path(options.answers)))
         async with answers_endpoint(sources.file.rest) as endpoint:
             those = Answerers(session.announcer, endpoint)
             yield AutoAnswerHandler(relay, sources, those).handle
@@ -433,7 +433,7 @@ class _AnsweredUpstream:
     """The recorded upstream of one call; the requests say who answered."""
 
     relay: Relay
-    sources: Sources
+    sources: AnswerSources
     answerers: Answerers
     rounds: Rounds
     answered_by: str = ""
@@ -471,7 +471,7 @@ class AutoAnswerHandler:
     """
 
     relay: Relay
-    sources: Sources
+    sources: AnswerSources
     answerers: Answerers
     tasks: dict[str, tuple[Call, dict[str, bool], Rounds]] = field(default_factory=dict)
     """The calls that have created tasks, by their ids; which questions were answered, and how."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import orjson
 
-from mrtr_cassette.core.answers.fulfilment import Sources
+from mrtr_cassette.core.answers.fulfilment import AnswerSources
 from mrtr_cassette.core.answers.written import GivenAnswers, Wanted, WrittenPair
 from mrtr_cassette.core.protocol.methods import METHODS, method_of
 from mrtr_cassette.core.report.details import Interaction, details_of
@@ -199,10 +199,10 @@ def answered_call(
         raise UsageError(f"the method {method!r} is not one of {named}")
     wanted = Wanted(method, name, _pairs_of(arguments or {}, "arguments"))
     if isinstance(answers, str | os.PathLike):
-        sources = Sources(file=load_answers(Path(answers)))
+        sources = AnswerSources(file=load_answers(Path(answers)))
     else:
         pairs = _pairs_of({} if answers is None else answers, "answers")
-        sources = Sources(GivenAnswers(pairs))
+        sources = AnswerSources(GivenAnswers(pairs))
     cassette, announcer = None if path is None else location(path), Announcer(options.log)
     calling = call_server(upstream, wanted, sources, options, announcer, cassette=cassette)
     result = result_in_thread(calling)
