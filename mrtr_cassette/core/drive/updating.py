@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.digests import new_digests, with_digests
 from mrtr_cassette.core.cassette.dump import dump
-from mrtr_cassette.core.cassette.load import in_time_of
+from mrtr_cassette.core.cassette.edited import with_recorded_times
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     PushedRequest,
@@ -445,7 +445,7 @@ def _as_recorded(
     issued = recorded.issued_sha256
     if (recorded.ask is None) is not (live.ask is None):
         issued = live.issued_sha256
-    return replace(recorded, response=in_time_of(recorded, response), issued_sha256=issued)
+    return replace(recorded, response=with_recorded_times(recorded, response), issued_sha256=issued)
 
 
 def _push_ids(recorded: RecordedExchange, live: RecordedExchange) -> Iterator[tuple[Span, bytes]]:
@@ -552,7 +552,7 @@ def _exchanges_over(
     exchanges: dict[RecordedExchange, RecordedExchange] = {}
     for one, other in stands_for.items():
         names.keep(one, other)
-        response = None if one.response is None else in_time_of(other, one.response)
+        response = None if one.response is None else with_recorded_times(other, one.response)
         stands = replace(other, request=one.request, response=response)
         issued, echoed = one.issued_sha256, one.echoed_sha256
         exchanges[one] = replace(stands, issued_sha256=issued, echoed_sha256=echoed)
@@ -584,7 +584,7 @@ def _in_earlier_time(
             offset_ms = partner.ended_ms - exchange.ended_ms
             response = partner.response
             if partner is not source and exchange.response is not None:
-                response = in_time_of(partner, exchange.response)
+                response = with_recorded_times(partner, exchange.response)
             times = partner.started_ms, partner.ended_ms
             timed[source] = replace(
                 exchange, started_ms=times[0], ended_ms=times[1], response=response

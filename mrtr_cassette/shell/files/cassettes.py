@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from mrtr_cassette import __version__
 from mrtr_cassette.core.cassette.dump import dump
+from mrtr_cassette.core.cassette.edited import accept_edit
 from mrtr_cassette.core.cassette.journal import (
     JournalContent,
     JournalHeader,
@@ -20,7 +21,7 @@ from mrtr_cassette.core.cassette.journal import (
     decode_journal,
     encode_header,
 )
-from mrtr_cassette.core.cassette.load import LFS_POINTER, accept_edit, lfs_pointer_error, load
+from mrtr_cassette.core.cassette.load import LFS_POINTER, lfs_pointer_error, load
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import IgnoredFor, ignores_nothing
 from mrtr_cassette.core.record.assembly import assemble

@@ -13,7 +13,7 @@ from string import punctuation
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from mrtr_cassette.core.cassette.load import damaged
+from mrtr_cassette.core.cassette.loader import damaged
 from mrtr_cassette.core.cassette.recorded import Cassette, PushedAsk, RecordedExchange, pushed_asks
 from mrtr_cassette.core.cassette.transports import origin_of, over_http
 from mrtr_cassette.core.replay.diagnosis import Miss

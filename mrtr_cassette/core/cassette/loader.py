@@ -1,0 +1,356 @@
+"""Make a recording of the checked model of its file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from sys import intern
+from typing import Any, NamedTuple
+
+from mrtr_cassette.core.cassette.dump import exchange_sha256, task_turn_tree
+from mrtr_cassette.core.cassette.model import (
+    AnswerModel,
+    CassetteModel,
+    ExchangeFactsModel,
+    ExchangeModel,
+    HeaderMap,
+    HttpModel,
+    InteractionModel,
+    PushedEventModel,
+    PushedTurnModel,
+    RequestModel,
+    ResponseModel,
+    ResultTurnModel,
+    TaskTurnModel,
+)
+from mrtr_cassette.core.cassette.recorded import (
+    Branch,
+    Cassette,
+    PostedAnswer,
+    PushedRequest,
+    PushedTurn,
+    RecordedBy,
+    RecordedExchange,
+    RecordedInteraction,
+    RecorderFacts,
+    TaskStep,
+    task_turns,
+)
+from mrtr_cassette.core.protocol.jsonrpc import Kind, completed_by
+from mrtr_cassette.core.wire.http import (
+    NO_STATUS,
+    End,
+    Headers,
+    Piece,
+    Request,
+    Response,
+    line_request,
+)
+from mrtr_cassette.errors import CassetteError, printable
+from mrtr_cassette.terms import shell_words
+
+
+class ExchangePlace(NamedTuple):
+    """The place of an exchange in its cassette."""
+
+    interaction: int
+    turn: int = 0
+    """The turn that its request answers; 0: the first request."""
+    answer: int | None = None
+    """Index of a posted answer of its turn."""
+    step: int | None = None
+    """Index of a step of the task."""
+
+
+def place_of(facts: ExchangeFactsModel) -> ExchangePlace:
+    """Return the place of the exchange that the facts are about."""
+    return ExchangePlace(facts.interaction, facts.turn, facts.answer, facts.step)
+
+
+def damaged(path: str, pointer: str, reason: str) -> CassetteError:
+    """Return the error for a place in a file, named by its JSON Pointer."""
+    return CassetteError(
+        path, printable(f"at {pointer}: {reason}"), hint="restore the file, or record it again"
+    )
+
+
+def cassette_of(file: CassetteModel, path: str, facts: Iterable[ExchangeFactsModel]) -> Cassette:
+    """Return the recording in a file, with these facts about its exchanges.
+
+    Raises:
+        CassetteError: turns or branches contradict each other, or an exchange is not as recorded.
+    """
+    loader = _Loader(file, path, facts)
+    return Cassette(
+        path=path,
+        upstream=file.upstream,
+        request_state=file.request_state,
+        redaction=None if file.redaction is None else file.redaction.rules(),
+        seals_answers=file.answers is not None,
+        recorded_at=file.recording.recorded_at,
+        tool=file.recording.tool,
+        interactions=loader.interactions(),
+        transport=file.transport or "http",
+        client=file.recording.client,
+        command=file.recording.command,
+        recorders=loader.recorders,
+    )
+
+
+class _Loader:
+    def __init__(self, file: CassetteModel, path: str, facts: Iterable[ExchangeFactsModel]) -> None:
+        recorders: list[RecorderFacts] = []
+        for recorder in file.recording.recorders or ():
+            recorders.append(RecorderFacts(recorder.id, recorder.wall_ms, recorder.offset_ms))
+        self.recorders = tuple(recorders)
+        self._models = file.interactions
+        self._path = path
+        self._is_stdio = file.transport == "stdio"
+        self._facts = {place_of(exchange): exchange for exchange in facts}
+        self._loaded: list[RecordedInteraction] = []
+
+    def interactions(self) -> tuple[RecordedInteraction, ...]:
+        """Return all interactions."""
+        self._for_each_model(self._add)
+        # The response that has a pushed request may belong to a later interaction.
+        self._for_each_model(self._add_pushed_turns)
+        for facts in self._facts.values():
+            if facts.sha256 is not None:
+                raise self._changed(facts, "there is no such exchange")
+        return tuple(self._loaded)
+
+    def _for_each_model(self, add: Callable[[int, InteractionModel], None]) -> None:
+        for number, model in enumerate(self._models, start=1):
+            try:
+                add(number, model)
+            except ValueError as error:
+                raise damaged(self._path, f"/interactions/{number - 1}", str(error)) from None
+
+    def _add(self, number: int, model: InteractionModel) -> None:
+        branch: Branch | None = None
+        shared: tuple[RecordedExchange, ...] = ()
+        if model.branch is not None:
+            branch = Branch(model.branch.of, model.branch.turn)
+            shared = self._shared(number, branch)
+        chain = self._chain(number, model, len(shared))
+        interaction = RecordedInteraction(
+            number,
+            (*shared, *chain),
+            branch,
+            bool(model.orphan),
+            steps=tuple(self._steps(number, model)),
+        )
+        self._loaded.append(interaction)
+
+    def _shared(self, number: int, branch: Branch) -> tuple[RecordedExchange, ...]:
+        """Return the exchanges that a branch shares, which must be equal in the file."""
+        model = self._models[number - 1]
+        turn_number = branch.turn
+        turns = model.elicitation_turns[:turn_number]
+        parting = turns[-1] if len(turns) == turn_number else None
+        is_answered = isinstance(parting, ResultTurnModel) and parting.answer is not None
+        if branch.of >= number or not is_answered:
+            raise ValueError("it branches at no answered result of an earlier interaction")
+        if _up_to_ask(model, turn_number) != _up_to_ask(self._models[branch.of - 1], turn_number):
+            same_as = f"not the same as interaction {branch.of}, of which it is a branch"
+            raise ValueError(f"up to the ask of turn {turn_number} it is {same_as}; edit both")
+        count = sum(isinstance(turn, ResultTurnModel) for turn in turns)
+        return self._loaded[branch.of - 1].exchanges[:count]
+
+    def _chain(
+        self, number: int, model: InteractionModel, begin: int
+    ) -> Iterator[RecordedExchange]:
+        """Yield the exchanges of a call from one on, each the answer to the ask before it."""
+        requests: list[tuple[ExchangePlace, RequestModel | AnswerModel]] = []
+        requests.append((ExchangePlace(number), model.request))
+        responses: list[ResponseModel | None] = []
+        for turn_number, turn in enumerate(model.elicitation_turns, start=1):
+            if len(responses) == len(requests):
+                raise ValueError(f"turn {turn_number} follows a turn without `answer`")
+            if isinstance(turn, ResultTurnModel):
+                responses.append(turn.ask)
+                if turn.answer is not None:
+                    requests.append((ExchangePlace(number, turn_number), turn.answer))
+        if len(responses) < len(requests):
+            responses.append(model.response)
+        elif model.response is not None:
+            raise ValueError("`response` follows a turn without `answer`")
+        pairs = list(zip(requests, responses, strict=True))
+        for (place, request), response in pairs[begin:]:
+            yield self._exchange(place, request, model.request.http, response)
+
+    def _steps(self, number: int, model: InteractionModel) -> Sequence[TaskStep]:
+        """Return the steps of a task, and make sure that the turns are those of the steps."""
+        steps: list[TaskStep] = []
+        for index, step in enumerate(model.task or ()):
+            place = ExchangePlace(number, step=index)
+            facts = self._facts.get(place)
+            polls = 1
+            if facts is not None and facts.polls is not None:
+                polls = facts.polls
+            steps.append(TaskStep(self._exchange_of(place, step), polls))
+        told: list[dict[str, Any]] = []
+        for turn in model.elicitation_turns:
+            if isinstance(turn, TaskTurnModel):
+                told.append(turn.model_dump(exclude_none=True))
+        if told != [task_turn_tree(turn) for turn in task_turns(steps)]:
+            raise ValueError("the turns of a task are not those of its steps")
+        return steps
+
+    def _add_pushed_turns(self, number: int, model: InteractionModel) -> None:
+        interaction = self._loaded[number - 1]
+        branch = interaction.branch
+        turns: list[PushedTurn] = []
+        position = 0
+        for turn_number, turn in enumerate(model.elicitation_turns, start=1):
+            if isinstance(turn, ResultTurnModel):
+                position += 1
+            if not isinstance(turn, PushedTurnModel):
+                continue
+            if branch is not None and turn_number < branch.turn:
+                shared = self._loaded[branch.of - 1].pushed_turns
+                turns.append(shared[len(turns)])
+            else:
+                turns.append(self._pushed(turn, ExchangePlace(number, turn_number), position))
+        self._loaded[number - 1] = replace(interaction, pushed_turns=tuple(turns))
+
+    def _pushed(self, turn: PushedTurnModel, place: ExchangePlace, position: int) -> PushedTurn:
+        responses = turn.answer.responses if turn.answer else []
+        keys = [event.key for event in turn.ask.events]
+        answered_keys = [response.key for response in responses]
+        known_keys = set(answered_keys) & set(keys)
+        if len(set(keys)) < len(keys) or len(known_keys) < len(answered_keys):
+            raise ValueError(f"keys of turn {place.turn} come twice, or in its answers only")
+        pending = self._loaded[place.interaction - 1].exchanges[position]
+        asked = [self._pushed_request(event, pending) for event in turn.ask.events]
+        answers: list[PostedAnswer] = []
+        for index, response in enumerate(responses):
+            exchange = self._exchange_of(place._replace(answer=index), response)
+            answers.append(PostedAnswer(response.key, exchange))
+        return PushedTurn(position, tuple(asked), tuple(answers))
+
+    def _pushed_request(self, event: PushedEventModel, pending: RecordedExchange) -> PushedRequest:
+        """Return a pushed request, in the response to the pending call or to an interaction's."""
+        holder: RecordedExchange | None = pending
+        if event.interaction is not None:
+            is_there = 0 < event.interaction <= len(self._loaded)
+            holder = self._loaded[event.interaction - 1].exchanges[-1] if is_there else None
+        response = None if holder is None else holder.response
+        message = None
+        if response is not None and event.event < len(response.pieces):
+            message = completed_by(response, event.event)
+        if holder is None or message is None or message.kind is not Kind.REQUEST:
+            raise ValueError(f"{event.key} is no request of the server's")
+        return PushedRequest(event.key, holder, event.event, event.interaction)
+
+    def _exchange_of(self, place: ExchangePlace, model: ExchangeModel) -> RecordedExchange:
+        return self._exchange(place, model.request, model.request.http, model.response)
+
+    def _exchange(
+        self,
+        place: ExchangePlace,
+        asked: RequestModel | AnswerModel,
+        http: HttpModel | None,
+        answered: ResponseModel | None,
+    ) -> RecordedExchange:
+        request = self._request(asked, http)
+        facts = self._facts.pop(place, None)
+        response = None if answered is None else self._response(answered, facts)
+        if facts is None:
+            return RecordedExchange(None, request, response, 0, 0)
+        digest = exchange_sha256(request, response)
+        if facts.sha256 not in (None, digest):
+            reason = f"the sha256 of the exchange is {digest}, not {facts.sha256}"
+            raise self._changed(facts, reason)
+        return RecordedExchange(
+            number=facts.number,
+            request=request,
+            response=response,
+            started_ms=facts.started_ms,
+            ended_ms=facts.started_ms + facts.duration_ms,
+            issued_sha256=facts.request_state_sha256,
+            echoed_sha256=facts.echoed_state_sha256,
+            ended_after=facts.ended_after,
+            recorded_by=self._recorded_by(facts),
+            follows=tuple(facts.follows or ()),
+        )
+
+    def _recorded_by(self, facts: ExchangeFactsModel) -> RecordedBy | None:
+        recorder = facts.recorder or 1
+        if recorder > len(self.recorders):
+            return None
+        return RecordedBy(self.recorders[recorder - 1].id, facts.own_number or facts.number)
+
+    def _changed(self, facts: ExchangeFactsModel, reason: str) -> CassetteError:
+        """Return the error for an exchange that is not as it was recorded."""
+        turn = f", turn {facts.turn}" if facts.turn else ""
+        return CassetteError(
+            self._path,
+            f"interaction {facts.interaction}{turn}: {reason}",
+            hint="restore the file, or if you edited it on purpose, accept the edit with: "
+            f"mrtr-cassette check {shell_words(self._path)} --fix",
+        )
+
+    def _request(self, model: RequestModel | AnswerModel, http: HttpModel | None) -> Request:
+        body = b"".join(model.raws)
+        headers = None if http is None else http.headers
+        if isinstance(model, AnswerModel):
+            headers = model.headers
+        self._check_http(headers)
+        if http is None or headers is None:
+            return line_request(body, model.session or "")
+        return Request(intern(http.method), intern(http.path), _headers_of(headers), body)
+
+    def _response(self, model: ResponseModel, facts: ExchangeFactsModel | None) -> Response:
+        self._check_http(model.status, model.headers)
+        end = End.COMPLETE if model.end is None else End(model.end)
+        status = NO_STATUS if model.status is None else model.status
+        pieces = tuple(_pieces_of(model, facts))
+        return Response(status, _headers_of(model.headers or {}), pieces, end)
+
+    def _check_http(self, *members: Any) -> None:
+        """Make sure that the members of HTTP are there, or over pipes that none of them is."""
+        for value in members:
+            if self._is_stdio and value is not None:
+                raise ValueError("it has members of HTTP, and the transport is stdio")
+            if not self._is_stdio and value is None:
+                raise ValueError("it has not all members of HTTP, and the transport is HTTP")
+
+
+def _up_to_ask(model: InteractionModel, turn_number: int) -> list[Any]:
+    """Return what branches have in common: everything before the answer of a turn."""
+    turns = model.elicitation_turns[:turn_number]
+    common: list[Any] = [model.request, *turns[:-1]]
+    if turns:
+        common.append(turns[-1].ask)
+    return common
+
+
+def _pieces_of(model: ResponseModel, facts: ExchangeFactsModel | None) -> list[Piece]:
+    """Return the pieces of a response, with the times at which they came if these fit."""
+    raws = model.raws
+    times = facts.pieces if facts is not None and facts.pieces else []
+    if times and model.events is None and model.lines is None:
+        body = b"".join(raws)
+        ends = [0, *accumulate(time.size or 0 for time in times)]
+        raws = [body]
+        is_of_recorded_length = ends[-1] == len(body)
+        if is_of_recorded_length:
+            raws = [body[start:end] for start, end in pairwise(ends)]
+    if facts is None or len(times) != len(raws):
+        return [Piece(raw, 0, 0) for raw in raws]
+    pieces: list[Piece] = []
+    for raw, time in zip(raws, times, strict=True):
+        pieces.append(Piece(raw, facts.started_ms + time.at_ms, time.after))
+    return pieces
+
+
+def _headers_of(tree: HeaderMap) -> Headers:
+    headers: list[tuple[str, str]] = []
+    for name, values in tree.items():
+        if isinstance(values, str):
+            headers.append((name, values))
+        else:
+            headers.extend((name, value) for value in values)
+    return tuple(headers)
