@@ -26,7 +26,6 @@ _FORKS.set_forkserver_preload(
     [
         "mcp.server.mcpserver",
         "uvicorn",
-        "fastmcp_tasks",
         "aiohttp.web",
         "mrtr_cassette.cli",
         "mrtr_cassette.shell.runs.recording",
