@@ -33,11 +33,12 @@ from mrtr_cassette.cli.common import (
 from mrtr_cassette.cli.mistakes import refuse_misplaced, refuse_without_scheme
 from mrtr_cassette.core.answers.fulfilment import AnswerSources
 from mrtr_cassette.core.answers.written import AnswersFile, GivenAnswers, read_pairs, wanted_of
-from mrtr_cassette.core.compare.values import unused_pointers
+from mrtr_cassette.core.compare.values import Change, unused_pointers
 from mrtr_cassette.core.drive.updating import ACCEPTABLE, Choose, Proposal, accepted_by_verdict
 from mrtr_cassette.core.report.advice import advice_on, proposal_name
 from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
 from mrtr_cassette.core.report.comparison import (
+    Fold,
     Verification,
     exit_code_of,
     fold_lines,
@@ -157,10 +158,13 @@ def call(
 def _server_of(
     words: Sequence[str], upstream: str | None, command: list[str] | None
 ) -> tuple[str | list[str], Sequence[str]]:
-    for word in (*words[:1], upstream):
-        refuse_without_scheme(word or "")
-    if upstream is None and words and "://" in words[0]:
-        upstream, *words = words
+    if words:
+        refuse_without_scheme(words[0])
+    if upstream is not None:
+        refuse_without_scheme(upstream)
+    elif words and "://" in words[0]:
+        upstream = words[0]
+        words = words[1:]
     if command is not None:
         if not command:
             raise UsageError("there is no server after --")
@@ -168,8 +172,9 @@ def _server_of(
             raise UsageError("call needs one server", hint="give its URL, or -- SERVER ARGS")
         return command, words
     unnamed = [word for word in words[1:] if "=" not in word]
-    # One alone is more likely an argument without its value, such as env.
-    refuse_misplaced(unnamed if len(unnamed) > 1 else ())
+    # A single one is more likely an argument without its value, such as env.
+    if len(unnamed) > 1:
+        refuse_misplaced(unnamed)
     if upstream is not None:
         return upstream, words
     url = os.environ.get(URL_VARIABLE)
@@ -243,13 +248,18 @@ def verify(
     log = Log()
     options = read_options(VerifyOptions, given, log)
     command = after_dashes(context) or []
-    urls = [word for word in words if word.startswith(("http://", "https://"))]
-    cassettes = [word for word in words if word not in urls]
+    servers: list[str | list[str]] = []
+    cassettes: list[str] = []
+    for word in words:
+        is_url = word.startswith(("http://", "https://"))
+        (servers if is_url else cassettes).append(word)
     refuse_misplaced(cassettes)
     if upstream is not None:
         refuse_without_scheme(upstream)
-    servers = [each for each in (*urls, upstream) if each is not None]
-    if len(servers) + bool(command) != 1:
+        servers.append(upstream)
+    if command:
+        servers.append(command)
+    if len(servers) != 1:
         raise UsageError(
             "verify needs one live server",
             hint="give its URL, or -- SERVER ARGS, which starts it",
@@ -259,9 +269,8 @@ def verify(
     check_reports(reports)
     paths = cassettes_in(cassettes)
     check_selection(paths, options.only)
-    upstream_or_command: str | list[str] = command or servers[0]
     choose = acceptance_of(verdicts, reviews=review)
-    verifications, code = run_until_signal(_verify(paths, upstream_or_command, options, choose))
+    verifications, code = run_until_signal(_verify(paths, servers[0], options, choose))
     _report(verifications, reports)
     sys.exit(code)
 
@@ -275,31 +284,42 @@ async def _verify(
     verifications: list[Verification] = []
     problems = 0
     for path in paths:
+        update = None
         try:
             if choose is None:
-                verifications.append(await verify_cassette(path, upstream, options))
-                tell(verification_text(verifications[-1]))
-                continue
-            update = await update_cassette(path, upstream, options, choose)
+                verification = await verify_cassette(path, upstream, options)
+            else:
+                update = await update_cassette(path, upstream, options, choose)
+                verification = update.verification
         except CassetteError as error:
             say(f"error: {error.in_terms(TERMS)}")
             problems = error.exit_code
             continue
-        verifications.append(update.verification)
-        tell(verification_text(update.verification))
-        _tell_of_update(update)
-    if options.learn is not None and not any(each.learned for each in verifications):
+        verifications.append(verification)
+        tell(verification_text(verification))
+        if update is not None:
+            _tell_of_update(update)
+    _tell_what_to_do(verifications, options)
+    return verifications, problems or exit_code_of(verifications)
+
+
+def _tell_what_to_do(verifications: Sequence[Verification], options: VerifyOptions) -> None:
+    has_learned = any(verification.learned for verification in verifications)
+    if options.learn is not None and not has_learned:
         say(f"note: nothing was learned, so {options.learn} stays as it is")
     for line in advice_on(verifications, TERMS):
         say(line)
-    if any(
-        each.may_destroy for verification in verifications for each in verification.interactions
-    ):
+    if any(_was_withheld(verification) for verification in verifications):
         say(_WITHHELD)
-    left_out = [change for each in verifications for change in each.left_out]
+    left_out: list[Change] = []
+    for verification in verifications:
+        left_out.extend(verification.left_out)
     unused = unused_pointers(options.ignore, left_out)
     tell_unused([("ignore", pointer) for pointer in unused], Log())
-    return verifications, problems or exit_code_of(verifications)
+
+
+def _was_withheld(verification: Verification) -> bool:
+    return any(interaction.may_destroy for interaction in verification.interactions)
 
 
 _WITHHELD: Final = (
@@ -309,7 +329,8 @@ _WITHHELD: Final = (
 
 
 def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> None:
-    annotate(line for each in verifications for line in verification_annotations(each))
+    for verification in verifications:
+        annotate(verification_annotations(verification))
     forms = {
         ".xml": lambda: verification_junit(verifications),
         ".md": lambda: verification_markdown(verifications).encode(),
@@ -322,8 +343,8 @@ _ALL: Final = "all"
 
 
 def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
-    """Return what says which proposals are accepted; None where the cassettes are only read."""
-    if not (verdicts or reviews):
+    """Return the function that chooses proposals; None if the cassettes are only read."""
+    if not verdicts and not reviews:
         return None
     for verdict in verdicts:
         if verdict not in (_ALL, *ACCEPTABLE):
@@ -331,44 +352,53 @@ def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
                 f"--accept {verdict!r} is no verdict that can be accepted",
                 hint=f"these are {', '.join(ACCEPTABLE)}, and all",
             )
-    by_verdict = set(ACCEPTABLE if _ALL in verdicts else verdicts)
+    accepted = set(ACCEPTABLE if _ALL in verdicts else verdicts)
     if not reviews:
-        return lambda proposed: accepted_by_verdict(proposed, by_verdict)
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return lambda proposed: accepted_by_verdict(proposed, accepted)
+    if not sys.stdin.isatty() or not sys.stderr.isatty():
         raise UsageError("--review needs a terminal", hint="use --accept VERDICT")
-    return partial(_reviewed, by_verdict, {})
+    return partial(_reviewed, accepted, {})
 
 
 def _reviewed(
     verdicts: Collection[str], decided: dict[object, bool], proposed: Sequence[Proposal]
 ) -> list[Proposal]:
     """Ask at the terminal which responses are accepted, but for changes with these verdicts."""
-    chosen = []
-    for each in proposed:
-        folds = folded(each.counting or each.changes)
-        asked = [fold for fold in folds if fold.first.verdict not in verdicts]
+    chosen: list[Proposal] = []
+    for proposal in proposed:
+        if proposal.problem is not None:
+            continue
+        folds = folded(proposal.counting or proposal.changes)
         # Branches share a question, which is asked about once.
-        key = (*(response.base for response in each.taken), *folds)
-        if each.problem is None and key not in decided and asked:
-            say(proposal_name(each))
-            for line in (line for fold in asked for line in fold_lines(fold)):
-                click.echo(f"    {painted(line)}", err=True)
-            decided[key] = click.confirm("  accept?", err=True)
-        if each.problem is None and decided.get(key, True):
-            chosen.append(each)
+        bases = [response.base for response in proposal.taken]
+        key = (*bases, *folds)
+        asked = [fold for fold in folds if fold.first.verdict not in verdicts]
+        if asked and key not in decided:
+            decided[key] = _is_accepted_at_terminal(proposal, asked)
+        if decided.get(key, True):
+            chosen.append(proposal)
     return chosen
 
 
+def _is_accepted_at_terminal(proposal: Proposal, folds: Sequence[Fold]) -> bool:
+    say(proposal_name(proposal))
+    for fold in folds:
+        for line in fold_lines(fold):
+            click.echo(f"    {painted(line)}", err=True)
+    return click.confirm("  accept?", err=True)
+
+
 def _tell_of_update(update: Update) -> None:
-    for each in update.accepted:
-        verdicts = ", ".join(dict.fromkeys(change.verdict for change in each.changes))
-        say(f"accepted: {proposal_name(each)}: {verdicts}")
-        if each.ends_open:
+    for proposal in update.accepted:
+        verdicts = ", ".join(dict.fromkeys(change.verdict for change in proposal.changes))
+        say(f"accepted: {proposal_name(proposal)}: {verdicts}")
+        if proposal.ends_open:
             say("  it ends at a question without a recorded answer: record that with --append")
-    for each in update.left:
-        if each.problem is not None:
-            say(f"can't be taken: {proposal_name(each)}: {printable(each.problem)}")
-        elif each.is_breakdown:
-            say(f"not taken: {proposal_name(each)}: the server broke down; --review takes that too")
+    for proposal in update.left:
+        name = proposal_name(proposal)
+        if proposal.problem is not None:
+            say(f"can't be taken: {name}: {printable(proposal.problem)}")
+        elif proposal.is_breakdown:
+            say(f"not taken: {name}: the server broke down; --review takes that too")
     if update.written is not None:
         say(f"wrote {update.written}: {counted(len(update.accepted), 'response')} accepted")
