@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from builders import conversation, follow, loaded, rpc, tool, with_id
+from builders import conversation, follow, loaded, retry, rpc, tool, with_id
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from messages import Json, text
+from messages import Json, asks, text
 
 from mrtr_cassette.core.drive.plan import planned
 from mrtr_cassette.core.drive.verification import Verifier
@@ -72,6 +72,40 @@ def test_a_live_server_gets_its_own_handles(pair: tuple[str, str], issued: str, 
     verdict, params = repeated(verifier, second, text(f"The page {new}"))
     assert params == json.loads(SENT[sent](new))["params"]
     assert verdict == "same"
+
+
+@given(PAIRS)
+def test_an_answer_has_the_live_handle(pair: tuple[str, str]) -> None:
+    """What a client picks from an earlier result, it picks from the live server's."""
+    old, new = pair
+    assume(old != new)
+    make, call = tool("make"), with_id(tool("pick"), 2)
+    answered = retry(call, {"which": {"action": "accept", "content": {"which": old}}}, number=3)
+    verifier, (first, second) = verifying(
+        (make, text(f"Created {old}")), (call, asks("which")), (answered, text("picked"))
+    )
+    assert repeated(verifier, first, text(f"Created {new}"))[0] == "same"
+    running: Any = verifier.begin(second)
+    _, sent = follow(running.conversation, asks("which"), text("picked"))
+    given_now = json.loads(sent.body)["params"]["inputResponses"]["which"]
+    assert given_now["content"]["which"] == new
+    assert verifier.ended(running).verdict == "same"
+
+
+COMMITS = st.text("0123456789abcdef", min_size=40, max_size=40).filter(made_up)
+
+
+@given(COMMITS, COMMITS, st.integers(7, 39))
+def test_a_shortened_sha_is_the_beginning_of_the_live_one(old: str, new: str, length: int) -> None:
+    """A client may send the first digits of a commit's sha, seven or more."""
+    assume(old[:7] != new[:7] and made_up(old[:length]))
+    make, call = tool("commit"), with_id(tool("show", sha=old[:length]), 2)
+    verifier, (first, second) = verifying(
+        (make, text(f"Created {old}")), (call, text(f"It is {old[:length]}"))
+    )
+    assert repeated(verifier, first, text(f"Created {new}"))[0] == "same"
+    verdict, params = repeated(verifier, second, text(f"It is {new[:length]}"))
+    assert (verdict, params["arguments"]) == ("same", {"sha": new[:length]})
 
 
 @given(PAIRS)

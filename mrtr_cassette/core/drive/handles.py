@@ -29,8 +29,13 @@ _SENT_BACK: Final[tuple[MemberPath, ...]] = (
     ("params", "arguments"),
     ("params", "argument"),
     ("params", "uri"),
+    ("params", "inputResponses"),
+    ("result",),
 )
-"""Where a client may send a handle back."""
+"""Where a client may send a handle back: in a call, or in an answer to a question."""
+_SHA: Final = re.compile("[0-9a-f]{40}")
+_SHORTEST_SHA: Final = 7
+"""The digits of a commit's sha that clients send at least."""
 _HEADERS: Final = ("mcp-name", "mcp-param-")
 """Begin the names of headers that repeat what the body has."""
 _ENCODED: Final = "=?base64?"
@@ -49,12 +54,25 @@ def handles_in(cassette: Cassette) -> frozenset[str]:
     issued: set[str] = set()
     sent: set[str] = set()
     found: set[str] = set()
+    shas: dict[str, str] = {}
+    """Commits by the first digits of their shas."""
     for exchange in sorted(exchanges, key=lambda exchange: exchange.number or 0):
         repeated = sent_in(exchange.request)
         found |= (repeated & issued) - sent
+        for token in repeated - sent:
+            sha = shas.get(token[:_SHORTEST_SHA], "")
+            if _is_beginning(token, sha):
+                found |= {token, sha}
         sent |= repeated
-        issued |= issued_in(exchange)
+        new = issued_in(exchange)
+        issued |= new
+        shas |= {token[:_SHORTEST_SHA]: token for token in filter(_SHA.fullmatch, new)}
     return frozenset(found)
+
+
+def _is_beginning(token: str, sha: str) -> bool:
+    """Tell whether a text is a sha, or its first digits."""
+    return len(token) >= _SHORTEST_SHA and sha.startswith(token)
 
 
 def sent_in(request: Request) -> set[str]:
@@ -107,9 +125,21 @@ class Handles:
         for change in value_changes(before, after):
             for old, new in _token_pairs(change):
                 if old in self._names:
-                    self._live[old] = new
-                    if _is_handle(new):
-                        self._recorded[new] = old
+                    for name in self._names_of(old):
+                        shown = new if name == old else new[: len(name)]
+                        self._live[name] = shown
+                        if _is_handle(shown):
+                            self._recorded[shown] = name
+
+    def _names_of(self, name: str) -> list[str]:
+        """Return a handle, and what a client has sent of it if it is a sha."""
+        if not _SHA.fullmatch(name):
+            return [name]
+        return [known for known in self._names if _is_beginning(known, name)]
+
+    def answer_in_live(self, answer: bytes) -> bytes:
+        """Return a recorded answer with the live server's handles."""
+        return _replaced(answer, self._live)
 
     def in_live(self, request: Request) -> Request:
         """Return a recorded request with the live server's handles."""

@@ -185,7 +185,10 @@ class RecordedScript:
         if not isinstance(reply, Answered) or reply.value is None:
             return reply
         live_by_name = {recorded: live for live, recorded in self.states}
-        return replace(reply, value=with_live_names(reply.value, live_by_name))
+        value = with_live_names(reply.value, live_by_name)
+        if self._handles is not None:
+            value = self._handles.answer_in_live(value)
+        return replace(reply, value=value)
 
     def _reply(self, ask: LiveAsk) -> Reply:
         if ask.push is not None:
