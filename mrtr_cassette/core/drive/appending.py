@@ -29,7 +29,7 @@ from mrtr_cassette.core.drive.verification import RecordedScript
 from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, InputRequired
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
-from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED, method_of
+from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.matching import ReplayEntry
@@ -379,10 +379,9 @@ class Appending:
 
         Returns the request in the live server's terms, or why it is not sent.
         """
-        depends = _depends_on_writes(shown)
         repeated = [name for name in sent_in(request) if name in self._issuers]
         self._handles.expect(repeated)
-        failure = (yield from self._write(shown)) if depends else None
+        failure = (yield from self._write(shown)) if shown.depends_on_writes else None
         if failure is None:
             failure = yield from self._open(shown)
         if failure is not None:
@@ -457,9 +456,3 @@ class Appending:
         live = self._handles.in_live(self._sessions.in_live(request))
         recorder = self._new_recorder(seals=True)
         return RepeatedPlay(live, entry, interaction, recorder, self._handles)
-
-
-def _depends_on_writes(call: Call) -> bool:
-    message = call.message
-    is_request = message is not None and message.kind is Kind.REQUEST
-    return is_request and not method_of(call.method).steady

@@ -19,13 +19,7 @@ from mrtr_cassette.core.cassette.sessions import listens, opened_session
 from mrtr_cassette.core.drive.departures import Departure, departures_in
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.methods import (
-    CANCELLED,
-    INITIALIZE,
-    INITIALIZED,
-    UPDATE_TASK,
-    method_of,
-)
+from mrtr_cassette.core.protocol.methods import CANCELLED, INITIALIZE, INITIALIZED, UPDATE_TASK
 from mrtr_cassette.core.secrets.decode import as_text, without_percent
 from mrtr_cassette.core.secrets.sealed import (
     PLACEHOLDER,
@@ -127,11 +121,6 @@ def check_patterns(interactions: Sequence[RecordedInteraction], only: Sequence[s
                 f"<<only>> {pattern!r} fits no call of the cassettes",
                 hint=shorten(f"they have {', '.join(names)}"),
             )
-
-
-def depends_on_writes(planned: Planned) -> bool:
-    """Tell whether an interaction is a call whose result depends on what was written before it."""
-    return planned.part == "call" and not method_of(planned.call.method).steady
 
 
 def endpoint_of(url: str) -> str:

@@ -48,7 +48,7 @@ from mrtr_cassette.core.drive.conversation import (
     with_values,
 )
 from mrtr_cassette.core.drive.handles import Handles, handles_in
-from mrtr_cassette.core.drive.plan import Planned, depends_on_writes, endpoint_of, is_at
+from mrtr_cassette.core.drive.plan import Planned, endpoint_of, is_at
 from mrtr_cassette.core.drive.turns import Asides, OpenTurn, Question, open_turns
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.dialect import (
@@ -660,7 +660,7 @@ class Verifier:
         if planned.departure is not None:
             self._left[interaction.number] = conversation
         repeated = Repeated(planned, conversation, script)
-        if depends_on_writes(planned):
+        if planned.call.depends_on_writes:
             repeated.after = self._strayed
         accepts = self._accepts
         if accepts is not None:
@@ -687,7 +687,7 @@ class Verifier:
         hints = {} if self._allows_destructive else self._hints_of(planned)
         if reason is None and hints.get("destructiveHint") and not hints.get("readOnlyHint"):
             reason, may_destroy = "the server says that the tool may destroy something", True
-        if reason is None and self._unmade is not None and depends_on_writes(planned):
+        if reason is None and self._unmade is not None and planned.call.depends_on_writes:
             reason = f"it may depend on #{self._unmade}, which was not sent"
         if reason is None:
             return None

@@ -148,6 +148,11 @@ class Traits(NamedTuple):
     spellings: Headers = ()
 
 
+def depends_on_writes(kind: Kind | None, method: str) -> bool:
+    """Tell whether the result of a message depends on what was written before it."""
+    return kind is Kind.REQUEST and not method_of(method).steady
+
+
 class Call(NamedTuple):
     """One request, read."""
 
@@ -167,6 +172,11 @@ class Call(NamedTuple):
     def method(self) -> str:
         """JSON-RPC method; for other HTTP traffic an empty string."""
         return self._said.method
+
+    @property
+    def depends_on_writes(self) -> bool:
+        """Whether its result depends on what was written before it."""
+        return depends_on_writes(self._said.kind, self.method)
 
     @property
     def answers(self) -> Answers | None:

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import CallerValues, LookupKey
 from mrtr_cassette.core.cassette.texts import request_with
-from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits, session_of
+from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits, depends_on_writes, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED, method_of
+from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.equivalence import EqualRequests
 from mrtr_cassette.core.replay.matching import ReplayEntry, Secret, renaming
@@ -348,7 +348,11 @@ class PlayOrder:
         """Keep what depends on no write, once one was made elsewhere."""
         if not self.has_written_elsewhere:
             return entries
-        return [entry for entry in entries if not _depends_on_writes(entry)]
+        kept = []
+        for entry in entries:
+            if entry.is_listening or not depends_on_writes(entry.kind, entry.key.method):
+                kept.append(entry)
+        return kept
 
     def _after_the_same_writes(
         self, entries: list[ReplayEntry], _key: MatchKey, session: LiveSession
@@ -434,11 +438,6 @@ class PlayOrder:
 
 
 _Rule = Callable[[list[ReplayEntry], MatchKey, LiveSession], list[ReplayEntry]]
-
-
-def _depends_on_writes(entry: ReplayEntry) -> bool:
-    is_call = entry.kind is Kind.REQUEST and not entry.is_listening
-    return is_call and not entry.opens_session and not method_of(entry.key.method).steady
 
 
 def _most_alike(entries: Sequence[ReplayEntry], traits: Traits) -> list[ReplayEntry]:
