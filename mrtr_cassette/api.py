@@ -35,7 +35,6 @@ from mrtr_cassette.shell.runs.piped import recorded_by_client, replayed_by_clien
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import Proxy, result_in_thread
-from mrtr_cassette.shell.runs.upstreams import is_on_pipes
 from mrtr_cassette.shell.runs.verifying import check_selection, verify_cassette
 from mrtr_cassette.shell.runs.views import Answers, Recording, Replay, answered_call
 
@@ -53,11 +52,11 @@ def record(
     every request got an error that is not MCP's, unless `publish_anyway` is true.
 
     Args:
-        upstream: URL of the real server, as the client would name it; or its command, where an
-            argument has `{port}`.
+        upstream: URL of the real server, as the client would name it; or the command that starts
+            it: on pipes, or over HTTP where an argument has `{port}`.
         path: the cassette to write: a file, or the URL of one in a store.
-        stdio: the server is on pipes: `upstream` is its program and arguments, and the client
-            starts `command`.
+        stdio: the client speaks over pipes too: it starts `command`, and `upstream` is the program
+            and arguments of the server.
         **options: as in `RecordOptions`; `help(mrtr_cassette.RecordOptions)` lists them.
 
     Raises:
@@ -66,14 +65,13 @@ def record(
         UnpublishedError: when the block ends: there were only errors, and no cassette is written.
     """
     checked = options_from(RecordOptions, options, "record")
-    is_called = isinstance(upstream, str) or not is_on_pipes(upstream)
-    if is_called and not stdio:
+    if not stdio:
         opened = partial(recording, upstream, location(path), checked)
         return Proxy(opened, Recording, _check_recording)
-    if isinstance(upstream, str) or not stdio:
+    if isinstance(upstream, str):
         raise UsageError(
-            f"the upstream {upstream!r} is {'no' if stdio else 'a'} command",
-            hint="with stdio=True it is the server's program and arguments, else a URL",
+            f"the upstream {upstream!r} is no command",
+            hint="with stdio=True it is the server's program and arguments",
         )
     _refuse_with_pipes(checked, "admin_port", "answers")
     started = partial(recorded_by_client, upstream, location(path), checked)

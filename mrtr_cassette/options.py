@@ -484,6 +484,11 @@ class RecordOptions(WritingOptions, ProxyOptions):
                 "<<ignore>> needs <<append>> or <<replace>>",
                 hint="it says which calls are the same as in the cassette that there is",
             )
+        if self.ignore_from is not None and self.existing != "replace":
+            raise UsageError(
+                "<<ignore_from>> needs <<replace>>",
+                hint="it says what may differ in a cassette that is recorded over",
+            )
         if self.answers is not None and self.existing == "append":
             raise UsageError("<<answers>> and <<append>> don't go together")
         if self.redact or self.redact_keys or self.no_redact:

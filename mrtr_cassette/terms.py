@@ -61,6 +61,16 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
         'record(<<command>>, <<path>>, stdio=True, existing="append"<<kept>>)',
         "pytest<<test>> --mrtr-mode=append",
     ),
+    "record_started_again": WayOut(
+        "mrtr-cassette record --force<<kept>> --output <<path>> --upstream <<started>><<client>>",
+        'record(<<command>>, <<path>>, existing="replace"<<kept>>)',
+        "pytest<<test>> --mrtr-mode=all",
+    ),
+    "record_started_too": WayOut(
+        "mrtr-cassette record --append<<kept>> --output <<path>> --upstream <<started>><<client>>",
+        'record(<<command>>, <<path>>, existing="append"<<kept>>)',
+        "pytest<<test>> --mrtr-mode=append",
+    ),
     "record_too": WayOut(
         "mrtr-cassette record --append<<kept>> --output <<path>> --upstream <<upstream>><<client>>",
         'record(<<upstream>>, <<path>>, existing="append"<<kept>>)',
@@ -83,6 +93,7 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
     "kept": WayOut("", "", ""),
     "kept_sealed": WayOut(" --seal-answers", ", seal_answers=True", ""),
     "kept_verbatim": WayOut(" --request-state verbatim", ', request_state="verbatim"', ""),
+    "started": WayOut("'SERVER ARGS'", "command", "command"),
     "test": WayOut("", "", ""),
     "upstream": WayOut("URL", "upstream", "upstream"),
 }
@@ -92,6 +103,27 @@ SHELL_TERMS: Final[Terms] = {name: way.shell for name, way in WAYS_OUT.items()}
 LIBRARY_TERMS: Final[Terms] = {name: way.library for name, way in WAYS_OUT.items()}
 """The slots that are no option's name; an option is its keyword here."""
 SUITE_TERMS: Final[dict[str, str]] = {name: way.suite for name, way in WAYS_OUT.items()}
+
+RECORDING: Final = (
+    *("record_again", "record_too"),
+    *("record_pipe_again", "record_pipe_too"),
+    *("record_started_again", "record_started_too"),
+)
+"""The ways out that record."""
+
+
+def _with_upstream(name: str) -> str:
+    slot = "upstream" if name in ("record_again", "record_too") else "command"
+    return f"upstream=<<{slot}>> {_IN_MARKER}, and {WAYS_OUT[name].suite}"
+
+
+SUITE_TERMS_WITHOUT_UPSTREAM: Final[Terms] = {
+    **SUITE_TERMS,
+    **{name: _with_upstream(name) for name in RECORDING},
+    "command": "[...]",
+    "upstream": "...",
+}
+"""The same for a test that names no server: it has to."""
 
 _SLOT = re.compile("<<([a-z_]+)>>")
 _OF_A_SHELL = ("--", "mrtr-cassette ", "pytest")

@@ -300,6 +300,12 @@ class _Cassette(click.Path):
 CASSETTE: Final = _Cassette()
 
 
+class _Number(click.IntRange):
+    """A whole number, as a message calls it."""
+
+    name = "whole number"
+
+
 def cassettes_in(
     words: Sequence[str], suffixes: Collection[str] = (".json",), *, takes_all: bool = False
 ) -> list[Location]:
@@ -369,7 +375,8 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
     if option.kind == "choice":
         facts["type"] = click.Choice(option.choices)
     if option.kind == "number":
-        facts["type"] = click.IntRange(option.smallest, option.largest)
+        facts["type"] = _Number(option.smallest, option.largest)
+        facts["metavar"] = option.metavar or "NUMBER"
         end = ", in MiB." if option.unit > 1 else "."
         if option.shell_default is not None:
             default, end = option.shell_default, ", and so does -- CLIENT."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import shlex
 import shutil
 import signal
@@ -163,6 +164,7 @@ def record(
     adds = options.existing == "append" and exists(output)
     earlier = load_cassette(output) if adds else None
     warn_of_path(server, rules_of_both(earlier, options.redaction))
+    options = replace(options, terms=_terms_with(command))
     _run_on_http(context, options, command, partial(_record, server, output, log, reports, command))
 
 
@@ -181,9 +183,11 @@ def _server_of(words: Sequence[str], upstream: str | None) -> str | list[str]:
         return upstream
     refuse_without_scheme(upstream)
     try:
-        server = shlex.split(upstream)
+        words = shlex.split(upstream)
     except ValueError as error:
         raise UsageError(f"--upstream {upstream!r}: {str(error).lower()}") from None
+    # No shell sees it, and a cassette names what is in a home directory so.
+    server = [os.path.expanduser(word) if word[:2] == "~/" else word for word in words]  # noqa: PTH111
     if shutil.which(server[0]) is None:
         raise UsageError(
             f"the upstream {upstream!r} is no HTTP URL, and there is no such program",

@@ -25,9 +25,8 @@ from mrtr_cassette.options import (
     options_of,
 )
 from mrtr_cassette.shell.runs.plays import Settings
-from mrtr_cassette.terms import SHELL_TERMS, SUITE_TERMS
+from mrtr_cassette.terms import RECORDING, SHELL_TERMS, SUITE_TERMS, SUITE_TERMS_WITHOUT_UPSTREAM
 
-_RECORDING = ("record_too", "record_again", "record_pipe_too", "record_pipe_again")
 _NOT_FOR_SUITES = frozenset(
     {
         *("log", "admin_port", "max_body", "existing", "stateless", "beside", "on_miss", "answers"),
@@ -85,13 +84,15 @@ def place_of_call(name: str, names: Sequence[Any], keywords: Mapping[str, Any]) 
     return Place(name, {**keywords, "name": names[0]})
 
 
-def settings_of(places: Sequence[Place], test: str = "") -> Settings:
+def settings_of(places: Sequence[Place], test: str = "", *, has_upstream: bool = True) -> Settings:
     """Return what several places say together, from the farthest to the nearest.
 
-    The nearest has the last word; lists and headers of all places add up. `test` is what pytest
-    is given to run the test again.
+    The nearest has the last word; lists and headers of all places add up.
+
+    Args:
+        test: what pytest is given to run the test again.
+        has_upstream: the suite may name an upstream elsewhere.
     """
-    terms = SUITE_TERMS | {"test": f" {shlex.quote(test)}" if test else ""}
     merged: dict[str, Any] = {}
     for place in places:
         names = [name for name in place.values if name not in ("name", "beside")]
@@ -99,18 +100,22 @@ def settings_of(places: Sequence[Place], test: str = "") -> Settings:
         for option, value in place.values.items():
             merged[option] = _merged(place.name, option, merged.get(option), value)
 
+    names_upstream = has_upstream or merged.get("upstream") is not None
+    spelled = SUITE_TERMS if names_upstream else SUITE_TERMS_WITHOUT_UPSTREAM
+    terms = {**spelled, "test": f" {shlex.quote(test)}" if test else ""}
+
     def chosen(kind: type[AnyOptions], **others: Any) -> AnyOptions:
         values = {name: merged[name] for name in options_of(kind) if name in merged}
         if merged.get("beside"):
             # Several cassettes are recorded one by one.
-            others["terms"] = terms | {name: SHELL_TERMS[name] for name in _RECORDING}
+            others["terms"] = terms | {name: SHELL_TERMS[name] for name in RECORDING}
         return kind(**values | {"terms": terms} | others)
 
     # Those of the marker are for calls without a client.
     answers = merged.pop("answers", None)
     return Settings(
         *(merged.get("name"), merged.get("upstream")),
-        record=chosen(RecordOptions, existing="append"),
+        record=chosen(RecordOptions, existing="append", ignore_from=None),
         replay=chosen(ReplayOptions),
         verify=chosen(VerifyOptions),
         max_age=merged.get("max_age", 0),

@@ -124,7 +124,8 @@ class Uses:
                 )
             own = Place("the fixture mrtr_cassette_config", suite)
             test = _named_from(self._config.invocation_params.dir, request.node)
-            settings = settings_of([self._ini, own, *places()], test)
+            has_upstream = _has_upstream_fixture(request)
+            settings = settings_of([self._ini, own, *places()], test, has_upstream=has_upstream)
             path = cassette_path(request.node, settings.name)
             sharers: list[str] | None = None
             if request.scope != "function" or settings.name is not None:
@@ -322,6 +323,15 @@ def _hint_at_faked_files(node: Any) -> str:
         "\nthe fixture fs fakes the file system of this test, cassettes too: request "
         "mrtr_cassette before fs to replay it, and record it without fs"
     )
+
+
+def _has_upstream_fixture(request: pytest.FixtureRequest) -> bool:
+    """Tell whether a suite overrides `mrtr_upstream`, which may start a server when it is asked."""
+    manager = getattr(request.session, "_fixturemanager", None)
+    if manager is None:
+        return True
+    definitions = manager.getfixturedefs("mrtr_upstream", request.node)
+    return definitions is None or len(definitions) > 1
 
 
 def _is_alone(item: pytest.Item) -> bool:

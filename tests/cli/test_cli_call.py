@@ -100,6 +100,15 @@ def test_unknown_tool_is_one_line(url: str, tmp_path: Path) -> None:
         (["call", "http://localhost:9/mcp", "a", "--answers", "none.toml"], "can't read none.toml"),
         (["call", "http://localhost:9/mcp", "a", "--append"], "--append need --output CASSETTE"),
         (["call", "http://localhost:9/mcp", "a", "--timeout", "0"], "invalid value"),
+        (
+            ["record", "--port", "abc"],
+            "invalid value for '--port': 'abc' is not a valid whole number",
+        ),
+        (
+            ["record", "http://localhost:9/mcp", "--ignore-from", "i"],
+            "--ignore-from needs --force;",
+        ),
+        (["record", "--append", "--ignore-from", "i"], "--ignore-from needs --force;"),
         (["record", "--stdio", "--answers", "a", "--", "x"], "--answers and --stdio don't go"),
         (["replay", "c.json", "--stdio", "--stateless"], "--stateless and --stdio don't go"),
     ],

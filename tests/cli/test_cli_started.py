@@ -75,10 +75,11 @@ def test_wrong_path_is_one_line(server: list[str]) -> None:
     program = Path(server[0]).name
     told = f"error: {program} server.py '{{port}}' has nothing at /mcp (HTTP 404)"
     assert verified.output == f"{told}; name its path with --path\n"
-    called = run("call", "put", "word=a", *started)
-    assert called.exit_code == 4
-    assert "/mcp" in called.stderr
-    assert "HTTP 404" in called.stderr
+    called = run("call", "put", "word=a", "--answer", "confirm=yes", *started)
+    assert (called.exit_code, called.stderr) == (4, f"{told}; name its path with --path\n")
+    recording = run("call", "put", "word=a", "-o", "d.json", *started)
+    assert recording.exit_code == 4
+    assert "has nothing at /mcp (HTTP 404); name its path with --path\n" in recording.stderr
     refused = run("call", "put", "--path", "api", *started)
     assert refused.stderr.startswith("error: --path 'api' is no path; it begins with a slash")
     needless = run("call", "http://localhost:1/mcp", "put", "--path", "/x")

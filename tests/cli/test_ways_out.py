@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from keeping import SERVER as KEEPING
 from processes import listening
 
+import mrtr_cassette
+from mrtr_cassette.shell.runs.running import in_thread
+from mrtr_cassette.shell.runs.upstreams import running_command
 from mrtr_cassette.terms import WAYS_OUT
 
 SERVER = """
@@ -28,7 +33,8 @@ def called(params):
     answers = params.get("inputResponses", {})
     if name == "ask" and state != "second":
         state = "second" if answers else "first"
-        requests = {uuid.uuid4().hex: form("Really?" if answers else "Sure?")}
+        message = ("Really?" if answers else "Sure?") + "".join(sys.argv[1:])
+        requests = {uuid.uuid4().hex: form(message)}
         asked = {"resultType": "input_required", "inputRequests": requests}
         return asked | {"requestState": state}
     text = said(name, params.get("arguments", {})) + "".join(sys.argv[1:])
@@ -65,6 +71,9 @@ for line in sys.stdin:
 """
 """A server on pipes that keeps a value in a file."""
 
+PATH = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+"""Finds this Python, and the program."""
+
 
 class Shell:
     """A shell in a folder of its own."""
@@ -73,8 +82,7 @@ class Shell:
         self.folder = folder
         (folder / "my server.py").write_text(SERVER)
         self.server = f"{sys.executable} 'my server.py'"
-        paths = (str(Path(sys.executable).parent), os.environ["PATH"])
-        self._environment = {**os.environ, "PATH": os.pathsep.join(paths)}
+        self._environment = {**os.environ, "PATH": PATH}
 
     def run(self, command: str, code: int = 0) -> str:
         """Run a command, which ends with this code; return its output."""
@@ -138,6 +146,93 @@ def test_missed_call_on_pipes_is_recorded_by_the_command_that_is_told(shell: She
         assert f"\n{value}\n" in shell.run(f"mrtr-cassette call set to={value} -- {replay}")
 
 
+@pytest.mark.parametrize("port", ["", " '{port}' --path /api/mcp"], ids=["pipes", "http"])
+def test_missed_call_of_a_started_server_is_recorded_by_the_command_that_is_told(
+    shell: Shell, port: str
+) -> None:
+    """Its command starts the server again, and the cassette knows its path."""
+    (shell.folder / "server.py").write_text(KEEPING)
+    call = "mrtr-cassette call put"
+    command, _, path = port.partition(" --")
+    path = f" --{path}" if path else ""
+    shell.run(f"{call} word=a -o c.json{path} -- {sys.executable} server.py{command}")
+    replay = "mrtr-cassette replay c.json -- mrtr-cassette call put"
+    missed = shell.run(f"{replay} word=b", code=1)
+    shell.run(told(missed, "mrtr-cassette record --append .*"))
+    shell.run(f"{replay} word=b")
+
+
+@pytest.mark.parametrize("port", [[], ["{port}"]], ids=["pipes", "http"])
+def test_missed_call_is_recorded_by_the_line_of_python_that_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: list[str]
+) -> None:
+    """It has the command that started the server, and the file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", PATH)
+    Path("server.py").write_text(KEEPING)
+    path = {"upstream_path": "/api/mcp"} if port else {}
+    server = [sys.executable, "server.py", *port]
+    mrtr_cassette.call(server, "put", {"word": "a"}, path="c.json", **path)
+    with mrtr_cassette.replay("c.json", on_miss="report") as replay:
+        replay.call("put", {"word": "b"})
+    way = replay.misses[0].fixes[-1].partition(" with ")[2]
+    with eval(way, {"record": mrtr_cassette.record}) as recording:
+        recording.call("put", {"word": "b"})
+    with mrtr_cassette.replay("c.json") as replay:
+        assert replay.call("put", {"word": "b"}).text == "b"
+
+
+AGAIN = "mrtr-cassette record (?:--stdio )?--force .*"
+YES = "mrtr-cassette call ask --answer ok=yes --answer '#2.ok=yes'"
+NO = "mrtr-cassette call ask --answer ok=no --answer '#2.ok=no'"
+
+
+def test_started_server_that_asks_otherwise_is_recorded_again_as_told(shell: Shell) -> None:
+    """By the command that starts it now, with the client that got nothing."""
+    server = f"--upstream {shlex.quote(shell.server)}"
+    shell.run(f"mrtr-cassette record -o c.json {server} -- {YES}")
+    changed = f"--upstream {shlex.quote(f'{shell.server} more')}"
+    failed = shell.run(f"mrtr-cassette record --append -o c.json {changed} -- {NO}", code=1)
+    shell.run(told(failed, AGAIN))
+    shell.run(f"mrtr-cassette replay c.json -- {NO}")
+    shell.run(f"mrtr-cassette replay c.json -- {YES}", code=1)
+
+
+def test_server_on_pipes_that_asks_otherwise_is_recorded_again_as_told(shell: Shell) -> None:
+    """The command takes the place of the recorder in the client's."""
+    shell.run(f"{YES} -- mrtr-cassette record --stdio -o c.json -- {shell.server}")
+    adding = f"mrtr-cassette record --stdio --append -o c.json -- {shell.server} more"
+    failed = shell.run(f"{NO} -- {adding}", code=1)
+    shell.run(f"{NO} -- {told(failed, AGAIN)}")
+    shell.run(f"{NO} -- mrtr-cassette replay --stdio c.json")
+
+
+def test_server_at_a_url_that_says_otherwise_is_recorded_again_as_told(shell: Shell) -> None:
+    """It kept what the recording had told it, and a second write like that is another one."""
+    (shell.folder / "server.py").write_text(KEEPING)
+    client = "sh -c 'mrtr-cassette call put word=a && mrtr-cassette call get'"
+    command = [sys.executable, "server.py", "{port}"]
+    with in_thread(running_command(command, shell.folder, path="/api/mcp")) as server:
+        record = f"mrtr-cassette record -o c.json --upstream {server.url}"
+        shell.run(f"{record} -- mrtr-cassette call put word=a")
+        failed = shell.run(f"{record} --append -- {client}", code=1)
+        shell.run(told(failed, AGAIN))
+    shell.run(f"mrtr-cassette replay c.json -- {client}")
+
+
+def test_reads_are_held_to_their_writes_by_the_option_that_is_told(shell: Shell) -> None:
+    """A read after other writes than recorded is played, and with the option it is a miss."""
+    (shell.folder / "server.py").write_text(KEEPING)
+    client = "sh -c 'mrtr-cassette call put word=a && mrtr-cassette call get'"
+    server = shlex.quote(f"{sys.executable} server.py")
+    shell.run(f"mrtr-cassette record -o c.json --upstream {server} -- {client}")
+    replay = "mrtr-cassette replay c.json"
+    way = told(shell.run(f"{replay} -- mrtr-cassette call get"), "--history strict")
+    shell.run(f"{replay} {way} -- {client}")
+    missed = shell.run(f"{replay} {way} -- mrtr-cassette call get", code=1)
+    assert "miss: other-history" in missed
+
+
 def test_changed_response_is_taken_by_the_option_that_is_told(shell: Shell) -> None:
     """Of the heaviest verdict, with what is written; the next verification finds all the same."""
     record = f"mrtr-cassette record --stdio -o c.json -- {shell.server}"
@@ -171,6 +266,17 @@ def test_what_differs_by_itself_is_left_out_by_the_option_that_is_told(
     assert "/content/0/text" in shell.run(f"{verify} {way} -- {shell.server} more", code=1)
 
 
+def test_tool_that_was_renamed_is_not_offered_to_be_left_out(shell: Shell) -> None:
+    """It is another one in no two calls to the server, and the alarm is what is wanted."""
+    record = f"mrtr-cassette record --stdio -o c.json -- {shell.server}"
+    shell.run(f"mrtr-cassette call get -- {record}")
+    (shell.folder / "my server.py").write_text(SERVER.replace('"get"', '"fetch"'))
+    renamed = shell.run(f"mrtr-cassette verify c.json -- {shell.server}", code=1)
+    assert "/tools/" in renamed
+    assert "--ignore" not in renamed
+    assert "--learn" not in renamed
+
+
 def test_question_is_answered_by_the_options_that_are_told(shell: Shell) -> None:
     """The second one by its place: its key is another one in each run."""
     call = "mrtr-cassette call ask"
@@ -185,11 +291,10 @@ def test_question_is_answered_by_the_options_that_are_told(shell: Shell) -> None
 def test_every_way_out_is_tried() -> None:
     """A new one is a case here, or of the misses of tests/core/report, or a part of another."""
     here = {"accept_verdicts", "answer", "ignore_values", "learn_places"}
-    here |= {"record_pipe_too", "record_too"}
-    of_misses = {"history_order", "history_strict", "reads_tool", "repeat_always"}
-    # They differ from those above in one option.
-    alike = {"record_again", "record_pipe_again"}
+    here |= {"history_strict", "record_again", "record_pipe_again", "record_pipe_too"}
+    here |= {"record_started_again", "record_started_too", "record_too"}
+    of_misses = {"history_order", "reads_tool", "repeat_always"}
     parts = {"given", "client", "command", "kept", "kept_sealed", "kept_verbatim", "path"}
-    parts |= {"pointers", "rules", "test", "tool", "upstream", "verdicts"}
+    parts |= {"pointers", "rules", "started", "test", "tool", "upstream", "verdicts"}
     words = {"accept_gzip", "append", "cassette", "header_form", "record", "replace"}
-    assert here | of_misses | alike | parts | words == {*WAYS_OUT}
+    assert here | of_misses | parts | words == {*WAYS_OUT}

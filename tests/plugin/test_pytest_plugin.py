@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,8 +12,21 @@ from processes import PEERS
 from suites import ONE_TEST
 
 from mrtr_cassette.core.cassette.journal import encode_header, encode_line
+from mrtr_cassette.demo.server import create_app
+from mrtr_cassette.shell.runs.running import in_thread
+from mrtr_cassette.shell.runs.upstreams import serving_application
 
 pytest_plugins = ["pytester"]
+
+FIXTURE_OF_UPSTREAM = """
+    import pytest
+    from agent import COMMAND
+
+    @pytest.fixture(scope="session")
+    def mrtr_upstream():
+        print("the server is started")
+        return COMMAND
+"""
 
 # --- Modes ---
 
@@ -159,18 +173,7 @@ def test_an_application_is_an_upstream(suite):
 def test_the_fixture_is_asked_only_when_recording(suite):
     """`mrtr_upstream` is overridden as any fixture, and can be what a marker can be."""
     suite.write("test_one.py", ONE_TEST.replace("upstream=APPLICATION", ""))
-    suite.write(
-        "conftest.py",
-        """
-        import pytest
-        from agent import COMMAND
-
-        @pytest.fixture(scope="session")
-        def mrtr_upstream():
-            print("the server is started")
-            return COMMAND
-        """,
-    )
+    suite.write("conftest.py", FIXTURE_OF_UPSTREAM)
     assert "the server is started" in suite.run("-s").stdout.str()
     assert suite.cassette("test_one/test_deploy.json")["upstream"] == "http://localhost/mcp"
     assert "the server is started" not in suite.run("-s").stdout.str()
@@ -309,6 +312,29 @@ def test_a_swallowed_miss_fails_the_test_at_teardown(suite, recorded):
         consecutive=False,
     )
     assert "Traceback" not in result.stdout.str()
+
+
+@pytest.mark.parametrize("names_upstream", [False, True])
+def test_a_miss_without_an_upstream_names_one(suite, names_upstream):
+    """What is told works: the marker has the recorded server, unless the suite's fixture has one."""
+    suite.write("conftest.py", FIXTURE_OF_UPSTREAM if names_upstream else "")
+    marked = "import pytest\nfrom agent import deploy\n@pytest.mark.mrtr_cassette('c'{})\n"
+    test = "def test_x(mrtr_cassette):\n    deploy(mrtr_cassette.url{})\n"
+    with in_thread(serving_application(create_app())) as url:
+        suite.write("test_x.py", marked.format(f", upstream={url!r}") + test.format(""))
+        suite.run()
+        suite.write("test_x.py", marked.format("") + test.format(", confirm=False"))
+        missed = suite.run("--mrtr-mode=none", failed=1).stdout.str()
+        (way,) = set(re.findall("(?m)^ +or: +record this answer too with (.*)$", missed))
+        pytest_line = "pytest test_x.py::test_x --mrtr-mode=append"
+        if names_upstream:
+            assert way == pytest_line
+            return
+        assert way == f"upstream={url!r} in the marker mrtr_cassette, and {pytest_line}"
+        option = f", {way.partition(' in the ')[0]}"
+        suite.write("test_x.py", marked.format(option) + test.format(", confirm=False"))
+        suite.run("--mrtr-mode=append")
+    suite.run("--mrtr-mode=none")
 
 
 def test_a_miss_is_shown_with_the_failure_that_it_caused(suite, recorded):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,11 +22,13 @@ from mrtr_cassette.core.answers.written import (
     read_pairs,
     wanted_of,
 )
+from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.runs import CallResult
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import CallOptions
 from mrtr_cassette.shell.files.cassettes import load_cassette
 from mrtr_cassette.shell.files.log import Announcer, heard_by
+from mrtr_cassette.shell.runs.answerers import AskThePerson
 from mrtr_cassette.shell.runs.calling import call
 
 TOOLS = [
@@ -89,12 +92,13 @@ async def called(
     given: tuple[str, ...] = (),
     rules: dict[str, Any] | None = None,
     cassette: Path | None = None,
+    person: AskThePerson | None = None,
     log: Callable[[dict[str, Any]], None] | None = None,
     **options: Any,
 ) -> CallResult:
     """Call a server that does what a script says."""
     file = AnswersFile() if rules is None else answers_of(rules, "answers.toml")
-    sources = AnswerSources(GivenAnswers(read_pairs(given, "answer")), file)
+    sources = AnswerSources(GivenAnswers(read_pairs(given, "answer")), file, person is not None)
     async with upstream(script) as server:
         return await call(
             server.url,
@@ -103,6 +107,7 @@ async def called(
             CallOptions(**options),
             Announcer(None, heard_by(log)),
             cassette=cassette,
+            ask_person=person,
         )
 
 
@@ -199,6 +204,18 @@ async def test_time_counts_from_the_first_leg() -> None:
             await Server(DONE)(visit)
 
     ended = await called(silent, timeout=1)
+    assert (ended.exit_code, ended.problem) == (4, "the call took more than 1 s")
+
+
+@looped
+async def test_time_of_a_call_counts_what_a_person_takes_to_answer() -> None:
+    """No exchange is under way meanwhile, and the call ends in time all the same."""
+    answered = asyncio.Event()
+
+    async def person(_key: str, _request: InputRequest) -> Any:
+        await answered.wait()
+
+    ended = await called(Server(asking()), person=person, timeout=1)
     assert (ended.exit_code, ended.problem) == (4, "the call took more than 1 s")
 
 

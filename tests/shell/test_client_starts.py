@@ -78,14 +78,13 @@ def test_pipes_have_no_url_and_http_no_command(cassette: Path, tmp_path: Path) -
     ("upstream", "options", "reason"),
     [
         ("http://localhost/mcp", {"stdio": True}, "is no command"),
-        (["server"], {}, "is a command"),
         (["server"], {"stdio": True, "admin_port": 0}, "admin_port and stdio=True don't go"),
     ],
 )
 def test_upstream_is_a_url_or_a_command(
     tmp_path: Path, upstream: Any, options: dict[str, Any], reason: str
 ) -> None:
-    """A URL on pipes, a command over HTTP, and what clients start on a port are refused."""
+    """A URL on pipes, and what clients start on a port, are refused."""
     with pytest.raises(UsageError, match=reason):
         mrtr_cassette.record(upstream, tmp_path / "c.json", **options)
     with pytest.raises(UsageError, match="admin_port and stdio=True don't go"):

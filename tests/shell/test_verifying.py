@@ -12,7 +12,7 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 from contract import Contract, Plant, Reply, record_contract
 from harness import ACCEPT, connected, looped, post, taping
-from messages import CAPABLE, compact, message, result, tool_call
+from messages import CAPABLE, compact, message, result, text, tool_call
 from standin import (
     JSON,
     Script,
@@ -24,6 +24,7 @@ from standin import (
     stream_head,
     upstream,
 )
+from tasking import created, state
 
 from mrtr_cassette.core.report.comparison import Verification
 from mrtr_cassette.errors import UsageError
@@ -252,6 +253,43 @@ async def test_a_call_that_its_client_left_is_left_at_the_same_point(
     assert verification.counts == {"same": 1 + cancels}
     assert len(server.cancelled) == cancels
     assert 7 not in server.cancelled
+
+
+def building(*ends: str, seen: list[str] | None = None) -> Script:
+    """Return a server whose only call is a task, in each of these states for one poll."""
+    left = list(ends)
+
+    async def script(visit: Visit) -> None:
+        body = visit.request.json
+        method = body["method"]
+        if seen is not None:
+            seen.append(method)
+        said: Any = {}
+        if method == "tools/call":
+            said = created("the-task")
+        elif method == "tasks/get":
+            status = left.pop(0) if left[1:] else left[0]
+            more = {"result": text("built")} if status == "completed" else {}
+            said = state("the-task", status, **more)
+        await visit.send(json_response(result(said, id=body["id"])))
+
+    return script
+
+
+@looped
+async def test_time_of_a_call_is_that_of_all_its_exchanges(tmp_path: Path) -> None:
+    """Each poll of a task that never ends is answered at once; the whole is over in time."""
+    path, seen = tmp_path / "task.json", []
+    async with taping(path, building("working", "completed")) as tape:
+        await post(tape.url, tool_call("build", _meta=CAPABLE))
+        for number in (2, 3):
+            await post(tape.url, message("tasks/get", {"taskId": "the-task"}, id=number))
+    assert (await verified(path, building("working", "completed"))).is_good
+    verification = await verified(path, building("working", seen=seen), timeout=1)
+    (interaction,) = verification.interactions
+    assert interaction.verdict == "not-reached"
+    assert "its task did not end within 1 s" in str(interaction.reason)
+    assert seen[-1] == "tasks/cancel"
 
 
 def old_server(endpoint: str = "/messages?session_id={}") -> Script:

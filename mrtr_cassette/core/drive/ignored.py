@@ -23,6 +23,14 @@ from mrtr_cassette.core.secrets.sealed import reads_as_words
 from mrtr_cassette.core.wire.pointers import without_side
 
 _TABLE: Final = "ignore"
+_SAME_TODAY: Final = (
+    "both calls of today say the same, in words: accept it if the server has changed"
+)
+_CALLED_ONCE: Final = (
+    "it was called once, as it may change something, and other words don't show whether they "
+    "differ by themselves: accept them if the server has changed, else write this place into the "
+    "file"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +112,17 @@ def learned(
             return [Learned("", "the server asks more questions in one run than in the other")]
         for before, after in zip(first.pairs, second.pairs, strict=True):
             for change in without_ignored(response_changes(before.live, after.live), known):
-                _learn(places, change, is_unstable=True)
+                _learn(places, change)
     found = [place.pointer for place in places.values() if place.reason is None]
     changes = [change for _, change in first.changes]
+    unproven = _CALLED_ONCE if second is None else _SAME_TODAY
     for change in without_ignored(changes, [*known, *found]):
-        _learn(places, change, is_unstable=False)
+        _learn(places, change, unproven)
     return list(places.values())
 
 
-def _learn(places: dict[str, Learned], change: Change, *, is_unstable: bool) -> None:
+def _learn(places: dict[str, Learned], change: Change, unproven: str | None = None) -> None:
+    """Add the places of a change; of one between two calls nothing is unproven."""
     if change.is_information:
         return
     pointers = [change.pointer]
@@ -120,10 +130,10 @@ def _learn(places: dict[str, Learned], change: Change, *, is_unstable: bool) -> 
     words = [] if reason is not None else changed_words(change)
     if words:
         pointers = [f"{change.pointer}{WORD}{place}" for place in words]
-    if reason is None and not is_unstable and not _looks_made_up(change):
-        reason = "both calls of today say the same, in words: accept it if the server has changed"
+    if reason is None and unproven is not None and not _looks_made_up(change):
+        reason = unproven
     for pointer in pointers if reason is None else [change.pointer]:
-        places.setdefault(pointer, Learned(pointer, reason, is_unstable))
+        places.setdefault(pointer, Learned(pointer, reason, unproven is None))
 
 
 def _why_not(change: Change) -> str | None:

@@ -103,9 +103,7 @@ def fixes_of(miss: Miss, cassette: Cassette, adds_to: str, terms: Terms) -> list
     """
     values = _values_of(miss, cassette, adds_to)
     filled = {**terms, "kept": _kept(cassette, terms)}
-    front = "record"
-    if cassette.transport == "stdio":
-        front = "record_pipe"
+    front = _recording_of(cassette)
     fixes = []
     for fix in _chosen(miss, values):
         lacking = [slot for slot, name in _NEEDED.items() if name not in values and slot in fix]
@@ -135,16 +133,16 @@ def _chosen(miss: Miss, values: Values) -> Sequence[str]:
     return fixes
 
 
+def _recording_of(cassette: Cassette) -> str:
+    """Return by which way out more is recorded to a cassette, without its last word."""
+    if cassette.transport == "stdio":
+        return "record_pipe"
+    return "record" if cassette.command is None else "record_started"
+
+
 def _values_of(miss: Miss, cassette: Cassette, adds_to: str) -> Values:
     """Return known values for the slots of commands, without secrets."""
-    values: dict[str, str | Sequence[str]] = {"path": adds_to}
-    upstream = cassette.upstream
-    is_lost = not upstream or is_started_here(upstream)
-    is_known = not is_lost and not PLACEHOLDER.search(upstream)
-    if is_known and cassette.transport == "http":
-        values["upstream"] = _USER.sub("", upstream)
-    elif is_known:
-        values["command"] = _words_of(upstream)
+    values: dict[str, str | Sequence[str]] = {"path": adds_to, **_server_of(cassette)}
     tool = _tool_that_may_read(miss)
     if tool:
         values["tool"] = tool
@@ -152,6 +150,18 @@ def _values_of(miss: Miss, cassette: Cassette, adds_to: str) -> Values:
     if differences and all(_varies(difference, miss) for difference in differences):
         values["pointers"] = [difference.pointer for difference in differences]
     return values
+
+
+def _server_of(cassette: Cassette) -> Values:
+    """Return what starts the recorded server, or where it is, unless a part of that is secret."""
+    server = cassette.server
+    if not server or is_started_here(server) or PLACEHOLDER.search(server):
+        return {}
+    if cassette.command is not None:
+        return {"started": server, "command": _words_of(server)}
+    if cassette.transport == "stdio":
+        return {"command": _words_of(server)}
+    return {"upstream": _USER.sub("", server)}
 
 
 def _words_of(command: str) -> Sequence[str]:

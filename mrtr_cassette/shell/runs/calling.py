@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from yarl import URL
 
@@ -51,7 +51,20 @@ from mrtr_cassette.shell.runs.answerers import Answerers, AskThePerson, answers_
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.sessions import RecordSession
-from mrtr_cassette.shell.runs.upstreams import reaching
+from mrtr_cassette.shell.runs.upstreams import NOT_FOUND, nothing_at, reaching
+
+
+class _Reached(NamedTuple):
+    """A live server that is called, directly or through the recording proxy.
+
+    Attributes:
+        is_started: we have started it, and chosen its path.
+    """
+
+    server: LiveServer
+    path: str
+    is_started: bool
+    recorded: RecordSession | None = None
 
 
 @asynccontextmanager
@@ -61,7 +74,7 @@ async def _reached(
     announcer: Announcer,
     cassette: Location | None,
     recorder: Recorder,
-) -> AsyncIterator[tuple[LiveServer, str, RecordSession | None]]:
+) -> AsyncIterator[_Reached]:
     """Connect to the server, through the recording proxy if the call is recorded."""
     async with AsyncExitStack() as stack:
         options.check_secrets()
@@ -69,9 +82,11 @@ async def _reached(
         if cassette is None:
             target = await stack.enter_async_context(reaching(upstream, options, BUILT_IN))
             client = await stack.enter_async_context(target.connecting(recorder.was_given))
-            server = LiveServer(client, target.origin, target.given.headers)
+            is_started = target.recorded_as != target.name
+            shown = target.command if is_started and target.command else target.origin
+            server = LiveServer(client, shown, target.given.headers)
             stack.push_async_callback(server.close)
-            yield server, target.path, None
+            yield _Reached(server, target.path, is_started)
             return
         common = ("headers", "ca_file", "insecure", "max_body", "existing", "terms")
         kept = (*common, "redact_env", "redact_values", "upstream_path")
@@ -82,7 +97,7 @@ async def _reached(
         proxy = await stack.enter_async_context(connecting(url.origin(), None))
         server = LiveServer(proxy, session.shown_url)
         stack.push_async_callback(server.close)
-        yield server, url.raw_path_qs, session
+        yield _Reached(server, url.raw_path_qs, session.is_started, session)
     announcer.say(recording_said, session.report)
     if session.problem is not None:
         raise CassetteError(session.path, f"the recording is not whole: {session.problem}")
@@ -113,10 +128,10 @@ async def call(
         known = Credentials(Redactor(BUILT_IN, lambda _rule, _secret: "1"), seals_sessions=False)
         recorder = Recorder(seals=False, credentials=known)
         reaching = _reached(upstream, options, announcer, cassette, recorder)
-        server, path, recorded = await stack.enter_async_context(reaching)
-        client = OwnClient(path, sources.kinds, __version__)
+        reached = await stack.enter_async_context(reaching)
+        client = OwnClient(reached.path, sources.kinds, __version__)
         rounds = Rounds(sources)
-        caller = _Caller(server, recorded, client, rounds, those, ServerSession(recorder))
+        caller = _Caller(reached, client, rounds, those, ServerSession(recorder))
         problem = exchange = None
         try:
             async with asyncio.timeout(options.timeout):
@@ -129,6 +144,8 @@ async def call(
         if rounds.overrun:
             problem = f"the server asked more than {MOST_ROUNDS} times"
         ended = {} if exchange is None or problem else outcome_of(wanted.method, exchange)
+        # Of a call that failed before any question nobody knows what it would have asked.
+        is_over = bool(rounds.turns) or rounds.unanswered is not None or "result" in ended
         result = CallResult(
             wanted.method,
             wanted.name,
@@ -137,7 +154,7 @@ async def call(
             ended.get("error"),
             rounds.unanswered,
             problem,
-            tuple(sources.given.unused),
+            tuple(sources.given.unused) if is_over else (),
         )
         announcer.tell(call_ended_event, result)
         return result
@@ -147,8 +164,7 @@ async def call(
 class _Caller:
     """One call under way."""
 
-    server: LiveServer
-    recorded: RecordSession | None
+    reached: _Reached
     client: OwnClient
     rounds: Rounds
     answerers: Answerers
@@ -166,6 +182,10 @@ class _Caller:
         if self.client.era == "legacy" and self.session.id:
             await self._exchange(self.client.leaving())
         return exchange
+
+    @property
+    def server(self) -> LiveServer:
+        return self.reached.server
 
     def _tell(self, state: TaskState) -> None:
         """Say how the task gets on, where that is news."""
@@ -185,7 +205,8 @@ class _Caller:
 
     def _check_reached(self, exchange: RecordedExchange | None = None) -> None:
         """Refuse a response that the recording proxy gave for a missing upstream."""
-        if self.recorded is not None and self.recorded.unreachable:
+        recorded = self.reached.recorded
+        if recorded is not None and recorded.unreachable:
             error = {} if exchange is None else exchange.rpc_members.get("error") or {}
             raise UpstreamError(str(error.get("message", "the upstream gave no response")))
 
@@ -199,13 +220,23 @@ class _Caller:
         opened = await self._exchange(request)
         initialized = None if opened is None else self.client.initialized(opened)
         if opened is None or initialized is None:
-            reason = "no response" if opened is None else outcome(opened)
-            if opened is None or opened.rpc_response is None:
-                reason = f"{reason} at {request.target}"
-            raise UpstreamError(f"{self.server.shown_as} opens no session: {reason}")
+            raise self._why_not_opened(request, opened)
         await self._exchange(initialized)
         listening = Conversation(self.client.listening(), LeavesToSources(), self.session)
         await self.server.listen(listening, self._supply_outside)
+
+    def _why_not_opened(self, request: Request, opened: RecordedExchange | None) -> UpstreamError:
+        shown = self.server.shown_as
+        reason = "no response"
+        if opened is not None:
+            reason = outcome(opened)
+            status = 0 if opened.response is None else opened.response.status
+            if status == NOT_FOUND:
+                is_started = self.reached.is_started
+                return nothing_at(request.target, shown, is_started=is_started)
+        if opened is None or opened.rpc_response is None:
+            reason = f"{reason} at {request.target}"
+        return UpstreamError(f"{shown} opens no session: {reason}")
 
     async def _schema_of(self, name: str) -> Mapping[str, Any] | None:
         request = self.client.call(LIST_TOOLS, {})

@@ -395,7 +395,6 @@ class CassetteUse:
             options,
             existing=existing,
             ignore=(),
-            ignore_from=None,
             repeat="auto",
             history="auto",
             reads=(),

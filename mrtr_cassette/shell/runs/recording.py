@@ -137,20 +137,23 @@ async def _recorded(
 ) -> AsyncIterator[RecordSession]:
     """Record a server that runs; messages name the cassette by its `place`."""
     admin = Admin(options)
+    secrets = Given(secrets=options.secrets)
+    shown = shown_by(rules_of_both(earlier, options.redaction), secrets)
+    command = None if target.command is None else shown(target.command)
+    server = RecordedServer(shown(target.recorded_as), command=command)
     player = None
     if earlier is not None:
         earlier = replace(earlier, path=str(place))
         with cassettes.without_collection():
             player = player_of(earlier, options, target.given, strict=True)
-    secrets = Given(secrets=options.secrets)
-    shown = shown_by(rules_of_both(earlier, options.redaction), secrets)
+        # A miss names the server that is recorded now.
+        named = replace(earlier, upstream=server.upstream, command=server.command)
+        player.recording = named
     announcer = Announcer(options.log, admin.listeners(on_event), options.terms)
     with listening(options) as listener:
         if target.port == listener.port and is_own_name(target.host, options):
             raise UsageError(f"the upstream {shown(target.name)} is this proxy itself")
         url = listener.url(target.path)
-        command = None if target.command is None else shown(target.command)
-        server = RecordedServer(shown(target.recorded_as), command=command)
         with journaling(output, options, announcer, earlier, player, server) as session:
             session.url, session.shown_url = url, shown(url)
             session.given = target.given

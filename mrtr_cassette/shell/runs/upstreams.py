@@ -157,6 +157,14 @@ async def reaching(
         yield target_of(running.url, options, rules, upstream)
 
 
+def nothing_at(path: str, shown: str, *, is_started: bool) -> UpstreamError:
+    """Return the error of a server that has nothing at the path at which it was called."""
+    return UpstreamError(
+        f"{shown} has nothing at {path} (HTTP {NOT_FOUND})",
+        hint="name its path with <<upstream_path>>" if is_started else "is the path right?",
+    )
+
+
 def path_at(given: str | None, recorded: Cassette | None) -> str:
     """Return the path of a server that we start: as the user says, as recorded, or the default."""
     if given is not None:
@@ -164,6 +172,7 @@ def path_at(given: str | None, recorded: Cassette | None) -> str:
     return ENDPOINT if recorded is None else recorded_path(recorded)
 
 
+NOT_FOUND = 404
 PORT = "{port}"
 """Stands for the port in a command."""
 

@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.old_transport import is_over_old_transport, over_lines
@@ -44,9 +43,7 @@ from mrtr_cassette.shell.files.ignored import read_rules
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.pipes.old_transport import over_old_transport
 from mrtr_cassette.shell.runs.live_server import LiveServer
-from mrtr_cassette.shell.runs.upstreams import Target, is_on_pipes, reaching
-
-_NOT_FOUND: Final = 404
+from mrtr_cassette.shell.runs.upstreams import NOT_FOUND, Target, is_on_pipes, nothing_at, reaching
 
 
 def check_selection(paths: Sequence[Location], only: Collection[str]) -> None:
@@ -153,12 +150,8 @@ def _check_path(verified: Sequence[VerifiedInteraction], target: Target, shown: 
     last = [interaction.pairs[-1].live.response for interaction in sent if interaction.pairs]
     statuses = {response.status for response in last if response is not None}
     are_unreached = all(interaction.verdict == "not-reached" for interaction in sent)
-    if are_unreached and statuses == {_NOT_FOUND}:
-        is_started = target.command is not None
-        raise UpstreamError(
-            f"{shown} has nothing at {target.path} (HTTP {_NOT_FOUND})",
-            hint="name its path with <<upstream_path>>" if is_started else "is the path right?",
-        )
+    if are_unreached and statuses == {NOT_FOUND}:
+        raise nothing_at(target.path, shown, is_started=target.command is not None)
 
 
 def _verifier(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from pushing import PushingSession, asked_once, cassette_with, elicit, posted, r
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.transports import over_pipes
+from mrtr_cassette.core.compare.conversations import response_changes
 from mrtr_cassette.core.drive.ignored import (
     IgnoredPlaces,
     call_name,
@@ -598,6 +600,19 @@ def test_exact_places_are_learned_and_what_would_hide_more_is_refused(
     assert learned(run(first), run(first)) == []
     (place,) = learned(run(first, second), run(first))
     assert "more questions" in str(place.reason)
+
+
+def test_other_words_of_a_tool_that_was_called_once_are_no_proof() -> None:
+    """The refusal says that there was one call; after a second one it says what both calls said."""
+    recorded = run({"a": "All is well"})
+    today = run({"a": "All is lost"})
+    changes = response_changes(recorded.pairs[0].live, today.pairs[0].live)
+    changed = replace(today, changes=tuple((1, change) for change in changes))
+    (once,) = learned(changed, None)
+    assert str(once.reason).startswith("it was called once, as it may change something")
+    assert str(once.reason).endswith("else write this place into the file")
+    (twice,) = learned(changed, today)
+    assert str(twice.reason).startswith("both calls of today say the same")
 
 
 def test_what_is_left_out_already_is_not_learned() -> None:

@@ -374,6 +374,8 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
     miss = missed(player_of((CALL, text("x"))), tool("deploy", env="<<ignore_values>>"))
     over_http = Cassette("my c.json", "http://ada:pw@h:1/m?a&b", "verbatim")
     on_pipes = Cassette("c.json", "node ~/s.mjs 'a b' ;", seals_answers=True, transport="stdio")
+    server = "node '~/my s.mjs' '{port}'"
+    started = Cassette("c.json", "http://localhost/api", command=server)
     unknown = (
         Cassette("c.json", "http://localhost/mcp"),
         Cassette("c.json", "http://h/<jwt:1>/mcp"),
@@ -394,6 +396,15 @@ def test_way_out_is_the_whole_command_of_the_front() -> None:
     assert told(on_pipes, SHELL_TERMS) == (
         f"{record} --stdio --append --seal-answers --output c.json -- node ~/s.mjs 'a b' ';'"
     )
+    upstream = shlex.quote(server)
+    assert told(started, SHELL_TERMS) == (
+        f"{record} --append --output c.json --upstream {upstream}"
+    )
+    assert told(started, LIBRARY_TERMS) == (
+        "record(['node', '~/my s.mjs', '{port}'], 'c.json', existing=\"append\")"
+    )
+    hidden = replace(started, command="node --key <jwt:1> s.mjs")
+    assert told(hidden, SHELL_TERMS).endswith("--upstream 'SERVER ARGS'")
     for cassette in unknown:
         assert told(cassette, SHELL_TERMS) == f"{record} --append --output c.json --upstream URL"
     assert told(over_http, LIBRARY_TERMS) == (
