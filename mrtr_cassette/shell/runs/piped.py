@@ -111,7 +111,6 @@ async def record_pipe(  # noqa: PLR0913  all but two are by name
         _check_transport(earlier)
         earlier = replace(earlier, path=str(named or output))
         player = player_of(over_pipes(earlier), options, given_to(command), strict=True)
-        # A miss names the server that is recorded now.
         player.recording = replace(player.recording, upstream=shown)
     announcer = Announcer(options.log, heard_by(on_event), options.terms)
     run = (output, options, announcer, earlier, player)
