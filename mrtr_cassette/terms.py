@@ -105,9 +105,12 @@ LIBRARY_TERMS: Final[Terms] = {name: way.library for name, way in WAYS_OUT.items
 SUITE_TERMS: Final[dict[str, str]] = {name: way.suite for name, way in WAYS_OUT.items()}
 
 RECORDING: Final = (
-    *("record_again", "record_too"),
-    *("record_pipe_again", "record_pipe_too"),
-    *("record_started_again", "record_started_too"),
+    "record_again",
+    "record_too",
+    "record_pipe_again",
+    "record_pipe_too",
+    "record_started_again",
+    "record_started_too",
 )
 """The ways out that record."""
 

@@ -376,7 +376,6 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
         facts["type"] = click.Choice(option.choices)
     if option.kind == "number":
         facts["type"] = _Number(option.smallest, option.largest)
-        facts["metavar"] = option.metavar or "NUMBER"
         end = ", in MiB." if option.unit > 1 else "."
         if option.shell_default is not None:
             default, end = option.shell_default, ", and so does -- CLIENT."

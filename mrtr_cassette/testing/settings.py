@@ -100,8 +100,8 @@ def settings_of(places: Sequence[Place], test: str = "", *, has_upstream: bool =
         for option, value in place.values.items():
             merged[option] = _merged(place.name, option, merged.get(option), value)
 
-    names_upstream = has_upstream or merged.get("upstream") is not None
-    spelled = SUITE_TERMS if names_upstream else SUITE_TERMS_WITHOUT_UPSTREAM
+    has_upstream = has_upstream or "upstream" in merged
+    spelled = SUITE_TERMS if has_upstream else SUITE_TERMS_WITHOUT_UPSTREAM
     terms = {**spelled, "test": f" {shlex.quote(test)}" if test else ""}
 
     def chosen(kind: type[AnyOptions], **others: Any) -> AnyOptions:

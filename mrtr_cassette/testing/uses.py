@@ -327,11 +327,8 @@ def _hint_at_faked_files(node: Any) -> str:
 
 def _has_upstream_fixture(request: pytest.FixtureRequest) -> bool:
     """Tell whether a suite overrides `mrtr_upstream`, which may start a server when it is asked."""
-    manager = getattr(request.session, "_fixturemanager", None)
-    if manager is None:
-        return True
-    definitions = manager.getfixturedefs("mrtr_upstream", request.node)
-    return definitions is None or len(definitions) > 1
+    manager = request.session._fixturemanager  # noqa: SLF001  pytest has nothing public for it
+    return len(manager.getfixturedefs("mrtr_upstream", request.node) or ()) > 1
 
 
 def _is_alone(item: pytest.Item) -> bool:

@@ -27,9 +27,8 @@ _SAME_TODAY: Final = (
     "both calls of today say the same, in words: accept it if the server has changed"
 )
 _CALLED_ONCE: Final = (
-    "it was called once, as it may change something, and other words don't show whether they "
-    "differ by themselves: accept them if the server has changed, else write this place into the "
-    "file"
+    "it was called once, as it may change something, and the words may differ in every run: accept "
+    "them if the server has changed, else write this place into the file"
 )
 
 

@@ -157,11 +157,12 @@ def _server_of(cassette: Cassette) -> Values:
     server = cassette.server
     if not server or is_started_here(server) or PLACEHOLDER.search(server):
         return {}
-    if cassette.command is not None:
-        return {"started": server, "command": _words_of(server)}
-    if cassette.transport == "stdio":
-        return {"command": _words_of(server)}
-    return {"upstream": _USER.sub("", server)}
+    # Each way out takes the one that it needs.
+    return {
+        "command": _words_of(server),
+        "started": server,
+        "upstream": _USER.sub("", server),
+    }
 
 
 def _words_of(command: str) -> Sequence[str]:

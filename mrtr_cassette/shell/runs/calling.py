@@ -131,7 +131,7 @@ async def call(
         reached = await stack.enter_async_context(reaching)
         client = OwnClient(reached.path, sources.kinds, __version__)
         rounds = Rounds(sources)
-        caller = _Caller(reached, client, rounds, those, ServerSession(recorder))
+        caller = _Caller(reached.server, reached, client, rounds, those, ServerSession(recorder))
         problem = exchange = None
         try:
             async with asyncio.timeout(options.timeout):
@@ -164,6 +164,7 @@ async def call(
 class _Caller:
     """One call under way."""
 
+    server: LiveServer
     reached: _Reached
     client: OwnClient
     rounds: Rounds
@@ -182,10 +183,6 @@ class _Caller:
         if self.client.era == "legacy" and self.session.id:
             await self._exchange(self.client.leaving())
         return exchange
-
-    @property
-    def server(self) -> LiveServer:
-        return self.reached.server
 
     def _tell(self, state: TaskState) -> None:
         """Say how the task gets on, where that is news."""
@@ -227,16 +224,12 @@ class _Caller:
 
     def _why_not_opened(self, request: Request, opened: RecordedExchange | None) -> UpstreamError:
         shown = self.server.shown_as
-        reason = "no response"
-        if opened is not None:
-            reason = outcome(opened)
-            status = 0 if opened.response is None else opened.response.status
-            if status == NOT_FOUND:
-                is_started = self.reached.is_started
-                return nothing_at(request.target, shown, is_started=is_started)
-        if opened is None or opened.rpc_response is None:
-            reason = f"{reason} at {request.target}"
-        return UpstreamError(f"{shown} opens no session: {reason}")
+        if opened is None or opened.response is None:
+            return UpstreamError(f"{shown} opens no session: no response at {request.target}")
+        if opened.response.status == NOT_FOUND:
+            return nothing_at(request.target, shown, is_started=self.reached.is_started)
+        place = f" at {request.target}" if opened.rpc_response is None else ""
+        return UpstreamError(f"{shown} opens no session: {outcome(opened)}{place}")
 
     async def _schema_of(self, name: str) -> Mapping[str, Any] | None:
         request = self.client.call(LIST_TOOLS, {})

@@ -147,8 +147,7 @@ async def _recorded(
         with cassettes.without_collection():
             player = player_of(earlier, options, target.given, strict=True)
         # A miss names the server that is recorded now.
-        named = replace(earlier, upstream=server.upstream, command=server.command)
-        player.recording = named
+        player.recording = replace(earlier, upstream=server.upstream, command=server.command)
     announcer = Announcer(options.log, admin.listeners(on_event), options.terms)
     with listening(options) as listener:
         if target.port == listener.port and is_own_name(target.host, options):
