@@ -11,17 +11,20 @@ import os
 import signal
 import subprocess
 import sys
-import sysconfig
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from packaging.requirements import Requirement
 from patience import TEST_HANGS_S
 
 TESTS = Path(__file__).parent
 PACKAGE = TESTS.parent / "mrtr_cassette"
+DISTRIBUTION = "mrtr-cassette"
 
 _SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
@@ -86,15 +89,42 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+def distributions_needed(*roots: str) -> Iterator[Distribution]:
+    """Yield the installed distributions that some need, and these, but the package itself."""
+    waiting = [Requirement(root) for root in roots]
+    seen = set()
+    while waiting:
+        needed = waiting.pop()
+        if str(needed) in seen:
+            continue
+        seen.add(str(needed))
+        distribution = metadata.distribution(needed.name)
+        if needed.name != DISTRIBUTION:
+            yield distribution
+        extras = needed.extras or {""}
+        for requirement in map(Requirement, distribution.requires or ()):
+            marker = requirement.marker
+            if marker is None or any(marker.evaluate({"extra": extra}) for extra in extras):
+                waiting.append(requirement)
+
+
+def borrow(distribution: Distribution, site: Path) -> None:
+    """Link the files of an installed distribution into another environment."""
+    for name in {file.parts[0] for file in distribution.files or ()}:
+        borrowed = site / name
+        if name != ".." and not borrowed.exists():
+            borrowed.symlink_to(Path(str(distribution.locate_file(name))))
+
+
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
-    """The programs of an environment with the wheel, which borrows the libraries of others."""
+    """The programs of a user's environment: the wheel, pytest, the official SDK, and what they need."""
 
     def install(folder: Path) -> None:
         venv.create(folder, symlinks=True)
         (site,) = (folder / "lib").glob("python*/site-packages")
-        # Read after the environment's own folder, so that the wheel comes first.
-        (site / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
+        for distribution in distributions_needed(DISTRIBUTION, "pytest", "mcp"):
+            borrow(distribution, site)
         pip("--python", str(folder / "bin/python"), "install", "--no-deps", str(wheel))
 
     return made_once(tmp_path_factory, "environment", install) / "bin"

@@ -33,6 +33,13 @@ class Picture(NamedTuple):
     scheme: str
 
 
+SHOW_ALL = """
+const done = arguments[arguments.length - 1];
+for (const call of document.querySelectorAll(".call")) {
+  call.style.contentVisibility = "visible";
+}
+requestAnimationFrame(() => requestAnimationFrame(done));
+"""
 CLIP = {"x": 0, "y": 0, "width": 1200, "height": 1180, "scale": 1}
 PICTURES = (
     Picture("view.png", (CASSETTES / "demo-server.json",), ("i7",), "light"),
@@ -67,6 +74,8 @@ def take(browser: Browser, picture: Picture, folder: Path) -> None:
                 call,
                 call in picture.opens,
             )
+        # Rows out of sight are laid out, and are painted in the frame after that.
+        browser.driver.execute_async_script(SHOW_ALL)
         options = {"clip": CLIP, "captureBeyondViewport": True}
         taken = browser.driver.execute_cdp_cmd("Page.captureScreenshot", options)
         (folder / picture.name).write_bytes(base64.b64decode(taken["data"]))

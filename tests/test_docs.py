@@ -60,6 +60,16 @@ def test_the_readme_session_runs_as_shown(session):
     assert set(_normal(shown)) <= set(_normal(printed))
 
 
+def test_the_readme_test_records_and_replays(session):
+    """With the wheel, pytest and the SDK alone; the second run needs no server."""
+    for block in _blocks(README, "python"):
+        named = re.match(r"# (\S+\.py)\n", block)
+        assert named
+        (session.folder / named[1]).write_text(block)
+    assert "1 passed" in session.run("pytest -q test_deploy.py")[1]
+    assert "1 passed" in session.run("pytest -q test_deploy.py --mrtr-mode=none")[1]
+
+
 def test_the_readme_shows_a_port_that_may_be_printed():
     """A command behind `--` gets a free port, and only a proxy without one has its own."""
     shown_ports = {

@@ -80,18 +80,6 @@ def test_the_page_about_fleets_shows_what_one_machine_does(reader):
             reader.follow(text.partition(f"\n## {section}\n")[2].partition("\n## ")[0])
 
 
-def test_the_readme_shows_code_that_runs(reader):
-    """Its test records and replays."""
-    for block in re.findall(
-        r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
-    ):
-        named = re.match(r"# (\S+\.py)\n", block)
-        assert named
-        (reader.folder / named[1]).write_text(block)
-    assert "1 passed" in reader.run("pytest -q test_deploy.py")[1]
-    assert "1 passed" in reader.run("pytest -q test_deploy.py --mrtr-mode=none")[1]
-
-
 EXAMPLES = ROOT / "docs" / "examples"
 
 
