@@ -13,7 +13,8 @@ if TYPE_CHECKING:
         Stage,
     )
     from mrtr_cassette.core.compare.values import Change
-    from mrtr_cassette.core.drive.verification import TurnChange, VerifiedInteraction
+    from mrtr_cassette.core.drive.script import TurnChange
+    from mrtr_cassette.core.drive.verification import VerifiedInteraction
     from mrtr_cassette.core.report.comparison import Verification
     from mrtr_cassette.core.report.details import Interaction, Turn
     from mrtr_cassette.core.report.runs import (

@@ -9,13 +9,8 @@ from builders import get, post
 from messages import CAPABLE, compact, message
 from processes import PEERS
 
-from mrtr_cassette.core.drive.conversation import (
-    Answered,
-    Conversation,
-    Finished,
-    LiveAsk,
-    ServerSession,
-)
+from mrtr_cassette.core.drive.conversation import Answered, Conversation, Finished, LiveAsk
+from mrtr_cassette.core.drive.live_session import ServerSession
 from mrtr_cassette.core.protocol.jsonrpc import response_to
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import Request, channel_request, line_request

@@ -40,6 +40,17 @@ class Question(NamedTuple):
     def asked(self) -> Json:
         return {self.key: form(self.words)}
 
+    def asked_by(self, task: str) -> Json:
+        """Return it as a task asks it: what it is about is a field of its form."""
+        schema = {"type": "object", "properties": {self.about: {"type": "boolean"}}}
+        question = form(self.words)
+        return {
+            f"{task}:{self.key}": {
+                **question,
+                "params": {**question["params"], "requestedSchema": schema},
+            }
+        }
+
 
 @dataclass(frozen=True)
 class Build:
@@ -48,14 +59,16 @@ class Build:
     Attributes:
         rounds: the questions of `put`, one round after the other.
         names: its tools.
-        job: the words in which a job asks.
+        job: the questions of a job, one after the other.
         prefix: what all results begin with.
+        has_states: whether `put` hands out states.
     """
 
     rounds: tuple[tuple[Question, ...], ...]
     names: frozenset[str] = frozenset({"put", "get", "job"})
-    job: str = "Do it?"
+    job: tuple[Question, ...] = ()
     prefix: str = ""
+    has_states: bool = True
 
     def tools(self) -> Json:
         return {"tools": [{"name": name} for name in sorted(self.names)]}
@@ -69,7 +82,7 @@ class Server:
     run: str
     values: list[str] = field(default_factory=list)
     agreed: dict[str, list[bool]] = field(default_factory=dict)
-    tasks: dict[str, bool | None] = field(default_factory=dict)
+    tasks: dict[str, list[bool]] = field(default_factory=dict)
 
     def respond(self, body: bytes) -> Json:
         """Return the response to a request."""
@@ -84,7 +97,7 @@ class Server:
                 return self._task(params["taskId"])
             case "tasks/update":
                 (given,) = params["inputResponses"].values()
-                self.tasks[params["taskId"]] = given["action"] == "accept"
+                self.tasks[params["taskId"]].append(given["action"] == "accept")
         return {}
 
     def _called(self, body: bytes, params: Json) -> Json:
@@ -95,7 +108,7 @@ class Server:
         if params["name"] == "put":
             return self._put(params)
         identity = f"task-{len(self.tasks)}-of-{self.run}-{'x' * 20}"
-        self.tasks[identity] = None
+        self.tasks[identity] = []
         return created(identity)
 
     def _said(self, words: str) -> Json:
@@ -104,9 +117,9 @@ class Server:
     def _put(self, params: Json) -> Json:
         place = params.get("requestState")
         agreed = self.agreed[place] if place else []
-        given = params.get("inputResponses", {}).values()
-        agreed = [*agreed, *(each["action"] == "accept" for each in given)]
-        turn = 0 if place is None else int(place.split("-")[1])
+        given = params.get("inputResponses", {})
+        agreed = [*agreed, *(each["action"] == "accept" for each in given.values())]
+        turn = self._turn_after(given) if place is None else int(place.split("-")[1])
         if turn == len(self.build.rounds):
             if all(agreed):
                 self.values.append(params["arguments"]["value"])
@@ -116,15 +129,20 @@ class Server:
         asked: Json = {}
         for question in self.build.rounds[turn]:
             asked |= question.asked
-        return {**asks(state=own), "inputRequests": asked}
+        return {**asks(state=own if self.build.has_states else None), "inputRequests": asked}
+
+    def _turn_after(self, given: Json) -> int:
+        for turn, asked in enumerate(self.build.rounds, start=1):
+            if given and given.keys() == {question.key for question in asked}:
+                return turn
+        return 0
 
     def _task(self, identity: str) -> Json:
         agreed = self.tasks[identity]
-        if agreed is None:
-            key = f"{identity}:a1"
-            asked = {"inputRequests": {key: form(self.build.job)}}
-            return state(identity, "input_required", **asked)
-        result = self._said("done" if agreed else "not done")
+        if len(agreed) < len(self.build.job):
+            question = self.build.job[len(agreed)]
+            return state(identity, "input_required", inputRequests=question.asked_by(identity))
+        result = self._said("done" if all(agreed) else "not done")
         return state(identity, "completed", result=result)
 
 
@@ -168,7 +186,7 @@ class Client:
             if not self._knows(asked):
                 return
             given = {question.key: operation.given(question.about) for question in asked}
-            again = retry(request, given, state=response["requestState"], number=turn + 2)
+            again = retry(request, given, state=response.get("requestState"), number=turn + 2)
             response = self.sends(again)
             turn += 1
 
@@ -184,8 +202,11 @@ class Client:
     def _follows(self, task: str, operation: Operation) -> None:
         seen = self.sends(get(task))
         while seen["status"] == "input_required":
-            (key,) = seen["inputRequests"]
-            self.sends(update(task, {key: operation.given("a")}))
+            ((key, asked),) = seen["inputRequests"].items()
+            (about,) = asked["params"]["requestedSchema"]["properties"]
+            if about not in {question.about for question in self.known.job}:
+                return
+            self.sends(update(task, {key: operation.given(about)}))
             seen = self.sends(get(task))
 
 
@@ -252,7 +273,9 @@ def new_question(question: Question) -> st.SearchStrategy[Question]:
 @st.composite
 def builds(draw: Callable[[st.SearchStrategy[Any]], Any]) -> tuple[Build, Build]:
     """Return two builds, of which the later one has changed in any way."""
-    old = Build(draw(st.sampled_from(OLD_ROUNDS)))
+    asked_by_job = draw(st.sampled_from([(A,), (A, B)]))
+    had_states = draw(st.booleans())
+    old = Build(draw(st.sampled_from(OLD_ROUNDS)), job=asked_by_job, has_states=had_states)
     rounds = []
     for asked in old.rounds:
         kept = [question for question in asked if draw(st.integers(0, 5))]
@@ -262,9 +285,12 @@ def builds(draw: Callable[[st.SearchStrategy[Any]], Any]) -> tuple[Build, Build]
         rounds.insert(draw(st.integers(0, len(rounds))), (added,))
     rounds = draw(st.permutations(rounds)) if draw(st.booleans()) else rounds
     names = frozenset(name for name in sorted(old.names) if draw(st.integers(0, 4)))
-    job = draw(st.sampled_from(["Do it?", "Do it now?"]))
+    job = [draw(new_question(question)) for question in old.job if draw(st.integers(0, 3))]
+    if draw(st.booleans()):
+        job.insert(draw(st.integers(0, len(job))), added)
     prefix = draw(st.sampled_from(["", "v2: "]))
-    return old, Build(tuple(asked for asked in rounds if asked), names, job, prefix)
+    new_rounds = tuple(asked for asked in rounds if asked)
+    return old, Build(new_rounds, names, tuple(job), prefix, had_states)
 
 
 def operations() -> st.SearchStrategy[list[Operation]]:

@@ -32,12 +32,8 @@ from tasking import created, state
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.drive.conversation import Conversation as LiveConversation
-from mrtr_cassette.core.drive.conversation import (
-    ServerSession,
-    ToolList,
-    request_beside,
-    resumption,
-)
+from mrtr_cassette.core.drive.conversation import ToolList
+from mrtr_cassette.core.drive.live_session import ServerSession, request_beside, resumption
 from mrtr_cassette.core.drive.plan import planned
 from mrtr_cassette.core.drive.verification import Verifier
 from mrtr_cassette.core.record.recorder import Recorder

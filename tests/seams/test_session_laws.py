@@ -35,7 +35,7 @@ from messages import text
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
-from mrtr_cassette.core.drive.updating import recorded_over
+from mrtr_cassette.core.drive.rerecording import recorded_over
 from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.replay.reply import Delivery, Sending

@@ -35,8 +35,8 @@ from mrtr_cassette.core.drive.conversation import (
     Finished,
     LiveAsk,
     NeedsAnswers,
-    ServerSession,
 )
+from mrtr_cassette.core.drive.live_session import ServerSession
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import line_request
 from mrtr_cassette.errors import UpstreamError

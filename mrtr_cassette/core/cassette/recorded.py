@@ -230,6 +230,12 @@ class TaskStep:
         is_poll = self.exchange.call.method == GET_TASK
         return polled_state(self.exchange.rpc_response) if is_poll else None
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it got a state in which the task has not ended, and asks nothing."""
+        state = self.state
+        return state is not None and not (state.is_over or state.input_requests)
+
 
 class TaskTurn(NamedTuple):
     """Requests for input that a state of a task shows for the first time, and their answers.
@@ -265,7 +271,7 @@ class RecordedInteraction:
         if self.branch is None:
             return 0
         turn = self.branch.turn
-        return turn - sum(number < turn for number in self.pushed_numbers)
+        return turn - sum(number < turn for number in self.numbered_turns)
 
     @property
     def placed(self) -> tuple[tuple[RecordedExchange, TurnPlace], ...]:
@@ -277,7 +283,7 @@ class RecordedInteraction:
         ]
         placed += [
             (answer.exchange, TurnPlace(number, index))
-            for turn, number in zip(self.pushed_turns, self.pushed_numbers, strict=True)
+            for number, turn in self.numbered_turns.items()
             if turn.position >= shared
             for index, answer in enumerate(turn.answers)
         ]
@@ -325,9 +331,10 @@ class RecordedInteraction:
         return asking_turn(position, self.pushed_turns)
 
     @property
-    def pushed_numbers(self) -> list[int]:
-        """The number of each pushed turn among all turns."""
-        return [turn.position + at for at, turn in enumerate(self.pushed_turns, start=1)]
+    def numbered_turns(self) -> dict[int, PushedTurn]:
+        """The pushed turns by their numbers among all turns."""
+        turns = enumerate(self.pushed_turns, start=1)
+        return {turn.position + count: turn for count, turn in turns}
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,7 +425,7 @@ def pushed_asks(
     """Return the pushed requests by the exchange whose response contains them."""
     asks: dict[RecordedExchange, list[PushedAsk]] = {}
     for each in interactions:
-        for turn, number in zip(each.pushed_turns, each.pushed_numbers, strict=True):
+        for number, turn in each.numbered_turns.items():
             call = each.exchanges[turn.position].call
             for request in turn.asked if turn.position >= each.shared else ():
                 ask = PushedAsk(each.number, number, call, request)

@@ -16,16 +16,13 @@ from mrtr_cassette.core.drive.conversation import (
     Conversation,
     Finished,
     LiveAsk,
-    ServerSession,
     has_error,
-    in_session,
     outcome,
-    with_body,
-    with_values,
 )
 from mrtr_cassette.core.drive.handles import Handles, handles_in, issued_in, sent_in
+from mrtr_cassette.core.drive.live_session import ServerSession, in_session, with_body, with_values
 from mrtr_cassette.core.drive.plan import why_not_repeatable
-from mrtr_cassette.core.drive.verification import RecordedScript
+from mrtr_cassette.core.drive.script import RecordedScript
 from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, InputRequired
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message

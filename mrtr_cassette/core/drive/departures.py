@@ -11,6 +11,7 @@ from mrtr_cassette.core.cassette.sessions import listens
 from mrtr_cassette.core.protocol.calls import session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind, messages_in
 from mrtr_cassette.core.protocol.methods import CANCELLED, PING
+from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import End, Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
 
@@ -95,3 +96,41 @@ def messages_so_far(response: Response | None, before: int | None = None) -> int
         if is_early and is_about_call and message.kind is not Kind.RESPONSE:
             count += 1
     return count
+
+
+class Leaving:
+    """How a call is left on the live server: as its client left it, or once it says nothing new."""
+
+    def __init__(self, departure: Departure | None) -> None:
+        self.pending: Observation | None = None
+        """The request of the call that has no whole response so far."""
+        self.cancelling: Observation | None = None
+        """The notification that cancels the call, once it is sent."""
+        self.departure = departure
+        self._sent = 0
+
+    def sends(self, pending: Observation | None) -> None:
+        """Take the next request, which is pending unless it is about a task."""
+        self.pending = pending
+        self._sent += 1
+
+    def sends_again(self) -> None:
+        """Don't count the last request, which is to be sent once more."""
+        self._sent -= 1
+
+    @property
+    def may_be_at_once(self) -> bool:
+        """Whether the pending request is to be left before anything has come."""
+        departure = self.departure
+        if departure is None or self.pending is None:
+            return False
+        return departure.after == 0 and departure.request == self._sent - 1
+
+    def is_due(self, observation: Observation) -> bool:
+        """Tell whether the call is to be left after what has come of a response."""
+        departure = self.departure
+        if departure is None or observation is not self.pending or observation.is_answered:
+            return False
+        if departure.request != self._sent - 1 or self.cancelling is not None:
+            return False
+        return messages_so_far(observation.seal(End.OPEN, 0.0).response) >= departure.after

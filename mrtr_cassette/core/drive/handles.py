@@ -11,7 +11,7 @@ from typing import Final
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.texts import response_with
 from mrtr_cassette.core.compare.values import Change, paired, value_changes
-from mrtr_cassette.core.drive.conversation import header_text, with_body
+from mrtr_cassette.core.drive.live_session import header_text, with_body
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.methods import method_of

@@ -1,45 +1,35 @@
-"""New responses in a cassette: accepted from a live server, or recorded over it."""
+"""New responses in a cassette, accepted from a live server."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
-from itertools import pairwise, zip_longest
-from operator import attrgetter
+from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
-from mrtr_cassette.core.cassette.digests import new_digests, with_digests
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.edited import with_recorded_times
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     PushedRequest,
+    PushedTurn,
     RecordedExchange,
     RecordedInteraction,
-    TurnPlace,
-    in_conversation_order,
-    task_turns,
+    TaskStep,
 )
 from mrtr_cassette.core.cassette.sessions import opened_session
-from mrtr_cassette.core.cassette.texts import recounted, with_texts
+from mrtr_cassette.core.cassette.texts import with_texts
 from mrtr_cassette.core.cassette.transports import response_over_http
-from mrtr_cassette.core.compare.conversations import (
-    IgnoredFor,
-    changed_keys,
-    comparable_text,
-    compared,
-    ignores_nothing,
-)
+from mrtr_cassette.core.compare.conversations import changed_keys, comparable_text
 from mrtr_cassette.core.compare.values import Change, Verdict
-from mrtr_cassette.core.drive.conversation import OWN_ID, with_body
 from mrtr_cassette.core.drive.kept_names import KeptNames
-from mrtr_cassette.core.drive.verification import Accepts, LivePair, VerifiedInteraction
+from mrtr_cassette.core.drive.live_session import OWN_ID, with_body
+from mrtr_cassette.core.drive.script import LivePair
+from mrtr_cassette.core.drive.verification import Accepts, VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import with_answer_keys
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Located, messages_in, splice_pieces
-from mrtr_cassette.core.protocol.tasks import created_id, polled_state
-from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, PING
+from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.secrets.sealed import (
     occurrence_in,
     reveal,
@@ -47,29 +37,9 @@ from mrtr_cassette.core.secrets.sealed import (
     sha256_of,
     state_surrogate,
 )
-from mrtr_cassette.core.wire.http import VALIDATING_HEADERS, Request, Response
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
 
-ACCEPTABLE: Final[tuple[Verdict, ...]] = (
-    "text-changed",
-    "shape-changed",
-    "surface-changed",
-    "key-changed",
-    "error-changed",
-    "refused",
-    "rounds-changed",
-    "question-changed",
-)
-"""The verdicts that can be accepted."""
-
 _INTERNAL_ERROR: Final = -32603
-_NOT_COMPARED: Final = frozenset({"skipped", "not-reached", "unstable"})
-_SETTINGS: Final = attrgetter("transport", "request_state", "redaction", "seals_answers")
-"""What a recording leaves out or hides: another one can't share its interactions."""
-_PORT = re.compile(r"^(https?://(?:localhost|127\.0\.0\.1|\[::1\])):[0-9]+(?=/|$)")
-
-
-# Accepting what a live server says
 
 
 class TakenResponse(NamedTuple):
@@ -78,12 +48,16 @@ class TakenResponse(NamedTuple):
     Attributes:
         names: the new keys of its questions by the recorded ones; None for one that is gone.
         retry: the recorded exchange whose request answers it.
+        keys: the recorded keys of a task's questions by the live ones.
+        pushed: the recorded requests in whose places the server pushes others.
     """
 
     base: RecordedExchange
     live: RecordedExchange
     names: Mapping[str, str | None] = {}
     retry: RecordedExchange | None = None
+    keys: Mapping[str, str] = {}
+    pushed: tuple[PushedRequest | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +67,8 @@ class Proposal:
     Attributes:
         turns: the turns that differ, from 1, or 0 for the final response.
         states: the recorded request state or session id by the SHA-256 of the live one.
-        is_whole: it is a conversation with more or fewer turns, or in another order.
+        course: what it becomes if it has more or fewer turns, or another order: recorded exchanges,
+            of which the pushed requests have the places in the live responses.
     """
 
     number: int
@@ -103,7 +78,7 @@ class Proposal:
     problem: str | None = None
     taken: tuple[TakenResponse, ...] = ()
     states: Mapping[str, str] = field(default_factory=dict)
-    is_whole: bool = False
+    course: RecordedInteraction | None = None
 
     @property
     def turn(self) -> int:
@@ -118,7 +93,12 @@ class Proposal:
     @property
     def ends_open(self) -> bool:
         """Whether the conversation ends at a question for which no answer is recorded."""
-        return self.is_whole and self.taken[-1].live.ask is not None
+        if self.course is None:
+            return False
+        live = self.taken[-1].live
+        state = polled_state(live.rpc_response)
+        is_asked = live.ask is not None or live.rpc_response is None
+        return is_asked or (state is not None and bool(state.input_requests))
 
     @property
     def is_breakdown(self) -> bool:
@@ -132,6 +112,147 @@ class Proposal:
         return code == _INTERNAL_ERROR or is_down
 
 
+def accepted(data: bytes, cassette: Cassette, proposed: Collection[Proposal]) -> bytes:
+    """Return the file of a cassette with responses of a live server in it.
+
+    The recorded answers get the keys that equal questions have now. A conversation that takes
+    another course has the requests that answer its questions now, and ends where it ends now.
+    """
+    new = _new_exchanges(KeptNames(data), proposed)
+    courses = {proposal.number: proposal.course for proposal in proposed}
+    interactions = []
+    for recorded in cassette.interactions:
+        course = courses.get(recorded.number)
+        if course is not None:
+            _number(course, new)
+            for exchange in course.exchanges:
+                new[exchange] = _after_answers(exchange, course.pushed_turns, new)
+        interactions.append(course or recorded)
+    return dump(replace(cassette, interactions=tuple(interactions)).with_exchanges(new))
+
+
+def _new_exchanges(
+    kept: KeptNames, proposed: Collection[Proposal]
+) -> dict[RecordedExchange, RecordedExchange]:
+    """Return what becomes of the recorded exchanges."""
+    new: dict[RecordedExchange, RecordedExchange] = {}
+    for proposal in proposed:
+        for response in proposal.taken:
+            new[response.base] = _as_recorded(response, proposal.states, kept)
+    for proposal in proposed:
+        for response in proposal.taken:
+            retry = response.retry
+            if response.names and retry is not None:
+                body = with_answer_keys(retry.request.body, response.names)
+                request = with_body(retry.request, body)
+                new[retry] = replace(new.get(retry, retry), request=request)
+    return new
+
+
+def _number(
+    interaction: RecordedInteraction, new: dict[RecordedExchange, RecordedExchange]
+) -> None:
+    """Let the exchanges of a conversation that takes another course come in its order."""
+    ordered: list[RecordedExchange] = []
+    for position, exchange in enumerate(interaction.exchanges):
+        ordered.append(exchange)
+        for turn in interaction.pushed_turns:
+            if turn.position == position:
+                ordered += [answer.exchange for answer in turn.answers]
+    numbers = sorted(exchange.number for exchange in ordered if exchange.number is not None)
+    if len(numbers) == len(ordered):
+        for exchange, number in zip(ordered, numbers, strict=True):
+            if exchange.number != number:
+                new[exchange] = replace(new.get(exchange, exchange), number=number)
+
+
+def _after_answers(
+    exchange: RecordedExchange,
+    turns: Iterable[PushedTurn],
+    new: Mapping[RecordedExchange, RecordedExchange],
+) -> RecordedExchange:
+    """Return a new exchange in whose response nothing comes before what the server waited for."""
+    changed = new[exchange]
+    response = changed.response
+    answered: dict[int, int] = {}
+    for turn in turns:
+        answers = [new.get(answer.exchange, answer.exchange) for answer in turn.answers]
+        last = turn.asked[-1]
+        if last.exchange is exchange:
+            answered[last.piece] = max([answer.number or 0 for answer in answers], default=0)
+    if response is None or not answered or changed.number is None:
+        return changed
+    arrived = changed.number
+    pieces = []
+    for place, piece in enumerate(response.pieces):
+        pieces.append(piece._replace(after=arrived))
+        arrived = max(arrived, answered.get(place, 0))
+    ended_after = max(arrived, changed.ended_after or 0)
+    return replace(
+        changed, response=replace(response, pieces=tuple(pieces)), ended_after=ended_after
+    )
+
+
+def _as_recorded(
+    taken: TakenResponse, states: Mapping[str, str], kept: KeptNames
+) -> RecordedExchange:
+    """Return a recorded exchange with a live response that has the recorded names and keys."""
+    recorded = taken.base
+    live = taken.live
+    keys = []
+    for live_key, name in taken.keys.items():
+        revealed_key = reveal(live_key, states.get)
+        keys.append((canonical(revealed_key).encode(), canonical(name).encode()))
+
+    def revealed(raw: bytes, _header: str) -> bytes:
+        raw = reveal_in_json(raw, states)
+        for key, name in keys:
+            raw = raw.replace(key, name)
+        return raw
+
+    response = live.response
+    if response is not None:
+        pieces = splice_pieces(response.pieces, _push_ids(taken))
+        live = replace(live, response=replace(response, pieces=pieces))
+    live = with_texts(live, revealed)
+    kept.keep(recorded, live)
+    response = kept.in_kept(live, recorded).response
+    if response is None:
+        raise AssertionError("unreachable because what has no response is not taken")
+    issued = recorded.issued_sha256
+    if (recorded.ask is None) is not (live.ask is None):
+        issued = live.issued_sha256
+    return replace(recorded, response=with_recorded_times(recorded, response), issued_sha256=issued)
+
+
+def _push_ids(taken: TakenResponse) -> Iterator[tuple[Span, bytes]]:
+    """Yield where the server's requests have their ids, and the ids to which the answers are."""
+    for request, now in zip(taken.pushed, _pushed_in(taken.live), strict=False):
+        identity = None if request is None else request.message.spelled(ID_PATH)
+        span = now.in_body(find_spans(now.message.raw, [ID_PATH])[ID_PATH][-1])
+        if identity is not None and span is not None:
+            yield span, identity
+
+
+def _pushed_in(exchange: RecordedExchange) -> list[Located]:
+    """Return the questions that a response has."""
+    located = () if exchange.response is None else messages_in(exchange.response)
+    requests = [each for each in located if each.message.kind is Kind.REQUEST]
+    return [request for request in requests if request.message.method != PING]
+
+
+ACCEPTABLE: Final[tuple[Verdict, ...]] = (
+    "text-changed",
+    "shape-changed",
+    "surface-changed",
+    "key-changed",
+    "error-changed",
+    "refused",
+    "rounds-changed",
+    "question-changed",
+)
+"""The verdicts that can be accepted."""
+_NOT_COMPARED: Final = frozenset({"skipped", "not-reached", "unstable"})
 Choose = Callable[[Sequence[Proposal]], Sequence[Proposal]]
 """Returns which of the proposals are accepted."""
 
@@ -168,9 +289,11 @@ def _proposals_of(cassette: Cassette, verified: VerifiedInteraction) -> list[Pro
     changed = tuple(dict.fromkeys(change.turn for change in verified.changes))
     if not changed:
         return []
-    if verified.is_rerouted:
-        changes = tuple(change for _, change in verified.changes)
-        return [_whole_proposal(cassette, verified, changed, changes, pairs, states)]
+    lives = [pair.live for pair in pairs]
+    is_task = any(live.created_task for live in lives)
+    is_pushed = any(_pushed_in(exchange) for exchange in (*interaction.exchanges, *lives))
+    if pairs and (verified.is_rerouted or is_pushed or is_task):
+        return [_Rerouted(cassette, verified, pairs, states).proposal()]
     return [_turn_proposal(cassette, verified, turn, pairs, states) for turn in changed]
 
 
@@ -184,78 +307,168 @@ def _turn_proposal(
     """Return the proposal of the response that asks a turn, or of the final one."""
     interaction = cassette.interactions[verified.number - 1]
     changes = tuple(change for at, change in verified.changes if at == turn)
-    recorded = _asking(interaction).get(turn)
-    lives = [pair.live for pair in pairs if pair.recorded is recorded]
+    exchanges = interaction.exchanges
+    asking = {interaction.asking_turn(at): exchanges[at] for at in range(len(exchanges))}
+    recorded = interaction.ending if turn == 0 else asking.get(turn)
+    pair = next((pair for pair in reversed(pairs) if pair.recorded is recorded), None)
     taken: tuple[TakenResponse, ...] = ()
     if verified.after is not None:
         problem: str | None = _strayed(verified.after)
     elif recorded is None:
-        problem = "the server pushed it, as part of another response"
-    elif not lives or lives[-1].response is None:
+        problem = "the server asks it on another stream: record it again"
+    elif pair is None or pair.live.response is None:
         problem = "the live server gave no response"
     else:
-        live = lives[-1]
-        names = _new_keys(recorded, live, changes)
         retry = _retry_to(interaction, recorded)
-        taken = (TakenResponse(recorded, live, names, retry),)
-        objections = (
-            *_objections(recorded, live),
-            *_objections_to_ask(recorded, live, names, is_answered=retry is not None),
-            *_objections_to_task(recorded, live, changed_keys(changes), interaction),
-        )
-        problem = next(iter(objections), None)
+        response, problems = _taken(recorded, pair, changes, retry)
+        taken = (response,)
+        problem = next(iter(problems), None)
     return Proposal(verified.number, verified.call, (turn,), changes, problem, taken, states)
+
+
+def _taken(
+    base: RecordedExchange,
+    pair: LivePair,
+    changes: Sequence[Change],
+    retry: RecordedExchange | None,
+) -> tuple[TakenResponse, list[str]]:
+    """Return a live response as it is taken, and what speaks against it."""
+    names = _new_keys(pair.recorded, pair.live, changes)
+    problems = [*_objections(base, pair.live)]
+    if retry is not None:
+        problems += _objections_to_ask(pair.recorded, pair.live, names)
+    return TakenResponse(base, pair.live, names, retry, pair.keys), problems
+
+
+def _pushed_by_name(interaction: RecordedInteraction) -> dict[tuple[int, str], PushedRequest]:
+    """Return the requests that the server pushed, by their turns and keys."""
+    found: dict[tuple[int, str], PushedRequest] = {}
+    for number, turn in interaction.numbered_turns.items():
+        found |= {(number, request.key): request for request in turn.asked}
+    return found
 
 
 def _strayed(number: int) -> str:
     return f"it may depend on #{number}, which did not end as recorded"
 
 
-def _whole_proposal(
-    cassette: Cassette,
-    verified: VerifiedInteraction,
-    turns: tuple[int, ...],
-    changes: tuple[Change, ...],
-    pairs: Sequence[LivePair],
-    states: dict[str, str],
-) -> Proposal:
-    """Return the proposal of a conversation that took another course than the recorded one."""
-    interaction = cassette.interactions[verified.number - 1]
-    base: RecordedExchange | None = interaction.exchanges[0]
-    taken: list[TakenResponse] = []
-    problems: list[str] = []
-    if verified.after is not None:
-        problems.append(_strayed(verified.after))
-    if interaction.pushed_turns or any(pair.live.created_task is not None for pair in pairs):
-        problems.append("the server pushed a part of it, or made it a task: record it again")
-    for pair in pairs:
-        if base is None:
-            break
-        names = _new_keys(pair.recorded, pair.live, changes)
-        retry = None if pair is pairs[-1] else _retry_to(interaction, pair.recorded)
-        taken.append(TakenResponse(base, pair.live, names, retry))
-        problems += _objections(base, pair.live)
-        if pair is not pairs[-1]:
-            problems += _objections_to_ask(pair.recorded, pair.live, names, is_answered=True)
-        base = retry
-    shared = [it for it in interaction.exchanges if _sharing(cassette, it) > 1]
-    if shared:
-        problems.append("other branches answer a question of it: record it again")
-    last = taken[-1].live
-    if last.ask is not None and last.issued_sha256 is not None:
-        states |= {last.issued_sha256: _new_state(cassette, interaction)}
-        if cassette.request_state == "verbatim":
-            problems.append("its request states are kept as they are: record it again")
-    return Proposal(
-        verified.number,
-        verified.call,
-        turns,
-        changes,
-        next(iter(problems), None),
-        tuple(taken),
-        states,
-        is_whole=True,
-    )
+class _Rerouted:
+    """The proposal of a conversation that took another course than the recorded one."""
+
+    def __init__(
+        self,
+        cassette: Cassette,
+        verified: VerifiedInteraction,
+        pairs: Sequence[LivePair],
+        states: Mapping[str, str],
+    ) -> None:
+        self._cassette = cassette
+        self._interaction = cassette.interactions[verified.number - 1]
+        self._verified = verified
+        self._changes = tuple([change for _, change in verified.changes])
+        self._polled = [pair for pair in pairs if pair.recorded.call.method == GET_TASK]
+        self._called = [pair for pair in pairs if pair not in self._polled]
+        self._states = dict(states)
+        self._taken: list[TakenResponse] = []
+        self._problems: list[str] = []
+
+    def proposal(self) -> Proposal:
+        """Return it."""
+        verified = self._verified
+        if verified.after is not None:
+            self._problems.append(_strayed(verified.after))
+        self._take_calls()
+        exchanges = tuple([response.base for response in self._taken])
+        steps = self._take_steps() if self._taken[-1].live.created_task else ()
+        turns = self._take_pushed_turns()
+        course = replace(self._interaction, exchanges=exchanges, pushed_turns=turns, steps=steps)
+        return Proposal(
+            verified.number,
+            verified.call,
+            tuple(dict.fromkeys(change.turn for change in verified.changes)),
+            self._changes,
+            next(iter(self._problems), None),
+            tuple(self._taken),
+            self._states,
+            course=course,
+        )
+
+    def _take_calls(self) -> None:
+        """Take the responses to the call, of which each answers the one before it."""
+        cassette, interaction = self._cassette, self._interaction
+        base: RecordedExchange | None = interaction.exchanges[0]
+        for pair in self._called:
+            if base is None:
+                break
+            retry = None
+            if pair is not self._called[-1]:
+                retry = _retry_to(interaction, pair.recorded)
+            response, problems = _taken(base, pair, self._changes, retry)
+            self._taken.append(response)
+            self._problems += problems
+            base = retry
+        if any(_sharing(cassette, exchange) > 1 for exchange in interaction.exchanges):
+            self._problems.append("other branches answer a question of it: record it again")
+        last = self._taken[-1].live
+        if last.ask is not None and last.issued_sha256 is not None:
+            name = _new_state(cassette, interaction)
+            self._states |= {last.issued_sha256: name}
+            if cassette.request_state == "verbatim":
+                self._problems.append("its request states are kept as they are: record it again")
+
+    def _take_steps(self) -> tuple[TaskStep, ...]:
+        """Take the states of the task; return the recorded steps that stay."""
+        bases = [pair.recorded for pair in (*self._called, *self._polled)]
+        if not self._interaction.task_id:
+            self._problems.append("the server makes a task of the call now: record it again")
+        elif len(set(bases)) < len(bases):
+            self._problems.append("the task tells in parts what it asks: record it again")
+        answered = set[str]()
+        for pair in self._polled:
+            self._taken.append(TakenResponse(pair.recorded, pair.live, keys=pair.keys))
+            answered.update(pair.keys.values())
+        steps = []
+        for step in self._interaction.steps:
+            answers = step.exchange.call.answers
+            given = set() if answers is None else {*(answers.input_responses or ())}
+            is_cancelled = step.exchange.call.method == CANCEL_TASK
+            if is_cancelled or given - answered not in (given, set()):
+                self._problems.append("its client answers it otherwise: record it again")
+            if step.exchange in bases or step.is_at_work or given & answered:
+                steps.append(step)
+        return tuple(steps)
+
+    def _take_pushed_turns(self) -> tuple[PushedTurn, ...]:
+        """Return the turns that the server pushes now, with the recorded answers.
+
+        The responses get the recorded requests in whose places these come.
+        """
+        interaction = self._interaction
+        asked = _pushed_by_name(interaction)
+        recorded = interaction.numbered_turns
+        waiting = iter(self._verified.pushes)
+        is_unheard = False
+        turns = []
+        for position, response in enumerate(self._taken):
+            located = _pushed_in(response.live)
+            rows = list(zip(located, waiting, strict=False))
+            is_unheard = is_unheard or len(rows) < len(located)
+            olds = tuple([asked.get((push.turn, push.name)) for _, push in rows])
+            self._taken[position] = response._replace(pushed=olds)
+            for number, group in groupby(rows, lambda row: row[1].turn):
+                requests = []
+                for request, push in group:
+                    key = push.name or push.key
+                    requests.append(PushedRequest(key, response.base, request.piece))
+                names = {asking.key for asking in requests}
+                given = recorded[number].answers if number in recorded else ()
+                answers = tuple([answer for answer in given if answer.key in names])
+                turns.append(PushedTurn(position, tuple(requests), answers))
+        streams = {request.exchange for request in asked.values()}
+        is_unheard = is_unheard or self._verified.planned.part == "listening"
+        if is_unheard or next(waiting, None) or not streams <= {*interaction.exchanges}:
+            self._problems.append("the server pushed a question elsewhere: record it again")
+        return tuple(turns)
 
 
 def _new_keys(
@@ -288,7 +501,7 @@ def _sharing(cassette: Cassette, exchange: RecordedExchange) -> int:
 
 
 def _new_state(cassette: Cassette, interaction: RecordedInteraction) -> str:
-    """Return the name of the state of a question after all that are recorded in an interaction."""
+    """Return the name of a state that a turn of an interaction has now."""
     call = interaction.exchanges[0].call
     digest = sha256_of("\n".join(call.key()))
     turn = len(interaction.exchanges) + 1
@@ -302,20 +515,11 @@ def _new_state(cassette: Cassette, interaction: RecordedInteraction) -> str:
             if other is interaction:
                 return state_surrogate(digest, occurrence, turn)
             occurrences.append(occurrence)
-    return state_surrogate(digest, max(occurrences) + 1, turn)
+    return state_surrogate(digest, max(occurrences) + interaction.number, turn)
 
 
 def _responses(interaction: RecordedInteraction) -> list[RecordedExchange]:
     return [*interaction.exchanges, *(step.exchange for step in interaction.steps)]
-
-
-def _asking(interaction: RecordedInteraction) -> dict[int, RecordedExchange]:
-    """Return the exchanges by the turn that their response asks; the last one has 0."""
-    asking = {interaction.asking_turn(at): each for at, each in enumerate(interaction.exchanges)}
-    first = max(asking)
-    for number, turn in enumerate(task_turns(interaction.steps), start=first):
-        asking[number] = interaction.steps[turn.asked].exchange
-    return asking | {0: interaction.ending}
 
 
 def accepted_by_verdict(proposed: Iterable[Proposal], verdicts: Collection[str]) -> list[Proposal]:
@@ -336,8 +540,6 @@ def _objections(recorded: RecordedExchange, live: RecordedExchange) -> Iterator[
     body = b"" if live.response is None else live.response.body
     if not {*OWN_ID.findall(body)} <= {*OWN_ID.findall(recorded.request.body)}:
         yield "it repeats the id that another request of this comparison had"
-    if [each.piece for each in _pushed_in(recorded)] != [each.piece for each in _pushed_in(live)]:
-        yield "the server pushed other requests in it, or at other places, than was recorded"
     if recorded.rpc_response is None and live.rpc_response is not None:
         yield "its response stands in what resumed its stream: record it again"
 
@@ -346,8 +548,6 @@ def _objections_to_ask(
     recorded: RecordedExchange,
     live: RecordedExchange,
     names: Mapping[str, str | None],
-    *,
-    is_answered: bool,
 ) -> Iterator[str]:
     old = recorded.ask
     new = live.ask
@@ -358,365 +558,5 @@ def _objections_to_ask(
     if old.dialect != new.dialect:
         yield f"the server asks in the dialect {new.dialect}, and the answer is in {old.dialect}"
     unanswered = {*new.input_requests} - {*old.input_requests, *names.values()}
-    if unanswered and is_answered:
+    if unanswered:
         yield f"no answer is recorded for {', '.join(sorted(unanswered))}"
-
-
-def _objections_to_task(
-    recorded: RecordedExchange,
-    live: RecordedExchange,
-    names: Mapping[str, str],
-    interaction: RecordedInteraction,
-) -> Iterator[str]:
-    if not interaction.task_id:
-        if live.created_task is not None:
-            yield "the server makes a task of the call now: record it again"
-        return
-    old, new = polled_state(recorded.rpc_response), polled_state(live.rpc_response)
-    if old is None or new is None or len(old.input_requests) != len(new.input_requests) or names:
-        yield "the task asks or ends where it did not, or under another key: record it again"
-        return
-    others = (step.state for step in interaction.steps if step.exchange is not recorded)
-    if any(each.input_requests.keys() & old.input_requests for each in others if each is not None):
-        yield "other states of the task show the same question: record it again"
-
-
-def accepted(data: bytes, cassette: Cassette, proposed: Collection[Proposal]) -> bytes:
-    """Return the file of a cassette with responses of a live server in it.
-
-    The recorded answers get the keys that equal questions have now. A conversation that takes
-    another course has the requests that answer its questions now, and ends where it ends now.
-    """
-    kept = KeptNames(data)
-    new: dict[RecordedExchange, RecordedExchange] = {}
-    requests: dict[RecordedExchange, Request] = {}
-    courses: dict[int, tuple[RecordedExchange, ...]] = {}
-    for proposal in proposed:
-        for base, live, names, retry in proposal.taken:
-            new[base] = _as_recorded(base, live, proposal.states, kept)
-            if names and retry is not None:
-                body = with_answer_keys(retry.request.body, names)
-                requests[retry] = with_body(retry.request, body)
-        if proposal.is_whole:
-            courses[proposal.number] = tuple([response.base for response in proposal.taken])
-    for exchange, request in requests.items():
-        new[exchange] = replace(new.get(exchange, exchange), request=request)
-    interactions = []
-    for interaction in cassette.interactions:
-        exchanges = courses.get(interaction.number, interaction.exchanges)
-        numbers = sorted(exchange.number for exchange in exchanges if exchange.number is not None)
-        if len(numbers) == len(exchanges) and exchanges != interaction.exchanges:
-            for exchange, number in zip(exchanges, numbers, strict=True):
-                new[exchange] = replace(new.get(exchange, exchange), number=number)
-        steps = () if interaction.number in courses else interaction.steps
-        interactions.append(replace(interaction, exchanges=exchanges, steps=steps))
-    return dump(replace(cassette, interactions=tuple(interactions)).with_exchanges(new))
-
-
-def _as_recorded(
-    recorded: RecordedExchange,
-    live: RecordedExchange,
-    states: Mapping[str, str],
-    kept: KeptNames,
-) -> RecordedExchange:
-    """Return a recorded exchange with a live response that has the recorded names and keys."""
-    before, now = (polled_state(each.rpc_response) for each in (recorded, live))
-    keys: list[tuple[bytes, bytes]] = []
-    if before is not None and now is not None:
-        for key, name in zip(now.input_requests, before.input_requests, strict=False):
-            live_key = reveal(key, states.get)
-            keys.append((canonical(live_key).encode(), canonical(name).encode()))
-
-    def revealed(raw: bytes, _header: str) -> bytes:
-        raw = reveal_in_json(raw, states)
-        for key, name in keys:
-            raw = raw.replace(key, name)
-        return raw
-
-    response = live.response
-    if response is not None:
-        pieces = splice_pieces(response.pieces, _push_ids(recorded, live))
-        live = replace(live, response=replace(response, pieces=pieces))
-    live = with_texts(live, revealed)
-    kept.keep(recorded, live)
-    response = kept.in_kept(live, recorded).response
-    if response is None:
-        raise AssertionError("unreachable because what has no response is not taken")
-    issued = recorded.issued_sha256
-    if (recorded.ask is None) is not (live.ask is None):
-        issued = live.issued_sha256
-    return replace(recorded, response=with_recorded_times(recorded, response), issued_sha256=issued)
-
-
-def _push_ids(recorded: RecordedExchange, live: RecordedExchange) -> Iterator[tuple[Span, bytes]]:
-    for before, now in zip(_pushed_in(recorded), _pushed_in(live), strict=True):
-        identity = before.message.spelled(ID_PATH)
-        span = now.in_body(find_spans(now.message.raw, [ID_PATH])[ID_PATH][-1])
-        if identity is not None and span is not None:
-            yield span, identity
-
-
-# Recording over a cassette
-
-
-def recorded_over(
-    earlier: Cassette, recorded: Cassette, ignored_for: IgnoredFor = ignores_nothing
-) -> tuple[Cassette, int]:
-    """Return a recording in which interactions that are the same stand as they did; and how many.
-
-    What differs only at the ignored pointers is the same.
-
-    Where all are the same, that is the earlier cassette itself. Branches, and calls of which one
-    stream tells, are kept together or not at all.
-    """
-    if _SETTINGS(earlier) != _SETTINGS(recorded):
-        return recorded, 0
-    partners: dict[int, RecordedInteraction] = {}
-    same: dict[int, int] = {}
-    for each in compared(earlier, recorded, ignored_for).interactions:
-        if each.recorded is not None and each.received is not None:
-            old = partners[each.received] = earlier.interactions[each.recorded - 1]
-            # What diff calls the same may say more: a list with a further tool is not kept.
-            says_more = any(stage.changes for stage in each.stages)
-            new_headers = _new_headers(old, recorded.interactions[each.received - 1])
-            if each.mark == "=" and not (says_more or new_headers):
-                same[each.received] = each.recorded
-    if len(same) == len(earlier.interactions) == len(recorded.interactions):
-        return earlier, len(same)
-    kept = {
-        new: old
-        for new, old in same.items()
-        if _places(partners[new]) == _places(recorded.interactions[new - 1])
-    }
-    before, after = _connected(earlier), _connected(recorded)
-    while apart := [
-        new for new, old in kept.items() if {kept.get(each) for each in after[new]} != before[old]
-    ]:
-        for number in apart:
-            del kept[number]
-    exchanges = _exchanges_over(recorded, partners, kept)
-    return _merged(earlier, recorded, exchanges, kept, partners), len(kept)
-
-
-def _new_headers(old: RecordedInteraction, new: RecordedInteraction) -> set[str]:
-    """Return the headers that are recorded now and were not, and that don't count in `diff`.
-
-    The user may want those of requests, and clients act on what responses say of copies and proofs.
-    """
-    found: set[str] = set()
-    for before, after in zip(old.exchanges, new.exchanges, strict=False):
-        names = _names_of(after.request) - _names_of(before.request)
-        if before.response is not None and after.response is not None:
-            more = _names_of(after.response) - _names_of(before.response)
-            names |= more & VALIDATING_HEADERS
-        found |= names
-    return found
-
-
-def _names_of(said: Request | Response) -> set[str]:
-    return {name.lower() for name, _ in said.headers}
-
-
-def _places(interaction: RecordedInteraction) -> list[TurnPlace]:
-    """Return the places of its exchanges, but for what a client saw of a task."""
-    return [place for _, place in interaction.placed if place.step is None]
-
-
-def _connected(cassette: Cassette) -> dict[int, set[int]]:
-    """Return, for each interaction, those without which it can't be kept, and itself."""
-    connected = {each.number: {each.number} for each in cassette.interactions}
-    branches = [(each.number, each.branch.of) for each in cassette.interactions if each.branch]
-    for one, other in [*branches, *Player(cassette).connected]:
-        connected[one].add(other)
-        connected[other].add(one)
-    return connected
-
-
-def _exchanges_over(
-    recorded: Cassette, partners: Mapping[int, RecordedInteraction], kept: Collection[int]
-) -> dict[RecordedExchange, RecordedExchange]:
-    """Return what becomes of the earlier exchanges that are kept, and of the new ones."""
-    stands_for: dict[RecordedExchange, RecordedExchange] = {}
-    changed: dict[RecordedExchange, RecordedExchange | None] = {}
-    for new in recorded.interactions:
-        old = partners.get(new.number)
-        if old is not None and new.number in kept:
-            stands_for |= _in_pairs(old, new)
-            continue
-        changed |= dict.fromkeys(new.own)
-        for one, other in zip(() if old is None else old.exchanges, new.exchanges, strict=False):
-            # The id of a task stands in more places than are changed.
-            if created_id(other.call.message, other.rpc_response) is None:
-                changed[other] = one
-    names = KeptNames()
-    exchanges: dict[RecordedExchange, RecordedExchange] = {}
-    for one, other in stands_for.items():
-        names.keep(one, other)
-        response = None if one.response is None else with_recorded_times(other, one.response)
-        stands = replace(other, request=one.request, response=response)
-        issued, echoed = one.issued_sha256, one.echoed_sha256
-        exchanges[one] = replace(stands, issued_sha256=issued, echoed_sha256=echoed)
-    for each, partner in changed.items():
-        if partner is not None:
-            names.issued(partner, each)
-    for each, partner in changed.items():
-        exchanges[each] = names.in_kept(each, partner)
-    # Announced digests become those of the texts as they stand now.
-    digests = new_digests({}, [(stands_for.get(it, it), now) for it, now in exchanges.items()])
-    for each in changed if digests else ():
-        exchanges[each] = with_texts(exchanges[each], lambda raw, _: with_digests(raw, digests))
-    return _in_earlier_time(exchanges, {**changed, **{kept: kept for kept in stands_for}})
-
-
-def _in_earlier_time(
-    exchanges: Mapping[RecordedExchange, RecordedExchange],
-    partners: Mapping[RecordedExchange, RecordedExchange | None],
-) -> dict[RecordedExchange, RecordedExchange]:
-    """Return exchanges with the times of their earlier partners, where all came in the same order.
-
-    An exchange without such a partner has its time after the one before it.
-    """
-    timed: dict[RecordedExchange, RecordedExchange] = {}
-    offset_ms = 0.0
-    for source, exchange in sorted(exchanges.items(), key=lambda pair: pair[1].number or 0):
-        partner = partners.get(source)
-        if partner is not None and _counts(partner) == _counts(exchange):
-            offset_ms = partner.ended_ms - exchange.ended_ms
-            response = partner.response
-            if partner is not source and exchange.response is not None:
-                response = with_recorded_times(partner, exchange.response)
-            times = partner.started_ms, partner.ended_ms
-            timed[source] = replace(
-                exchange, started_ms=times[0], ended_ms=times[1], response=response
-            )
-        elif exchange.number is None:
-            timed[source] = exchange
-        else:
-            timed[source] = recounted(
-                exchange,
-                exchange.recorded_by,
-                exchange.number,
-                lambda after, _: after,
-                offset_ms,
-            )
-    return timed
-
-
-def _counts(exchange: RecordedExchange) -> tuple[object, ...]:
-    """Return how many requests had arrived when it came, at each of its events, and at its end."""
-    response = exchange.response
-    afters: list[int] = []
-    if response is not None and response.is_framed:
-        afters = [piece.after for piece in response.pieces if piece.raw]
-    is_alone = {*afters} <= {exchange.number, exchange.ended_after}
-    return exchange.number, exchange.ended_after, () if is_alone else tuple(afters)
-
-
-def _same_upstream(earlier: str, recorded: str) -> bool:
-    """Tell whether two upstreams differ at most by the port of this machine, which is chance."""
-    places = [_PORT.sub(r"\1", upstream) for upstream in (earlier, recorded)]
-    return places[0] == places[1]
-
-
-def _in_pairs(
-    old: RecordedInteraction, new: RecordedInteraction
-) -> Iterator[tuple[RecordedExchange, RecordedExchange]]:
-    """Yield the own exchanges of two interactions that have the same places, in pairs.
-
-    How many states of a task a client sees depends on when it polls: a step more than the new task
-    has stands for itself, without a number.
-    """
-    before, after = ([it for it, at in one.placed if at.step is None] for one in (old, new))
-    yield from zip(before, after, strict=True)
-    # Both end alike.
-    for one, other in zip_longest(old.steps[::-1], new.steps[::-1][: len(old.steps)]):
-        yield one.exchange, replace(one.exchange, number=None) if other is None else other.exchange
-
-
-def _merged(
-    earlier: Cassette,
-    recorded: Cassette,
-    exchanges: Mapping[RecordedExchange, RecordedExchange],
-    kept: Mapping[int, int],
-    partners: Mapping[int, RecordedInteraction],
-) -> Cassette:
-    """Return both in one, in the order of the new conversation."""
-    before = earlier.with_exchanges(exchanges).interactions
-    after = recorded.with_exchanges(exchanges).interactions
-    order = _ordered(recorded.interactions, partners, kept)
-    new_numbers = {new: number for number, new in enumerate(order, start=1)}
-    old_numbers = {old: new_numbers[new] for new, old in kept.items()}
-    interactions = tuple(
-        _numbered(before[kept[new] - 1], old_numbers)
-        if new in kept
-        else _numbered(after[new - 1], new_numbers)
-        for new in order
-    )
-    upstream = recorded.upstream
-    if _same_upstream(earlier.upstream, upstream):
-        upstream = earlier.upstream
-    return replace(recorded, interactions=interactions, upstream=upstream)
-
-
-def _ordered(
-    recorded: Sequence[RecordedInteraction],
-    partners: Mapping[int, RecordedInteraction],
-    kept: Collection[int],
-) -> list[int]:
-    """Return the numbers of new interactions in their order.
-
-    Which of two calls that were in flight together came first is chance: these stand in the earlier
-    order, and one that is new after what came before it.
-    """
-    places: dict[int, int] = {}
-    place = 0
-    for interaction in recorded:
-        partner = partners.get(interaction.number)
-        place = place if partner is None else partner.number
-        if interaction.branch is not None and interaction.number not in kept:
-            place = places[interaction.branch.of]
-        places[interaction.number] = place
-    in_flight: list[tuple[int, int]] = []
-    placed: dict[int, None] = {}
-    waiting = iter(in_conversation_order(recorded))
-    following = next(waiting, None)
-    for ended_after, number in sorted((_ended_after(call), call.number) for call in recorded):
-        while number not in placed:
-            while following is not None and _arrived(following) <= ended_after:
-                heappush(in_flight, (places[following.number], following.number))
-                following = next(waiting, None)
-            placed[heappop(in_flight)[1]] = None
-    return list(placed)
-
-
-def _arrived(interaction: RecordedInteraction) -> int:
-    return min(exchange.number or 0 for exchange in interaction.own)
-
-
-def _ended_after(interaction: RecordedInteraction) -> float:
-    """Return how many requests had arrived when a call ended; one that was left has no end."""
-    ends = [exchange.ended_after for exchange in interaction.own]
-    return max(float("inf") if end is None else end for end in ends)
-
-
-def _numbered(interaction: RecordedInteraction, numbers: Mapping[int, int]) -> RecordedInteraction:
-    """Return an interaction with the new numbers of itself and of those that it refers to."""
-
-    def asked(each: PushedRequest) -> PushedRequest:
-        return replace(each, interaction=each.interaction and numbers[each.interaction])
-
-    branch = interaction.branch
-    return replace(
-        interaction,
-        number=numbers[interaction.number],
-        branch=branch and branch._replace(of=numbers[branch.of]),
-        pushed_turns=tuple(
-            replace(turn, asked=tuple(map(asked, turn.asked))) for turn in interaction.pushed_turns
-        ),
-    )
-
-
-def _pushed_in(exchange: RecordedExchange) -> list[Located]:
-    """Return the requests that a response has."""
-    located = () if exchange.response is None else messages_in(exchange.response)
-    return [each for each in located if each.message.kind is Kind.REQUEST]

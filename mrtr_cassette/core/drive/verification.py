@@ -1,71 +1,49 @@
-"""Holding a live server to a cassette: what is answered, and what came of each conversation."""
+"""Holding a live server to a cassette: one conversation after the other, and what came of each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from mrtr_cassette.core.cassette.recorded import (
-    Cassette,
-    RecordedExchange,
-    RecordedInteraction,
-    task_turns,
-)
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import issued_session, opened_session
-from mrtr_cassette.core.compare.conversations import (
-    IgnoredFor,
-    asked_question,
-    changed_keys,
-    comparable_text,
-    pushed_value,
-    question_changes,
-    response_changes,
-    round_change,
-    said_value,
-    task_question,
-    unasked_change,
-)
+from mrtr_cassette.core.compare.conversations import IgnoredFor, response_changes, said_value
 from mrtr_cassette.core.compare.values import Change, Verdict, heaviest, without_ignored
 from mrtr_cassette.core.drive.conversation import (
-    SENT_BACK,
-    Answered,
-    AskedOtherwise,
     Conversation,
     Finished,
-    LiveAsk,
     NeedsAnswers,
-    Reply,
-    ServerSession,
     ToolList,
     has_error,
-    issued_values,
     outcome,
+)
+from mrtr_cassette.core.drive.handles import Handles, handles_in
+from mrtr_cassette.core.drive.live_session import (
+    SENT_BACK,
+    ServerSession,
+    issued_values,
     request_beside,
     with_body,
-    with_id_of,
     with_live_names,
     with_values,
 )
-from mrtr_cassette.core.drive.handles import Handles, handles_in
 from mrtr_cassette.core.drive.plan import Planned, endpoint_of, is_at
-from mrtr_cassette.core.drive.turns import Asides, OpenTurn, Question, open_turns
-from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
-from mrtr_cassette.core.protocol.dialect import (
-    DIALECTS,
-    InputRequired,
-    answers_text,
-    with_answer_keys,
-    write_answers,
+from mrtr_cassette.core.drive.script import (
+    Asides,
+    LivePair,
+    LivePush,
+    OpenTurn,
+    RecordedScript,
+    TurnChange,
+    open_turns,
 )
-from mrtr_cassette.core.protocol.jsonrpc import Message
-from mrtr_cassette.core.protocol.methods import CALL_TOOL, CANCEL_TASK, LIST_TOOLS, method_of
-from mrtr_cassette.core.protocol.tasks import polled_state
+from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
+from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS, method_of
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.credentials import Credentials, Given
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN
-from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import (
     CONDITION_HEADERS,
     CREDENTIAL_HEADERS,
@@ -74,357 +52,6 @@ from mrtr_cassette.core.wire.http import (
     End,
     Request,
 )
-from mrtr_cassette.core.wire.pointers import ABSENT
-
-# A recorded conversation's answers, given as far as the live server asks the same
-
-
-class TurnChange(NamedTuple):
-    """A change in the turn that asks, from 1, or 0 for the final response."""
-
-    turn: int
-    change: Change
-
-
-class LivePair(NamedTuple):
-    """A recorded response, and the live one in its place, as it would be recorded.
-
-    Attributes:
-        response: the live JSON-RPC response as it came.
-        turn: the turn that the recorded one asks, or 0 for the final response.
-    """
-
-    recorded: RecordedExchange
-    live: RecordedExchange
-    response: Message | None = None
-    turn: int = 0
-
-
-def _turns_until_left(interaction: RecordedInteraction) -> int | None:
-    """Return after how many turns of its task the recorded client cancelled it, or left it at work.
-
-    None stands for a task that was followed to its end, or left at a question.
-    """
-    turns = task_turns(interaction.steps)
-    for at, step in enumerate(interaction.steps):
-        if step.exchange.call.method == CANCEL_TASK:
-            return sum(turn.asked < at for turn in turns)
-    is_left_at_question = any(turn.given is None for turn in turns[-1:])
-    return len(turns) if interaction.is_open and not is_left_at_question else None
-
-
-class RecordedScript:
-    """The answers of a recorded conversation, as far as it goes."""
-
-    def __init__(
-        self,
-        interaction: RecordedInteraction,
-        ignored: Collection[str] = (),
-        turns: Sequence[OpenTurn] | None = None,
-        asides: Asides | None = None,
-        handles: Handles | None = None,
-        *,
-        renames_keys: bool = False,
-    ) -> None:
-        """Take a recorded conversation, whose last exchange may ask and have no answer here.
-
-        `turns` are its own as far as the live server has not asked them, and `asides` those of its
-        session that are asked of the server's own accord. `handles` gets what the live server made
-        up. With `renames_keys`, the recorded question is answered under another key too.
-        """
-        self._interaction, self._exchanges = interaction, interaction.exchanges
-        self._ignored, self._asides = ignored, asides or Asides()
-        self._handles = handles
-        self._refused = {"question-changed"} | (set() if renames_keys else {"key-changed"})
-        self._turns = open_turns(interaction) if turns is None else turns
-        self._turns_until_left = _turns_until_left(interaction)
-        self._is_task = False
-        self._position = 0
-        """The index of the recorded exchange whose response should come next."""
-        self._sent = 0
-        """The index of the recorded exchange whose request was sent last."""
-        self._answered: set[int] = set()
-        self.accepts: Callable[[int], bool] | None = None
-        """Tells whether what is new in a turn is accepted, so that the conversation goes on."""
-        self.is_rerouted = False
-        """Whether the live server asks more or fewer turns, or in another order."""
-        self.states: list[tuple[str, str]] = []
-        """Request states and other names, as the live server issued and the cassette has them."""
-        self.changes: list[TurnChange] = []
-        self.left_out: list[Change] = []
-        self.pairs: list[LivePair] = []
-
-    @property
-    def _recorded_by_hash(self) -> dict[str, str]:
-        return {sha256_of(live): recorded for live, recorded in self.states}
-
-    def _open_at(self, position: int) -> list[OpenTurn]:
-        return [each for each in self._turns if each.questions and each.position <= position]
-
-    def _came(
-        self, recorded: RecordedExchange, ask: LiveAsk | Finished, turn: int
-    ) -> RecordedExchange:
-        """Take a live response in the place of a recorded one; return it with the recorded ids."""
-        live = self._as_recorded(recorded, ask)
-        self.pairs.append(LivePair(recorded, live, ask.response, turn))
-        self._position += 1
-        return live
-
-    def _as_recorded(self, recorded: RecordedExchange, ask: LiveAsk | Finished) -> RecordedExchange:
-        """Return a live exchange with the id and the handles that it has in the recording."""
-        asked = recorded if self._is_task else self._exchanges[self._sent]
-        live = with_id_of(asked.call, ask.exchange)
-        if self._handles is None:
-            return live
-        self._handles.took(recorded.rpc_response, ask.response)
-        return self._handles.as_recorded(live)
-
-    def answer(self, ask: LiveAsk) -> Reply:
-        """Give the recorded answers, if the ask is the recorded one."""
-        reply = self._reply(ask)
-        if not isinstance(reply, Answered) or reply.value is None:
-            return reply
-        live_by_name = {recorded: live for live, recorded in self.states}
-        value = with_live_names(reply.value, live_by_name)
-        if self._handles is not None:
-            value = self._handles.answer_in_live(value)
-        return replace(reply, value=value)
-
-    def _reply(self, ask: LiveAsk) -> Reply:
-        if ask.push is not None:
-            return self._answer_push(ask)
-        if ask.task_keys:
-            return self._answer_task(ask)
-        if ask.task is not None:
-            return self._take_task(ask, ask.task.id)
-        return self._answer_result(ask)
-
-    def _answer_result(self, ask: LiveAsk) -> Reply:
-        position = self._position
-        turn = self._interaction.asking_turn(position)
-        expected = self._exchanges[position] if position < len(self._exchanges) else None
-        live = self._as_recorded(expected or self._exchanges[-1], ask)
-        unasked = self._open_at(position)
-        index: int | None = None
-        if expected is None or expected.ask is None:
-            changes = [round_change(ABSENT, asked_question(live))]
-        elif unasked:
-            changes = [_not_asked(unasked[0])]
-        else:
-            changes = self._counting(self._ask_changes(position, live, ask))
-            index = position if self._is_answered(changes) else None
-        is_same = index is not None
-        if self.accepts is not None and not is_same and not unasked:
-            index, changes = self._answerable(live, ask, changes)
-        at = min(position, len(self._exchanges) - 1) if index is None else index
-        recorded = self._exchanges[at]
-        self._came(recorded, ask, turn)
-        self._take(turn, changes)
-        issued = None if recorded.ask is None else recorded.ask.request_state
-        if ask.request_state is not None and issued is not None:
-            self.states.append((ask.request_state, issued))
-        if not is_same and not (self.accepts is not None and self.accepts(turn)):
-            return AskedOtherwise(ask, tuple(changes))
-        if index is None or index == len(self._exchanges) - 1:
-            return NeedsAnswers(ask)
-        return self._answer_to(index, ask, changes)
-
-    def _answer_to(self, index: int, ask: LiveAsk, changes: Sequence[Change]) -> Answered:
-        """Give the recorded answer to one of the recorded asks."""
-        recorded = self._exchanges[index].ask
-        retry = self._exchanges[index + 1].request.body
-        self._answered.add(index)
-        self._sent = index + 1
-        self._position = index + 1
-        while self._position in self._answered:
-            self._position += 1
-        if recorded is not None:
-            names = self._live_keys(recorded, ask, changed_keys(changes))
-            retry = with_answer_keys(retry, names)
-        return Answered(answers_text(retry))
-
-    def _ask_changes(self, index: int, live: RecordedExchange, ask: LiveAsk) -> list[Change]:
-        """Return what differs between a live ask and that of a recorded exchange."""
-        recorded = self._exchanges[index]
-        states = self._recorded_by_hash
-        issued = None if recorded.ask is None else recorded.ask.request_state
-        if ask.request_state is not None and issued is not None:
-            states[sha256_of(ask.request_state)] = issued
-        return response_changes(recorded, live, states)
-
-    def _answerable(
-        self, live: RecordedExchange, ask: LiveAsk, changes: list[Change]
-    ) -> tuple[int | None, list[Change]]:
-        """Return which recorded ask has the answers to a new one, or None; and the changes.
-
-        It is the one with the same question, or else the one with the same keys.
-        """
-        moved = [round_change(ABSENT, asked_question(live))]
-        same_keys: list[tuple[int, list[Change]]] = []
-        for index, recorded in enumerate(self._exchanges[:-1]):
-            if recorded.ask is None or index in self._answered:
-                continue
-            found = self._counting(self._ask_changes(index, live, ask))
-            if self._is_answered(found):
-                self.is_rerouted = True
-                return index, [*moved, *found]
-            if live.ask is not None and not unanswered_keys(recorded.ask, live.ask, found):
-                same_keys.append((index, found))
-        for index, found in same_keys:
-            if index == self._position:
-                return index, found
-        self.is_rerouted = True
-        for index, found in same_keys:
-            return index, [*moved, *found]
-        return None, [*moved, *changes]
-
-    def _live_keys(
-        self, recorded: InputRequired, ask: LiveAsk, renamed: Mapping[str, str]
-    ) -> dict[str, str | None]:
-        """Return the live keys of an ask by the recorded ones, of which some are `renamed`.
-
-        None stands for the key of a question that is gone.
-        """
-        names: dict[str, str | None] = {}
-        states = self._recorded_by_hash
-        live_by_text = {comparable_text(key, states): live for key, live in ask.live_keys.items()}
-        for key in recorded.input_requests:
-            text = comparable_text(key)
-            live = live_by_text.get(renamed.get(text, text))
-            if live != key:
-                names[key] = live
-        return names
-
-    def _answer_push(self, ask: LiveAsk) -> Reply:
-        position = min(self._position, len(self._exchanges) - 1)
-        response = with_id_of(self._exchanges[position].call, ask.exchange).response
-        value = pushed_value(b"" if response is None else response.body, self._recorded_by_hash)
-        number = self._interaction.asking_turn(position)
-        changes = [round_change(ABSENT, {ask.key: value})]
-        for turn in self._open_at(position)[:1]:
-            question, changes = self._nearest(turn, value)
-            if self._is_answered(changes):
-                turn.questions.remove(question)
-                return question.answer or NeedsAnswers(ask)
-            number = turn.number
-        for _, turn in self._asides.open():
-            question, differences = self._nearest(turn, value)
-            if self._is_answered(differences):
-                turn.questions.remove(question)
-                return question.answer or NeedsAnswers(ask)
-        return self._refuse(ask, number, changes)
-
-    def _take_task(self, ask: LiveAsk, task_id: str) -> Answered | AskedOtherwise:
-        """Take the response that makes the call a task, and go on if it was one when recorded."""
-        position = self._position
-        recorded_id = self._interaction.task_id
-        if position != len(self._exchanges) - 1 or not recorded_id or self._open_at(position):
-            self.finished(ask)
-            return AskedOtherwise(ask, tuple(change for _, change in self.changes))
-        self._came(self._exchanges[-1], ask, 0)
-        self.states.append((task_id, recorded_id))
-        self._is_task = True
-        return Answered(None, cancels=self._is_left_now)
-
-    @property
-    def _is_left_now(self) -> bool:
-        asked = [each for each in self._turns if each.asking is not None and not each.questions]
-        return len(asked) == self._turns_until_left
-
-    def _answer_task(self, ask: LiveAsk) -> Reply:
-        """Answer what a state of the task asks, one question after the other."""
-        position, answers = self._position, dict[str, bytes | None]()
-        due = next(iter(self._open_at(position)), None)
-        recorded = None if due is None else due.asking
-        number = 0 if due is None else due.number
-        live = self._came(recorded or self._exchanges[-1], ask, number)
-        state = polled_state(live.rpc_response)
-        requests = {} if state is None else state.input_requests
-        for name, key in ask.task_keys.items():
-            asked = task_question({name: requests[name]}, "" if state is None else state.id)
-            turn = next(iter(self._open_at(position)), None)
-            if turn is None:
-                number = len([*self._interaction.turns]) + 1
-                return self._refuse(ask, number, [round_change(ABSENT, asked)])
-            question, changes = self._nearest(turn, *asked.values(), *asked)
-            self._take(turn.number, changes)
-            is_accepted = self.accepts is not None and self.accepts(turn.number)
-            if not self._is_answered(changes) and not is_accepted:
-                return AskedOtherwise(ask, tuple(changes))
-            turn.questions.remove(question)
-            if question.answer is not None:
-                answers[key] = question.answer.value
-        if answers or self._is_left_now:
-            value = write_answers(DIALECTS[0].name, answers) if answers else None
-            return Answered(value, cancels=self._is_left_now)
-        is_last = self._interaction.is_open and not self._open_at(position)
-        return NeedsAnswers(ask) if is_last else Answered(None)
-
-    def _nearest(
-        self, turn: OpenTurn, asked: object, key: str = ""
-    ) -> tuple[Question, list[Change]]:
-        """Return the question of a turn that is nearest to what is asked now, and what differs.
-
-        What was asked together may come in another order.
-        """
-        rows = []
-        for question in turn.questions:
-            changes = question_changes({question.key: question.asked}, {key or question.key: asked})
-            rows.append((question, self._counting(changes)))
-        return min(rows, key=lambda row: len(row[1]))
-
-    def _is_answered(self, changes: Sequence[Change]) -> bool:
-        return self._refused.isdisjoint(change.verdict for change in changes)
-
-    def _counting(self, changes: list[Change]) -> list[Change]:
-        kept = without_ignored(changes, self._ignored)
-        self.left_out += [change for change in changes if change not in kept]
-        return kept
-
-    def finished(self, last: LiveAsk | Finished) -> None:
-        """Take the response that asks nothing."""
-        position = self._position
-        recorded = self._exchanges[min(position, len(self._exchanges) - 1)]
-        recorded = self._interaction.ending if self._is_task else recorded
-        turn = 0 if recorded.ask is None else self._interaction.asking_turn(position)
-        if self._interaction.task_id and not self._is_task:
-            self.is_rerouted = True
-        live = self._came(recorded, last, turn)
-        if unasked := self._open_at(position):
-            self.was_not_asked(unasked[0])
-        elif recorded.ask is not None:
-            self.is_rerouted = True
-            self._take(turn, [unasked_change(recorded, live)])
-        elif not (self._is_task and self._interaction.is_open):
-            changes = response_changes(recorded, live, self._recorded_by_hash)
-            self._take(0, self._counting(changes))
-
-    def was_not_asked(self, turn: OpenTurn) -> None:
-        """Take note that the live server does not ask a turn."""
-        self._take(turn.number, [_not_asked(turn)])
-
-    def _refuse(self, ask: LiveAsk, turn: int, changes: Sequence[Change]) -> AskedOtherwise:
-        self._take(turn, changes)
-        return AskedOtherwise(ask, tuple(changes))
-
-    def _take(self, turn: int, changes: Sequence[Change]) -> None:
-        self.changes += [TurnChange(turn, change) for change in changes]
-
-
-def _not_asked(turn: OpenTurn) -> Change:
-    question = turn.questions[0]
-    return round_change({question.key: question.asked}, ABSENT)
-
-
-def unanswered_keys(
-    recorded: InputRequired, live: InputRequired, changes: Sequence[Change]
-) -> set[str]:
-    """Return the keys of a live ask for which an answer to the recorded one has nothing."""
-    renamed = changed_keys(changes).values()
-    return {*live.input_requests} - {*recorded.input_requests, *renamed}
-
-
-# One cassette and one live server
 
 
 class Reached(NamedTuple):
@@ -444,6 +71,7 @@ class VerifiedInteraction:
     changes: tuple[TurnChange, ...] = ()
     reason: str | None = None
     pairs: tuple[LivePair, ...] = field(default=(), repr=False)
+    pushes: tuple[LivePush, ...] = field(default=(), repr=False)
     states: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     left_out: tuple[Change, ...] = ()
     may_destroy: bool = False
@@ -494,7 +122,7 @@ class Repeated:
             self._script.finished(standing)
         verified = self.so_far()
         pairs = verified.pairs
-        recorded, live = (pairs[-1].recorded, pairs[-1].live) if pairs else (None, None)
+        last = pairs[-1] if pairs and isinstance(standing, Finished) else None
         if self.planned.part == "listening":
             if self._is_unheard:
                 return replace(verified, verdict="not-reached", reason="no stream came")
@@ -503,8 +131,8 @@ class Repeated:
                 return replace(verified, verdict="skipped", reason=reason)
         elif standing is None:
             return replace(verified, verdict="not-reached", reason="no response came", changes=())
-        elif recorded and live and recorded.rpc_response and not live.rpc_response:
-            reason = f"{outcome(live)}, which is no response of MCP"
+        elif last and last.recorded.rpc_response and not last.live.rpc_response:
+            reason = f"{outcome(last.live)}, which is no response of MCP"
             return replace(verified, verdict="not-reached", reason=reason)
         return verified
 
@@ -517,6 +145,7 @@ class Repeated:
             heaviest(change for _, change in changes),
             changes,
             pairs=tuple(script.pairs),
+            pushes=tuple(script.pushes),
             states=tuple(script.states),
             left_out=tuple(script.left_out),
             is_rerouted=script.is_rerouted,
@@ -657,8 +286,7 @@ class Verifier:
         conversation = Conversation(
             request, script, session, follows_task=True, departure=planned.departure
         )
-        if planned.departure is not None:
-            self._left[interaction.number] = conversation
+        self._left[interaction.number] = conversation
         repeated = Repeated(planned, conversation, script)
         if planned.call.depends_on_writes:
             repeated.after = self._strayed
@@ -670,10 +298,10 @@ class Verifier:
     def _cancelled(self, planned: Planned, call: int) -> VerifiedInteraction:
         """Return what came of the notification that cancelled a call."""
         left = self._left.get(call)
-        if left is None or left.cancelling is None:
+        if left is None or left.leaving.cancelling is None:
             reason = f"it cancels #{call}, which was not sent, or has ended before"
             return VerifiedInteraction(planned, "skipped", reason=reason)
-        live = left.cancelling.seal(End.COMPLETE, 0.0)
+        live = left.leaving.cancelling.seal(End.COMPLETE, 0.0)
         changes = response_changes(planned.interaction.exchanges[0], live)
         turns = tuple([TurnChange(0, change) for change in changes])
         return VerifiedInteraction(planned, heaviest(changes), turns)
@@ -750,8 +378,8 @@ class Verifier:
         planned = verified.planned
         if planned.part != "listening":
             self._asides_of(planned.interaction).drop(planned.interaction.number)
-        for recorded, _, response, _ in verified.pairs:
-            self._values |= issued_values(recorded.rpc_response, response)
+        for pair in verified.pairs:
+            self._values |= issued_values(pair.recorded.rpc_response, pair.response)
         if self._strays(repeated, verified):
             self._strayed = planned.interaction.number
         last = verified.pairs[-1].live if verified.pairs else None

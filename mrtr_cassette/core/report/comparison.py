@@ -24,8 +24,9 @@ from mrtr_cassette.core.compare.values import (
     without_indices,
 )
 from mrtr_cassette.core.drive.ignored import Learned
+from mrtr_cassette.core.drive.script import TurnChange
 from mrtr_cassette.core.drive.updating import Proposal
-from mrtr_cassette.core.drive.verification import Reached, TurnChange, VerifiedInteraction
+from mrtr_cassette.core.drive.verification import Reached, VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.report.text import as_data
 from mrtr_cassette.core.wire.jsonbytes import canonical

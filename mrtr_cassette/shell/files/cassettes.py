@@ -200,7 +200,7 @@ def publish_recording(
     whole, kept = recorded, 0
     if earlier is not None:
         # A client that waits for its server doesn't wait for the import.
-        from mrtr_cassette.core.drive.updating import recorded_over
+        from mrtr_cassette.core.drive.rerecording import recorded_over
 
         whole, kept = recorded_over(earlier, recorded, ignored_for)
     is_same = whole is earlier and not renews

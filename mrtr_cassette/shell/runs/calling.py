@@ -28,11 +28,10 @@ from mrtr_cassette.core.drive.conversation import (
     Conversation,
     Finished,
     LiveAsk,
-    OwnClient,
-    ServerSession,
     ToolList,
     outcome,
 )
+from mrtr_cassette.core.drive.live_session import OwnClient, ServerSession
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.recorder import Recorder

@@ -8,7 +8,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mrtr_cassette.core.drive.conversation import Answered, Conversation, LiveAsk, resumption
+from mrtr_cassette.core.drive.conversation import Answered, Conversation, LiveAsk
+from mrtr_cassette.core.drive.live_session import resumption
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.pushes import OpenPush
@@ -117,7 +118,7 @@ class LiveServer:
         """Send a request, and read its response until that is of no interest any more."""
         reading = self._begin(observation, steps, supply)
         try:
-            if steps.may_leave_at_once:
+            if steps.leaving.may_be_at_once:
                 await asyncio.wait({reading}, timeout=self.head_s)
                 self._came(observation, steps)
             await asyncio.wait({reading})

@@ -21,11 +21,8 @@ from mrtr_cassette.core.drive.conversation import (
     Finished,
     LiveAsk,
     NeedsAnswers,
-    ServerSession,
-    declaring,
-    is_modern,
-    with_id_of,
 )
+from mrtr_cassette.core.drive.live_session import ServerSession, declaring, is_modern, with_id_of
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.methods import GET_TASK, method_of
 from mrtr_cassette.core.protocol.origins import ServerOrigin

@@ -24,8 +24,7 @@ from mrtr_cassette.core.drive.ignored import (
     learned,
     write_ignored,
 )
-from mrtr_cassette.core.drive.plan import Planned, check_patterns, planned
-from mrtr_cassette.core.drive.runs import planned_by_run
+from mrtr_cassette.core.drive.plan import Planned, check_patterns, planned, planned_by_run
 from mrtr_cassette.core.drive.updating import Choose, Proposal, accepted, accepting, proposals
 from mrtr_cassette.core.drive.verification import Accepts, Repeated, VerifiedInteraction, Verifier
 from mrtr_cassette.core.protocol.calls import session_of

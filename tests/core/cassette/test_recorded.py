@@ -34,7 +34,7 @@ def test_places_count_the_turns_of_both_kinds() -> None:
         (6, 3, None),
         (7, 4, 0),
     ]
-    assert (first.asking_turn(0), first.pushed_numbers, branch.pushed_numbers) == (
+    assert (first.asking_turn(0), [*first.numbered_turns], [*branch.numbered_turns]) == (
         3,
         [1, 2],
         [1, 2, 4],

@@ -9,7 +9,6 @@ import pytest
 from builders import (
     answer,
     cassette_of,
-    conversation,
     follow,
     loaded,
     progress,
@@ -19,7 +18,7 @@ from builders import (
     tool,
     with_token,
 )
-from messages import NO, YES, Json, array_asks, asks, form, text
+from messages import NO, YES, Json, array_asks, asks, text
 from pushing import branched
 
 from mrtr_cassette.core.cassette.dump import dump
@@ -27,8 +26,8 @@ from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.compare.values import Change
-from mrtr_cassette.core.drive.conversation import with_id_of
 from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.drive.script import TurnChange
 from mrtr_cassette.core.drive.updating import (
     ACCEPTABLE,
     Proposal,
@@ -36,12 +35,7 @@ from mrtr_cassette.core.drive.updating import (
     accepted_by_verdict,
     proposals,
 )
-from mrtr_cassette.core.drive.verification import (
-    LivePair,
-    TurnChange,
-    VerifiedInteraction,
-    Verifier,
-)
+from mrtr_cassette.core.drive.verification import VerifiedInteraction, Verifier
 from mrtr_cassette.core.secrets.sealed import sha256_of
 
 CALL = with_token(tool("deploy", env="prod"), 1)
@@ -208,28 +202,6 @@ def test_a_question_that_branches_answer_is_not_taken_away() -> None:
     assert each.problem == "other branches answer a question of it: record it again"
 
 
-def test_pushed_requests_keep_the_ids_that_the_posted_answers_have() -> None:
-    """Whatever the live server calls them, as long as it pushes them at the same places."""
-    data = dump(branched())
-    cassette = load(data, "f")
-    plan = planned(cassette)[1]
-    call = rpc("tools/call", {"name": "deploy"}, "mrtr-cassette-1")
-    pushes = [rpc("elicitation/create", form(f"question {n}")["params"], f"x{n}") for n in (2, 3)]
-    reply = stream(*pushes, answer(call, {**asks("ok"), "ttlMs": 1}))
-    recorded = plan.interaction.exchanges[0]
-    live = with_id_of(recorded.call, conversation((call, reply)).exchanges[0])
-    change = TurnChange(plan.interaction.asking_turn(0), QUESTION)
-    pairs = (LivePair(recorded, live),)
-    verified = VerifiedInteraction(plan, "text-changed", (change,), None, pairs)
-    new = accepted(data, cassette, proposals(cassette, [verified]))
-    assert b'"x2"' not in new
-    assert b"mrtr-cassette-1" not in new
-    turns = load(new, "f").interactions[1].pushed_turns
-    assert [asked.message.id for asked in turns[0].asked] == [
-        asked.message.id for asked in cassette.interactions[1].pushed_turns[0].asked
-    ]
-
-
 def test_ids_that_are_made_up_for_questions_are_the_recorded_ones() -> None:
     """In the URL of the question too, as it is in the cassette."""
 
@@ -263,18 +235,18 @@ ERROR = Change("error-changed", "/isError", "false", "true")
 
 
 def test_each_response_that_differs_is_proposed() -> None:
-    """It is a question or the end; a pushed question is not taken."""
+    """It is a question or the end; not a question on another stream than the call's."""
     _, cassette = file_of(*ASKED)
     (ask,) = proposed(cassette, 2, question("Now?", LIVE))
-    assert (ask.number, ask.turn, ask.problem, ask.is_whole) == (2, 1, None, False)
+    assert (ask.number, ask.turn, ask.problem, ask.course) == (2, 1, None, None)
     (final,) = proposed(cassette, 2, AGAIN, text("b"))
-    assert (final.turn, final.changes, final.is_whole) == (0, final.counting, False)
+    assert (final.turn, final.changes, final.course) == (0, final.counting, None)
 
     cassette = branched()
     plan = next(each for each in planned(cassette) if each.interaction.pushed_turns)
     verified = VerifiedInteraction(plan, "text-changed", (TurnChange(1, QUESTION),))
     (pushed,) = proposals(cassette, [verified])
-    assert (pushed.problem or "").startswith("the server pushed it")
+    assert pushed.problem == "the server asks it on another stream: record it again"
 
 
 def test_what_was_not_compared_proposes_nothing() -> None:

@@ -36,13 +36,15 @@ from mrtr_cassette.core.drive.conversation import (
     Conversation,
     Finished,
     NeedsAnswers,
+    ToolList,
+    has_error,
+    outcome,
+)
+from mrtr_cassette.core.drive.live_session import (
     OwnClient,
     ServerSession,
-    ToolList,
     declaring,
-    has_error,
     is_modern,
-    outcome,
     request_beside,
 )
 from mrtr_cassette.core.protocol.calls import read_call

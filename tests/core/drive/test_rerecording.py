@@ -40,7 +40,7 @@ from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.drive.plan import planned
-from mrtr_cassette.core.drive.updating import recorded_over
+from mrtr_cassette.core.drive.rerecording import recorded_over
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import details_of

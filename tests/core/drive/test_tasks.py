@@ -13,13 +13,8 @@ from tasking import CALL, cancel, created, get, state, task_steps, update
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.compare.conversations import compared
-from mrtr_cassette.core.drive.conversation import (
-    Answered,
-    Conversation,
-    Finished,
-    NeedsAnswers,
-    ServerSession,
-)
+from mrtr_cassette.core.drive.conversation import Answered, Conversation, Finished, NeedsAnswers
+from mrtr_cassette.core.drive.live_session import ServerSession
 from mrtr_cassette.core.drive.plan import planned
 from mrtr_cassette.core.drive.updating import accepted, proposals
 from mrtr_cassette.core.drive.verification import VerifiedInteraction, Verifier

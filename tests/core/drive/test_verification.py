@@ -43,7 +43,8 @@ from mrtr_cassette.core.drive.ignored import (
     write_ignored,
 )
 from mrtr_cassette.core.drive.plan import Planned, planned
-from mrtr_cassette.core.drive.verification import LivePair, Repeated, VerifiedInteraction, Verifier
+from mrtr_cassette.core.drive.script import LivePair
+from mrtr_cassette.core.drive.verification import Repeated, VerifiedInteraction, Verifier
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.wire.http import End, Request
 

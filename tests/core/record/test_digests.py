@@ -14,7 +14,7 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.journal import decode_line, encode_line
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
-from mrtr_cassette.core.drive.updating import recorded_over
+from mrtr_cassette.core.drive.rerecording import recorded_over
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.merge import merged, sources_of
 

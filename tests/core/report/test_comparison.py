@@ -16,7 +16,8 @@ from mrtr_cassette.core.compare.conversations import CassetteComparison, compare
 from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.ignored import Learned
 from mrtr_cassette.core.drive.plan import planned
-from mrtr_cassette.core.drive.verification import TurnChange, VerifiedInteraction, Verifier
+from mrtr_cassette.core.drive.script import TurnChange
+from mrtr_cassette.core.drive.verification import VerifiedInteraction, Verifier
 from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
 from mrtr_cassette.core.report.comparison import (
     Verification,
