@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.protocol.calls import (
     NO_SESSION,
     Call,
@@ -15,8 +15,8 @@ from mrtr_cassette.core.protocol.calls import (
     session_in,
     session_of,
 )
-from mrtr_cassette.core.protocol.jsonrpc import Kind, last_response
-from mrtr_cassette.core.protocol.methods import method_of
+from mrtr_cassette.core.protocol.jsonrpc import Kind, last_response, messages_in
+from mrtr_cassette.core.protocol.methods import PING, method_of
 from mrtr_cassette.core.protocol.origins import ServerOrigin, origin_in, shown_origin
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
@@ -230,3 +230,41 @@ class EndpointPassing:
             return raw
         span = event.raw_span(Span(0, len(url)))
         return raw if span is None else splice(raw, [(span, path.encode("latin-1"))])
+
+
+# Pings of a server and the answers to them say nothing about it (MCP 2025-11-25, "Ping").
+
+PingIds = frozenset[tuple[str, str]]
+"""Sessions, and the ids of pings in them as canonical texts."""
+
+
+def ping_ids(exchanges: Iterable[RecordedExchange]) -> PingIds:
+    """Return the ids of the pings that a server sent."""
+    ids: set[tuple[str, str]] = set()
+    for exchange in exchanges:
+        response = exchange.response
+        if response is None or b'"ping"' not in response.body:
+            continue
+        session = session_of(exchange.request) or opened_session(response)
+        for located in messages_in(response):
+            message = located.message
+            is_ping = message.kind is Kind.REQUEST and message.method == PING
+            if is_ping and message.id is not None:
+                ids.add((session, message.id))
+    return frozenset(ids)
+
+
+def without_pongs(interactions: Iterable[RecordedInteraction]) -> list[RecordedInteraction]:
+    """Return the interactions that are more than the answer to a ping."""
+    given = list(interactions)
+    ids = ping_ids(exchange for interaction in given for exchange in interaction.own)
+    kept = []
+    for interaction in given:
+        exchange = interaction.exchanges[0]
+        message = exchange.call.message
+        answered = None
+        if message is not None and message.kind is Kind.RESPONSE:
+            answered = message.id
+        if (session_of(exchange.request), answered) not in ids:
+            kept.append(interaction)
+    return kept

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
-from mrtr_cassette.core.cassette.pings import without_pongs
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     PushedTurn,
@@ -19,6 +18,7 @@ from mrtr_cassette.core.cassette.recorded import (
     ResultTurn,
     in_conversation_order,
 )
+from mrtr_cassette.core.cassette.sessions import without_pongs
 from mrtr_cassette.core.compare.strays import drop_strays, only_logs
 from mrtr_cassette.core.compare.surface import SERVER_INFO, by_name, is_offer
 from mrtr_cassette.core.compare.values import (

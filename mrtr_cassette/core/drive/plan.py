@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from mrtr_cassette.core.cassette.pings import without_pongs
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     RecordedExchange,
@@ -17,7 +16,7 @@ from mrtr_cassette.core.cassette.recorded import (
     in_conversation_order,
 )
 from mrtr_cassette.core.cassette.runs import runs_of
-from mrtr_cassette.core.cassette.sessions import listens, opened_session
+from mrtr_cassette.core.cassette.sessions import listens, opened_session, without_pongs
 from mrtr_cassette.core.drive.departures import Departure, departures_in
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind

@@ -18,12 +18,12 @@ from mrtr_cassette.core.cassette.lookup import (
     lookup_key,
     values_in,
 )
-from mrtr_cassette.core.cassette.pings import ping_ids
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import (
     endpoint_elsewhere,
     event_ids,
     is_answered,
+    ping_ids,
     redirected_elsewhere,
 )
 from mrtr_cassette.core.cassette.transports import origin_of
