@@ -1,4 +1,4 @@
-"""Where two JSON values differ, by value and not by spelling, and how much each place matters."""
+"""Differences of two JSON values, by value and not by spelling, and how much each one matters."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 from mrtr_cassette.core.wire.pointers import (
     ABSENT,
     ANY,
+    Difference,
     ValuesAt,
     differences,
     members_and_items,
@@ -35,18 +36,18 @@ Verdict = Literal[
     "question-changed",
     "not-reached",
 ]
-"""What came of comparing a conversation, a response or one place in it; see docs/diff.md.
+"""The outcome of comparing a conversation, a response or one place in it; see docs/diff.md.
 
 - `skipped`: nothing was compared, on purpose.
 - `unstable`: two live responses differ from one another.
 - `text-changed`: another value of the same type, or a list in another order.
 - `shape-changed`: a member, an item or a message is missing or new, or has another type.
-- `surface-changed`: lists, discovery or `initialize`: what the server says that it can do.
+- `surface-changed`: lists, discovery or `initialize`: the capabilities that the server names.
 - `key-changed`: the same question under another key.
-- `error-changed`: another error, or a result where an error was.
-- `refused`: an error where a result or a question was.
+- `error-changed`: another error, or a result in place of an error.
+- `refused`: an error in place of a result or a question.
 - `rounds-changed`: a question more or less.
-- `not-reached`: what should have been compared was not there to compare.
+- `not-reached`: there was nothing to compare with.
 """
 
 VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
@@ -75,9 +76,9 @@ class Change(NamedTuple):
 
     Attributes:
         pointer: a JSON Pointer into the result. `#json` steps from a text to the JSON in it,
-            `#order` stands for the order of a list; `/#status`, `/#headers/…`, `/#messages/…`,
-            `/#error`, `/#body` and `/#end` stand beside the result.
-        recorded, received: canonical JSON of either value; None where it is absent.
+            `#order` is the order of a list; `/#status`, `/#headers/…`, `/#messages/…`, `/#error`,
+            `/#body` and `/#end` are beside the result.
+        recorded, received: canonical JSON of either value; None if it is absent.
         is_information: it is worth knowing, and breaks nobody.
     """
 
@@ -89,15 +90,15 @@ class Change(NamedTuple):
 
 
 def heaviest(changes: Iterable[Change]) -> Verdict:
-    """Return the verdict on what has these changes; what is information doesn't count."""
+    """Return the heaviest verdict of some changes; information doesn't count."""
     verdicts = [change.verdict for change in changes if not change.is_information]
     return max(verdicts, key=VERDICTS.index, default="same")
 
 
 def without_ignored(changes: Iterable[Change], ignored: Collection[str]) -> list[Change]:
-    """Return the changes that stand neither at one of these pointers nor below one.
+    """Return the changes that are neither at one of these pointers nor below one.
 
-    Where pointers name words of a text, it counts if others differ.
+    If pointers name words of a text, it counts when other words differ.
     """
     kept = []
     for change in changes:
@@ -114,26 +115,34 @@ def _only_words_differ(change: Change, ignored: Collection[str]) -> bool:
         text, _, place = pointer.partition(WORD)
         if place.isdigit() and is_below(change.pointer, text):
             places.add(int(place))
-    differing = changed_words(change) if places else []
+    if not places:
+        return False
+    differing = changed_words(change)
     return bool(differing) and places.issuperset(differing)
 
 
 def changed_words(change: Change) -> list[int]:
-    """Return the places of the words in which two texts of equally many differ, if others stay."""
+    """Return the places of words that differ in two texts of equal length that share a word."""
     texts = changed_texts(change)
     if texts is None:
         return []
-    old, new = (text.split() for text in texts)
-    pairs = enumerate(zip(old, new, strict=False))
-    differing = [place for place, (word, other_word) in pairs if word != other_word]
-    return differing if len(old) == len(new) > len(differing) else []
+    old = texts[0].split()
+    new = texts[1].split()
+    if len(old) != len(new):
+        return []
+    differing = [place for place, word in enumerate(old) if word != new[place]]
+    if len(differing) == len(old):
+        return []
+    return differing
 
 
 def changed_texts(change: Change) -> tuple[str, str] | None:
-    """Return both values, if these are texts."""
-    values = [parse((value or "null").encode()) for value in (change.recorded, change.received)]
-    are_texts = all(isinstance(value, str) for value in values)
-    return (values[0], values[1]) if are_texts else None
+    """Return both values if they are texts."""
+    old = parse((change.recorded or "null").encode())
+    new = parse((change.received or "null").encode())
+    if isinstance(old, str) and isinstance(new, str):
+        return old, new
+    return None
 
 
 def unused_pointers(pointers: Iterable[str], left_out: Iterable[Change]) -> list[str]:
@@ -151,7 +160,7 @@ def check_pointers(pointers: Collection[str]) -> None:
     """Make sure that ignored places are JSON Pointers.
 
     Raises:
-        UsageError: one is none.
+        UsageError: a place is not a JSON Pointer.
     """
     for pointer in pointers:
         if not pointer.startswith("/"):
@@ -162,7 +171,7 @@ def check_pointers(pointers: Collection[str]) -> None:
 
 
 def is_below(pointer: str, outer: str) -> bool:
-    """Tell whether a place is another one, or is within it; in that, `*` is any one step."""
+    """Tell whether a place is at or within an outer one, in which `*` is any one step."""
     if "/*" not in outer:
         return pointer.startswith(outer) and _BELOW.match(pointer, len(outer)) is not None
     start = re.match(_ANY_STEP.sub("[^/#]+", re.escape(outer)), pointer)
@@ -176,25 +185,30 @@ def without_indices(pointer: str) -> str:
 
 def common_pointer(pointers: Sequence[str]) -> str:
     """Return pointers that differ in indices alone as one, with `*` for these."""
-    first, *others = (pointer.split("/") for pointer in pointers)
-    for step, same in enumerate(zip(first, *others, strict=True)):
-        if len(set(same)) > 1:
-            first[step] = without_indices(f"/{same[0]}")[1:]
-    return "/".join(first)
+    paths = [pointer.split("/") for pointer in pointers]
+    common = []
+    for steps in zip(*paths, strict=True):
+        step = steps[0]
+        if len(set(steps)) > 1:
+            step = without_indices(f"/{step}")[1:]
+        common.append(step)
+    return "/".join(common)
 
 
 Pair = tuple[int | None, int | None]
-"""Indices of two items that belong together; None where an item has no partner."""
+"""Indices of two items that belong together; None if an item has no partner."""
 
 
 def paired(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
     """Pair the items of two sequences in order: equal ones, and between these the n-th ones."""
     pairs: list[Pair] = []
-    at_old = at_new = 0
-    for old_index, new_index in [*in_order(matches(old, new)), (len(old), len(new))]:
-        pairs += zip_longest(range(at_old, old_index), range(at_new, new_index))
-        pairs.append((old_index, new_index))
-        at_old, at_new = old_index + 1, new_index + 1
+    next_old = 0
+    next_new = 0
+    for at_old, at_new in [*in_order(matches(old, new)), (len(old), len(new))]:
+        pairs += zip_longest(range(next_old, at_old), range(next_new, at_new))
+        pairs.append((at_old, at_new))
+        next_old = at_old + 1
+        next_new = at_new + 1
     return pairs[:-1]
 
 
@@ -203,7 +217,11 @@ def matches(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[tuple[int,
     waiting: dict[Hashable, deque[int]] = defaultdict(deque)
     for index, key in enumerate(new):
         waiting[key].append(index)
-    return [(index, waiting[key].popleft()) for index, key in enumerate(old) if waiting.get(key)]
+    pairs = []
+    for index, key in enumerate(old):
+        if waiting.get(key):
+            pairs.append((index, waiting[key].popleft()))
+    return pairs
 
 
 def in_order(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -213,7 +231,8 @@ def in_order(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     before: list[int | None] = []
     for position, (_, value) in enumerate(pairs):
         at = bisect_left(lowest, value)
-        before.append(ends[at - 1] if at else None)
+        previous = ends[at - 1] if at else None
+        before.append(previous)
         lowest[at : at + 1] = [value]
         ends[at : at + 1] = [position]
     chosen: list[tuple[int, int]] = []
@@ -232,7 +251,7 @@ def by_place(recorded: list[Any], received: list[Any]) -> list[Pair]:
     """Pair items by their index; in arrays of different lengths equal ones first."""
     if len(recorded) == len(received):
         return [(index, index) for index in range(len(recorded))]
-    return paired(*([canonical(item) for item in items] for items in (recorded, received)))
+    return paired(list(map(canonical, recorded)), list(map(canonical, received)))
 
 
 def value_changes(
@@ -240,54 +259,82 @@ def value_changes(
 ) -> list[Change]:
     """Return the innermost places where two values differ, in order; JSON in a text is entered.
 
-    A list whose items only stand in another order has one change; with `pair_items`, none.
+    A list whose items are only in another order has one change; with `pair_items`, none.
     """
     found = differences(recorded, received, pointer, partial(_places_in, pair_items))
-    return [_change(*each) for each in found]
+    return [_change(difference) for difference in found]
 
 
-def _change(pointer: str, recorded: str | None, received: str | None) -> Change:
-    kinds = [_KINDS.get(text[:1], "number") if text else None for text in (recorded, received)]
-    if kinds == ["array", "array"]:
+def _change(difference: Difference) -> Change:
+    pointer, recorded, received = difference
+    kind = _kind_of(recorded)
+    if kind != _kind_of(received):
+        return Change("shape-changed", pointer, recorded, received)
+    if kind == "array":
         pointer = f"{pointer.removesuffix(ORDER)}{ORDER}"
-        return Change("text-changed", pointer, recorded, received)
-    verdict: Verdict = "text-changed" if kinds[0] == kinds[1] else "shape-changed"
-    return Change(verdict, pointer, recorded, received)
+    return Change("text-changed", pointer, recorded, received)
+
+
+def _kind_of(value: str | None) -> str | None:
+    if value is None:
+        return None
+    return _KINDS.get(value[:1], "number")
 
 
 def change_of(verdict: Verdict, pointer: str, recorded: Any, received: Any) -> Change:
     """Return a change from one value to another; either may be `ABSENT`."""
-    old, new = (None if each is ABSENT else canonical(each) for each in (recorded, received))
-    return Change(verdict, pointer, old, new)
+    return Change(verdict, pointer, _json_of(recorded), _json_of(received))
+
+
+def _json_of(value: Any) -> str | None:
+    if value is ABSENT:
+        return None
+    return canonical(value)
 
 
 def _places_in(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
     pointer, old, new = place
     if isinstance(old, list) and isinstance(new, list):
-        if pointer.endswith(ORDER):
-            return None
-        before, after = (sorted(map(canonical, items)) for items in (old, new))
-        if pair_items is by_place and before == after and canonical(old) != canonical(new):
-            return None
-        if pair_items is by_place and (shuffled := _shuffled(pointer, old, new)):
-            return shuffled
-        return [
-            ValuesAt(
-                f"{pointer}/{at_new if at_old is None else at_old}",
-                ABSENT if at_old is None else old[at_old],
-                ABSENT if at_new is None else new[at_new],
-            )
-            for at_old, at_new in pair_items(old, new)
-        ]
+        return _places_in_lists(pair_items, place)
     if isinstance(old, str) and isinstance(new, str) and old != new:
-        trees = _json_in(old), _json_in(new)
-        return None if None in trees else [ValuesAt(f"{pointer}{TEXT_STEP}", *trees)]
+        old_tree = _json_in(old)
+        new_tree = _json_in(new)
+        if old_tree is None or new_tree is None:
+            return None
+        return [ValuesAt(f"{pointer}{TEXT_STEP}", old_tree, new_tree)]
     return members_and_items(place)
 
 
+def _places_in_lists(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
+    pointer, old, new = place
+    if pointer.endswith(ORDER):
+        return None
+    if pair_items is by_place:
+        before = list(map(canonical, old))
+        after = list(map(canonical, new))
+        if before != after and sorted(before) == sorted(after):
+            return None
+        shuffled = _shuffled(pointer, old, new)
+        if shuffled:
+            return shuffled
+    places = []
+    for at_old, at_new in pair_items(old, new):
+        index = at_new if at_old is None else at_old
+        inner = ValuesAt(f"{pointer}/{index}", _item_at(old, at_old), _item_at(new, at_new))
+        places.append(inner)
+    return places
+
+
+def _item_at(items: list[Any], index: int | None) -> Any:
+    if index is None:
+        return ABSENT
+    return items[index]
+
+
 def _shuffled(pointer: str, old: list[Any], new: list[Any]) -> list[ValuesAt]:
-    """Return the places in two lists whose items differ in numbers, and stand in another order."""
-    before, after = ([_MADE_UP.sub("#", canonical(item)) for item in items] for items in (old, new))
+    """Return the places in two lists whose items differ in numbers and are in another order."""
+    before = [_MADE_UP.sub("#", canonical(item)) for item in old]
+    after = [_MADE_UP.sub("#", canonical(item)) for item in new]
     if before == after or sorted(before) != sorted(after):
         return []
     places = [ValuesAt(f"{pointer}{ORDER}", old, new)]
@@ -306,7 +353,7 @@ def _json_in(text: str) -> Any:
 
 
 def pinned(value: Any, places: Collection[MemberPath]) -> Any:
-    """Return a value in which what stands at some places is the same wherever it is there at all.
+    """Return a value that has the same text at some places, if it has anything there.
 
     The places are paths, in which `ANY` stands for every member and item.
     """
