@@ -523,7 +523,7 @@ class ActiveRules:
 
     @cached_property
     def _typed(self) -> Any:
-        """Finds the description of a field of a page, up to the text typed into it, as `_beside`."""
+        """Finds the description of a field of a page up to the text typed into it, as `_beside`."""
         return compiled(
             rf"\belement{_QUOTE}\s{{0,8}}:\s{{0,8}}({_QUOTE}){self._described}"
             rf"\\{{0,15}}\"[^{{}}]*?(\")text\\{{0,15}}\"\s{{0,8}}:"
