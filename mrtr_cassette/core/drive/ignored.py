@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.compare.conversations import response_changes
+from mrtr_cassette.core.compare.responses import response_changes
 from mrtr_cassette.core.compare.values import (
     WORD,
     Change,

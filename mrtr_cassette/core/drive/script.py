@@ -15,7 +15,7 @@ from mrtr_cassette.core.cassette.recorded import (
     task_turns,
 )
 from mrtr_cassette.core.cassette.sessions import listens
-from mrtr_cassette.core.compare.conversations import (
+from mrtr_cassette.core.compare.responses import (
     asked_question,
     changed_keys,
     comparable_text,

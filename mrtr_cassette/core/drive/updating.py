@@ -20,7 +20,7 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.sessions import opened_session
 from mrtr_cassette.core.cassette.texts import with_texts
 from mrtr_cassette.core.cassette.transports import response_over_http
-from mrtr_cassette.core.compare.conversations import changed_keys, comparable_text
+from mrtr_cassette.core.compare.responses import changed_keys, comparable_text
 from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.kept_names import KeptNames
 from mrtr_cassette.core.drive.live_session import OWN_ID, with_body

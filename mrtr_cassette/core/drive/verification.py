@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import issued_session, opened_session
-from mrtr_cassette.core.compare.conversations import IgnoredFor, response_changes, said_value
+from mrtr_cassette.core.compare.conversations import IgnoredFor
+from mrtr_cassette.core.compare.responses import response_changes, said_value
 from mrtr_cassette.core.compare.values import Change, Verdict, heaviest, without_ignored
 from mrtr_cassette.core.drive.conversation import (
     Conversation,

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 from messages import YES, Json, asks, compact, form, message, text
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
-from mrtr_cassette.core.compare.conversations import response_changes
+from mrtr_cassette.core.compare.responses import response_changes
 from mrtr_cassette.core.compare.values import Change, heaviest, without_ignored
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.secrets.sealed import sha256_of

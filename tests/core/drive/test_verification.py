@@ -33,7 +33,7 @@ from pushing import PushingSession, asked_once, cassette_with, elicit, posted, r
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.transports import over_pipes
-from mrtr_cassette.core.compare.conversations import response_changes
+from mrtr_cassette.core.compare.responses import response_changes
 from mrtr_cassette.core.drive.ignored import (
     IgnoredPlaces,
     call_name,

@@ -1,0 +1,530 @@
+"""Differences between two responses to the same call."""
+# Source: MCP 2026-07-28, "Discovery", "Tools", "Prompts", "Resources".
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.compare.strays import drop_strays
+from mrtr_cassette.core.compare.surface import SERVER_INFO, by_name, is_offer
+from mrtr_cassette.core.compare.values import (
+    Change,
+    by_place,
+    change_of,
+    is_below,
+    matches,
+    pinned,
+    value_changes,
+)
+from mrtr_cassette.core.protocol.dialect import (
+    INPUT_REQUESTS,
+    REQUEST_STATE,
+    RESULT_TYPE,
+    InputRequest,
+    spelled_requests,
+)
+from mrtr_cassette.core.protocol.jsonrpc import (
+    SUBSCRIPTION_ID,
+    Kind,
+    Located,
+    Message,
+    drop_null_outcome,
+    messages_in,
+)
+from mrtr_cassette.core.protocol.methods import CALL_TOOL, GET_TASK, TASK_VALUES, method_of
+from mrtr_cassette.core.protocol.tasks import (
+    TASK,
+    TaskState,
+    created_task,
+    key_names,
+    notified_state,
+    polled_state,
+)
+from mrtr_cassette.core.secrets.sealed import reads_as_words, reveal_in_json, without_numbers
+from mrtr_cassette.core.wire.http import (
+    EVENT_STREAM,
+    SESSION_HEADER,
+    VALIDATING_HEADERS,
+    End,
+    Response,
+    kept_response_headers,
+)
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse_tolerantly
+from mrtr_cassette.core.wire.pointers import ABSENT, ANY, escape_pointer, pointer_path
+from mrtr_cassette.errors import NotJsonError
+
+ASKS: Final = f"/{INPUT_REQUESTS}"
+"""Pointer to what a server asks."""
+NO_STATES: Final[Mapping[str, str]] = {}
+TRACE_MEMBERS: Final = ("baggage", "traceparent", "tracestate")
+"""Members of `_meta` that name a trace, which differs in every run."""
+
+_SURROGATE = re.compile(
+    rb"(mrtr-state)(?::|%3A)[0-9a-f]{16}(?::|%3A)[0-9]{1,9}((?::|%3A)[0-9]{1,9})"
+    rb"|(mrtr-session|mrtr-event|mrtr-elicitation)(?:(?::|%3A)[0-9]{1,9}){1,2}"
+    rb"|(mrtr-task)(?::|%3A)[0-9a-f]{16}(?::|%3A)[0-9]{1,9}"
+    rb"|(sha256)(?::|%3A)[0-9a-f]{64}"
+)
+"""A surrogate, or a hash of the id of an event: another one in each recording."""
+_VOLATILE: Final[frozenset[MemberPath]] = frozenset(
+    {
+        ("ttlMs",),
+        ("nextCursor",),
+        (REQUEST_STATE,),
+        ("_meta", SUBSCRIPTION_ID),
+        ("_meta", "io.modelcontextprotocol/related-task", "taskId"),
+        *(("_meta", name) for name in TRACE_MEMBERS),
+    }
+)
+"""Places in any result whose values vary from run to run."""
+_VOLATILE_OF_MESSAGES: Final[frozenset[MemberPath]] = frozenset(
+    {
+        ("params", "elicitationId"),
+        ("params", "requestId"),
+        *(("params", "_meta", name) for name in (SUBSCRIPTION_ID, "progressToken", *TRACE_MEMBERS)),
+        *(("params", name) for name in TASK_VALUES),
+    }
+)
+_VOLATILE_OF_ASKS: Final[frozenset[MemberPath]] = frozenset(
+    {
+        (ANY, "params", "elicitationId"),
+        *((ANY, "params", "_meta", name) for name in ("progressToken", *TRACE_MEMBERS)),
+    }
+)
+_VALUE_IS_VOLATILE: Final = frozenset({SESSION_HEADER, "retry-after"})
+_NOT_COMPARED: Final = VALIDATING_HEADERS | {
+    "content-encoding",
+    "server",
+    "x-powered-by",
+    "x-accel-buffering",
+}
+"""Headers that vary from run to run, depend on the client, or name the server's software."""
+_TASK: Final = "#task"
+"""Beside a result: how the task ended that has it."""
+_ENDINGS: Final = frozenset({"/#error", "/#error/code", "/isError", f"/{_TASK}/status"})
+"""Places that say that a call failed."""
+_OF_SHAPE: Final = frozenset({"/#status", "/#end", f"/{RESULT_TYPE}"})
+_QUESTION_IDS: Final = re.compile(rb'"elicitationId"\s*:\s*"([^"\\]{16,})"')
+
+
+def question_ids(raw: bytes) -> list[bytes]:
+    """Return the ids that a server has made up for questions, without those that read as words."""
+    found = _QUESTION_IDS.findall(raw)
+    return [identity for identity in found if not reads_as_words(identity.decode("latin-1"))]
+
+
+# Two responses
+
+
+def response_changes(
+    recorded: RecordedExchange, live: RecordedExchange, states: Mapping[str, str] = NO_STATES
+) -> list[Change]:
+    """Return the differences of two responses to the same call, and of all that came with them.
+
+    Two asks are the same question only if no change is `question-changed`; a question that only
+    has another key is `key-changed`. `live` has the form in which it is or would be recorded;
+    `states` has the recorded request state or session id by the SHA-256 of the live one, so that
+    texts that repeat them are the same in every run.
+    """
+    old = recorded.response
+    new = live.response
+    if old is None or new is None:
+        return _missing_response(old, new)
+    if recorded.request.body == live.request.body and _is_same_response(old, new):
+        return []
+    if recorded.ask is None and live.ask is not None:
+        return [round_change(ABSENT, asked_question(live))]
+    if recorded.ask is not None and live.ask is None:
+        return [unasked_change(recorded, live)]
+    before = _read(recorded, old, states)
+    after = _read(live, new, states)
+    if old.is_lines or new.is_lines:
+        drop_strays(recorded.call.method, before["#messages"], after["#messages"])
+    _drop_incomparable(old, new, before, after)
+    changes = _judged_changes(recorded, before, after)
+    if is_failure(recorded) or not is_failure(live):
+        return changes
+    return list(_refusals(changes, recorded, live))
+
+
+def _missing_response(old: Response | None, new: Response | None) -> list[Change]:
+    if old is not None:
+        return [change_of("shape-changed", "/#status", old.status, ABSENT)]
+    if new is not None:
+        return [change_of("shape-changed", "/#status", ABSENT, new.status)]
+    return []
+
+
+def _is_same_response(old: Response, new: Response) -> bool:
+    is_same_body = old.end == new.end and old.body == new.body
+    return is_same_body and old.status == new.status and old.headers == new.headers
+
+
+def _drop_incomparable(
+    old: Response, new: Response, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    left_out = set()
+    if old.is_lines or new.is_lines:
+        left_out |= {"#status", "#headers"}
+    if _ending_of(before) != _ending_of(after):
+        # A result and an error have no other members to compare.
+        members = {*before, *after}
+        told = {"#error", "#status", "#headers", "#end", "#messages", "#result", _TASK}
+        if "#error" not in members:
+            told.add(RESULT_TYPE)
+        left_out |= members - told
+    if End.OPEN in (old.end, new.end):
+        left_out.add("#end")
+        # One of two responses without an end may have fewer messages.
+        common = min(len(before["#messages"]), len(after["#messages"]))
+        del before["#messages"][common:]
+        del after["#messages"][common:]
+    for name in left_out:
+        before.pop(name, None)
+        after.pop(name, None)
+
+
+def _judged_changes(
+    recorded: RecordedExchange, before: dict[str, Any], after: dict[str, Any]
+) -> list[Change]:
+    """Return the differences of two responses that were read, each with its verdict."""
+    names: dict[str, str] = {}
+    if recorded.ask is not None:
+        names = renamed_keys(before[INPUT_REQUESTS], after[INPUT_REQUESTS])
+        after[INPUT_REQUESTS] = with_recorded_keys(after[INPUT_REQUESTS], names)
+    is_surface = method_of(recorded.call.method).describes_server
+    pair_items = by_name if is_surface else by_place
+    changes = _key_changes(names)
+    for change in value_changes(before, after, "", pair_items):
+        changes.append(_judged(change, is_surface=is_surface))
+    return changes
+
+
+def _refusals(
+    changes: Iterable[Change], recorded: RecordedExchange, live: RecordedExchange
+) -> Iterator[Change]:
+    """Yield the changes that count if a call fails now, with the whole result and the error.
+
+    Any other difference between a result and an error is left out.
+    """
+    for change in changes:
+        if change.verdict == "error-changed" and change.pointer == "/#status":
+            yield change._replace(verdict="refused")
+        elif change.verdict == "error-changed":
+            result = outcome_value(recorded)
+            yield change_of("refused", change.pointer, result, outcome_value(live))
+        elif change.pointer.startswith("/#"):
+            yield change
+
+
+def _ending_of(members: Mapping[str, Any]) -> tuple[object, ...]:
+    status = members.get(_TASK, {}).get("status")
+    return "#error" in members, status, members.get(RESULT_TYPE) == TASK
+
+
+def question_changes(recorded: Any, received: Any) -> list[Change]:
+    """Return the differences of two values of `inputRequests`, that is of the questions by key.
+
+    For pushed requests, such a value has the `method` and the `params` of each by our key.
+    """
+    names = renamed_keys(recorded, received)
+    same_keys = with_recorded_keys(pinned_question(received), names)
+    changes = _key_changes(names)
+    for change in value_changes(pinned_question(recorded), same_keys, ASKS):
+        changes.append(change._replace(verdict="question-changed"))
+    return changes
+
+
+def _key_changes(names: Mapping[str, str]) -> list[Change]:
+    changes = []
+    for key, name in names.items():
+        changes.append(change_of("key-changed", f"{ASKS}/{escape_pointer(key)}", key, name))
+    return changes
+
+
+def renamed_keys(recorded: Any, received: Any) -> dict[str, str]:
+    """Return the keys that equal questions have now, by the recorded ones, but for equal keys.
+
+    These are two values of `inputRequests`: an object, or in the array dialect an array.
+    """
+    old = _by_key(pinned_question(recorded))
+    new = _by_key(pinned_question(received))
+    gone = sorted(old.keys() - new.keys())
+    added = sorted(new.keys() - old.keys())
+    names = {}
+    for at_old, at_new in matches(list(map(old.get, gone)), list(map(new.get, added))):
+        names[gone[at_old]] = added[at_new]
+    return names
+
+
+def _by_key(question: Any) -> dict[str, str]:
+    if isinstance(question, dict):
+        return {key: canonical(request) for key, request in question.items()}
+    return {item["id"]: canonical({**item, "id": ""}) for item in question}
+
+
+def changed_keys(changes: Iterable[Change]) -> dict[str, str]:
+    """Return today's keys by the recorded ones, from the changes of a response."""
+    keys = {}
+    for change in changes:
+        if change.verdict == "key-changed":
+            keys[json.loads(change.recorded or "")] = json.loads(change.received or "")
+    return keys
+
+
+def with_recorded_keys(value: Any, names: Mapping[str, str]) -> Any:
+    """Return questions or answers with the recorded keys, by the names of `renamed_keys`.
+
+    They are members by key, or items with an `id`.
+    """
+    if not names or not isinstance(value, dict | list):
+        return value
+    recorded = {new: old for old, new in names.items()}
+    if isinstance(value, dict):
+        return {recorded.get(key, key): inner for key, inner in value.items()}
+    return [{**item, "id": recorded.get(item["id"], item["id"])} for item in value]
+
+
+def round_change(recorded: Any, received: Any) -> Change:
+    """Return the change that there is a question more or less; a missing one is `ABSENT`."""
+    return change_of("rounds-changed", ASKS, recorded, received)
+
+
+def unasked_change(recorded: RecordedExchange, live: RecordedExchange) -> Change:
+    """Return the change that a response asks nothing; an error refuses the question."""
+    question = asked_question(recorded)
+    if not is_failure(live):
+        return round_change(question, ABSENT)
+    return change_of("refused", "", {INPUT_REQUESTS: question}, outcome_value(live))
+
+
+def is_failure(exchange: RecordedExchange) -> bool:
+    """Tell whether a call ended with an error: of the protocol, of its tool, or of HTTP."""
+    response = exchange.response
+    if response is None or exchange.ask is not None:
+        return False
+    value = outcome_value(exchange)
+    if isinstance(value, dict) and ("error" in value or value.get("isError") is True):
+        return True
+    return not response.is_lines and response.status >= 400
+
+
+def asked_question(exchange: RecordedExchange) -> Any:
+    """Return the question of a response for `question_changes`; `ABSENT` if it asks nothing."""
+    if exchange.ask is None:
+        return ABSENT
+    return comparable_tree(exchange.ask.message.raw)["result"].get(INPUT_REQUESTS, {})
+
+
+def pushed_value(raw: bytes, states: Mapping[str, str] = NO_STATES) -> dict[str, Any]:
+    """Return the question of a pushed request, as in a value of `inputRequests`."""
+    tree = comparable_tree(raw, states)
+    return {name: tree[name] for name in ("method", "params") if name in tree}
+
+
+def task_question(requests: Mapping[str, InputRequest], task_id: str) -> dict[str, Any]:
+    """Return the questions of a task for `question_changes`."""
+    spelled: dict[str, Any] = spelled_requests(requests)
+    return comparable_by_key(spelled, key_names(requests, task_id))
+
+
+def comparable_by_key(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return values by the names of the questions in place of their keys."""
+    renamed = {names.get(key, key): value for key, value in values.items()}
+    tree: dict[str, Any] = comparable_tree(canonical(renamed).encode())
+    return tree
+
+
+def pinned_question(question: Any) -> Any:
+    """Return a value of `inputRequests` that is the same for all equal questions."""
+    return pinned(question or {}, _VOLATILE_OF_ASKS)
+
+
+def outcome_value(exchange: RecordedExchange) -> Any:
+    """Return the outcome of a last response: its result or error, or else its body or messages."""
+    if exchange.response is None:
+        return None
+    members = _read(exchange, exchange.response, NO_STATES)
+    if "#error" in members:
+        return {"error": members["#error"]}
+    result = {name: value for name, value in members.items() if not name.startswith("#")}
+    return result or members.get("#body") or members["#messages"] or members["#status"]
+
+
+def said_value(exchange: RecordedExchange) -> Any:
+    """Return the whole message of a response: its question, its result or its error."""
+    if exchange.ask is None:
+        return outcome_value(exchange)
+    return {INPUT_REQUESTS: asked_question(exchange)}
+
+
+def comparable_tree(raw: bytes, states: Mapping[str, str] = NO_STATES) -> Any:
+    """Return a JSON text as a value in which all stand-ins for secrets are the same."""
+    return parse_tolerantly(_comparable(raw, states))
+
+
+def comparable_text(text: str, states: Mapping[str, str] = NO_STATES) -> str:
+    """Return a text in which all stand-ins for secrets are the same."""
+    raw = text.encode("utf-8", "surrogatepass")
+    return _comparable(raw, states).decode("utf-8", "surrogatepass")
+
+
+def _comparable(raw: bytes, states: Mapping[str, str]) -> bytes:
+    for identity in question_ids(raw):
+        raw = raw.replace(identity, b"mrtr-elicitation")
+    return without_numbers(_SURROGATE.sub(rb"\1\2\3\4\5", reveal_in_json(raw, states)))
+
+
+def _read(
+    exchange: RecordedExchange, response: Response, states: Mapping[str, str]
+) -> dict[str, Any]:
+    """Read a response for comparing: the members of its result, and all else under `#` names."""
+    request = exchange.call.message
+    messages = messages_in(response)
+    located = _response_to(messages, request)
+    members: dict[str, Any] = {
+        "#status": response.status,
+        "#headers": _headers(response),
+        "#end": response.end.value,
+        "#messages": _messages_beside(messages, located, request, states),
+    }
+    message = None
+    tree: dict[str, Any] = {}
+    if located is not None:
+        message = located.message
+        tree = comparable_tree(message.raw, states)
+    drop_null_outcome(tree)
+    if created_task(request, message) is not None:
+        # Of its state only the one in which it ends counts.
+        return {**members, RESULT_TYPE: TASK}
+    method = method_of(exchange.call.method)
+    state = None
+    if method.name == GET_TASK:
+        state = polled_state(message)
+    if state is not None:
+        method = method_of(CALL_TOOL)
+        members |= _task_members(state)
+        tree = {name: tree["result"][name] for name in state.response}
+    if "error" in tree:
+        return {**members, "#error": tree["error"]}
+    result = tree.get("result", {})
+    if not isinstance(result, dict):
+        return {**members, "#result": result}
+    if "result" in tree:
+        # Members whose absence means a value.
+        result = {"isError": False, RESULT_TYPE: "complete", **result}
+    elif not messages and response.body and not response.is_framed:
+        members["#body"] = _body_of(response, states)
+    result = pinned(result, _VOLATILE | method.volatile)
+    if exchange.ask is not None:
+        result[INPUT_REQUESTS] = pinned_question(result.get(INPUT_REQUESTS))
+    return {**members, **result}
+
+
+def _response_to(messages: Sequence[Located], request: Message | None) -> Located | None:
+    """Return the response to a request; a server that could not read it responds without its id."""
+    if request is None or request.kind is not Kind.REQUEST:
+        return None
+    response = None
+    for located in messages:
+        message = located.message
+        if message.kind is not Kind.RESPONSE:
+            continue
+        if message.same_id == request.same_id:
+            return located
+        if message.same_id is None and response is None:
+            response = located
+    return response
+
+
+def _messages_beside(
+    messages: Sequence[Located],
+    response: Located | None,
+    request: Message | None,
+    states: Mapping[str, str],
+) -> list[dict[str, Any]]:
+    token = None
+    if request is not None:
+        token = request.progress_token
+    found = []
+    for located in messages:
+        message = located.message
+        if located is not response and message.kind is not Kind.REQUEST:
+            found.append(_message(comparable_tree(message.raw, states), token, message))
+    return found
+
+
+def _task_members(state: TaskState) -> dict[str, Any]:
+    told = ["status"]
+    if state.is_over:
+        told.append("statusMessage")
+    task = {name: state.tree[name] for name in told if name in state.tree}
+    members: dict[str, Any] = {_TASK: task}
+    if state.input_requests:
+        members[INPUT_REQUESTS] = task_question(state.input_requests, state.id)
+    return members
+
+
+def _body_of(response: Response, states: Mapping[str, str]) -> Any:
+    try:
+        return comparable_tree(response.body, states)
+    except NotJsonError:
+        return _comparable(response.body, states).decode("utf-8", "replace")
+
+
+def _headers(response: Response) -> dict[str, str]:
+    values: dict[str, list[str]] = defaultdict(list)
+    for name, value in kept_response_headers(response.headers):
+        key = name.lower()
+        if key not in _NOT_COMPARED:
+            values[key].append("" if key in _VALUE_IS_VOLATILE else value)
+    return {key: ", ".join(parts) for key, parts in values.items()}
+
+
+def _message(tree: dict[str, Any], token: str | None, message: Message) -> dict[str, Any]:
+    kept = {key: value for key, value in tree.items() if key not in ("id", "jsonrpc")}
+    params = pinned(kept, _VOLATILE_OF_MESSAGES).get("params")
+    kept["params"] = params
+    if isinstance(params, dict) and "progressToken" in params:
+        is_own = token is None or canonical(params["progressToken"]) == token
+        params["progressToken"] = "the request's" if is_own else "another request's"
+    task = notified_state(message)
+    if task is not None and task.input_requests:
+        params[INPUT_REQUESTS] = task_question(task.input_requests, task.id)
+    if "result" in kept:
+        kept["result"] = pinned(kept["result"], _VOLATILE)
+    return {key: value for key, value in kept.items() if value is not None}
+
+
+def _judged(change: Change, *, is_surface: bool) -> Change:
+    pointer = change.pointer
+    if _is_of_question(change):
+        return change._replace(verdict="question-changed")
+    if pointer in _ENDINGS or (pointer == "/#status" and _is_failing_status(change)):
+        return change._replace(verdict="error-changed")
+    if pointer in _OF_SHAPE or (pointer == "/#headers/content-type" and _is_of_stream(change)):
+        return change._replace(verdict="shape-changed")
+    steps = pointer_path(pointer)
+    is_in_result = not pointer.startswith("/#")
+    if (is_surface and is_in_result) or not SERVER_INFO.isdisjoint(steps):
+        return change._replace(verdict="surface-changed", is_information=is_offer(change, steps))
+    return change
+
+
+def _is_of_question(change: Change) -> bool:
+    # The recorded answer repeats a state.
+    is_state_gone = change.pointer == f"/{REQUEST_STATE}" and change.received is None
+    return is_state_gone or is_below(change.pointer, ASKS)
+
+
+def _is_failing_status(change: Change) -> bool:
+    return max(change.recorded or "", change.received or "") >= "400"
+
+
+def _is_of_stream(change: Change) -> bool:
+    return EVENT_STREAM in f"{change.recorded} {change.received}"
