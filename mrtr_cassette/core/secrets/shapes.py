@@ -79,6 +79,18 @@ def _token(
     return Rule(name, rf"(?:^|[^{_WORD}])({pattern}){end}", needs, marker)
 
 
+def _tokens(table: str) -> Iterator[Rule]:
+    """Read rows of a name, a pattern, and `whole` or `digit` or both.
+
+    After a `whole` one comes no letter or digit, and one with `digit` has a digit.
+    """
+    for row in table.strip().splitlines():
+        name, pattern, *facts = row.split()
+        needs = _DIGIT if "digit" in facts else b""
+        ends = _WORD if "whole" in facts else ""
+        yield _token(name, pattern, needs, ends=ends)
+
+
 def _named(name: str, names: str) -> tuple[Rule, ...]:
     names = f"(?i:{names})"
     field = rf"(?:name|key|id)=(?:\\*[\"'])?{names}(?:\\*[\"'])?"
@@ -131,8 +143,12 @@ RULES: Final[tuple[Rule, ...]] = (
         # Three parts, or five when encrypted (RFC 7516); then the second may be empty.
         r"eyJ[\w-]{10,}\.(?:[\w-]{10,}\.[\w-]{10,}|[\w-]*\.[\w-]+\.[\w-]+\.[\w-]{10,})",
     ),
-    _token("aws", r"A[KSB]IA[A-Z0-9]{16}", ends=_WORD),
-    _token("aws", r"ABSK[A-Za-z0-9+/]{60,}={0,2}"),
+    *_tokens(
+        r"""
+        aws  A[KSB]IA[A-Z0-9]{16}  whole
+        aws  ABSK[A-Za-z0-9+/]{60,}={0,2}
+        """
+    ),
     Rule(
         "aws",
         # Forty hexadecimal digits are a commit.
@@ -141,26 +157,38 @@ RULES: Final[tuple[Rule, ...]] = (
         r"([A-Za-z0-9/+]{40})(?:[^A-Za-z0-9/+=]|$)",
         rb"[0-9a-f]*+[^0-9a-f]",
     ),
-    _token("google", r"AIza[\w-]{35,}"),
-    _token("google", r"1//0[\w-]{40,}"),
-    _token("google", r"(?:ya29\.|GOCSPX-|AQ\.Ab)[\w.-]{20,}"),
+    *_tokens(
+        r"""
+        google  AIza[\w-]{35,}
+        google  1//0[\w-]{40,}
+        google  (?:ya29\.|GOCSPX-|AQ\.Ab)[\w.-]{20,}
+        """
+    ),
     Rule("azure", r"(?:Account|SharedAccess)Key=([\w+/%-]{40,}=*)"),
     Rule("aws", r"SignedHeaders=[\w;-]{1,512}[,&]\s{0,3}(?:X-Amz-)?Signature=([0-9a-f]{64})"),
     Rule("azure", r"(?:^|[^A-Za-z0-9])sig=([\w+/%-]{30,}=*)"),
     Rule("azure", r"(?:^|[^\w~.-])([\w~.-]{3}\dQ~[\w~.-]{31,34})(?:[^\w~.-]|$)"),
-    _token("github", r"gh[oprsu]_[A-Za-z0-9_]{30,}|github_pat_\w{30,}"),
-    _token("gitlab", r"gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent|oas)-[\w.-]{20,}"),
-    _token("slack", r"(?:xox[a-eprs][.-]|xapp-)[\w%.-]{16,}", _DIGIT),
+    *_tokens(
+        r"""
+        github  gh[oprsu]_[A-Za-z0-9_]{30,}|github_pat_\w{30,}
+        gitlab  gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent|oas)-[\w.-]{20,}
+        slack   (?:xox[a-eprs][.-]|xapp-)[\w%.-]{16,}  digit
+        """
+    ),
     Rule("webhook", r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/+-]{20,})"),
     Rule("webhook", r"discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d+/([\w-]{20,})"),
     Rule("webhook", r"\.webhook\.office\.com/webhookb2/([\w@/-]{20,})"),
     Rule("webhook", r"hooks\.zapier\.com/hooks/catch/([\w/]{10,})"),
-    _token("stripe", r"[rs]k_(?:org_)?(?:live|test)_[A-Za-z0-9]{12,}"),
-    _token("webhook-secret", r"whsec_[A-Za-z0-9+/]{24,}=*"),
-    _token("anthropic", r"sk-ant-[\w-]{20,}"),
-    _token("openrouter", r"sk-or-[\w-]{20,}"),
-    _token("langfuse", r"sk-lf-[0-9a-f-]{30,}"),
-    _token("openai", r"sk-(?:proj|svcacct|admin|None)-[\w-]{20,}"),
+    *_tokens(
+        r"""
+        stripe          [rs]k_(?:org_)?(?:live|test)_[A-Za-z0-9]{12,}
+        webhook-secret  whsec_[A-Za-z0-9+/]{24,}=*
+        anthropic       sk-ant-[\w-]{20,}
+        openrouter      sk-or-[\w-]{20,}
+        langfuse        sk-lf-[0-9a-f-]{30,}
+        openai          sk-(?:proj|svcacct|admin|None)-[\w-]{20,}
+        """
+    ),
     # Also the spelling of many who serve models under OpenAI's API.
     _token(
         "openai",
@@ -169,36 +197,48 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     _token("openai", r"sess-[A-Za-z0-9]{40}", rb"sess-.*[0-9]"),
     _token("hugging-face", r"(?:hf|api_org)_[A-Za-z0-9]{30,}", rb"(?:hf|api_org)_[a-z]*+[A-Z0-9]"),
-    _token("groq", r"gsk_[A-Za-z0-9]{40,}"),
-    _token("xai", r"xai-[A-Za-z0-9]{60,}"),
-    _token("perplexity", r"pplx-[A-Za-z0-9]{40,}"),
-    _token("replicate", r"r8_[A-Za-z0-9]{36,}"),
-    _token("nvidia", r"nvapi-[\w-]{50,}"),
-    _token("cerebras", r"csk-[a-z0-9]{40,}"),
-    _token("together", r"tgp_v1_[\w-]{40,}"),
-    _token("elevenlabs", r"sk_[0-9a-f]{40,}"),
-    _token("pinecone", r"pcsk_\w{40,}"),
-    _token("langsmith", r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
+    *_tokens(
+        r"""
+        groq        gsk_[A-Za-z0-9]{40,}
+        xai         xai-[A-Za-z0-9]{60,}
+        perplexity  pplx-[A-Za-z0-9]{40,}
+        replicate   r8_[A-Za-z0-9]{36,}
+        nvidia      nvapi-[\w-]{50,}
+        cerebras    csk-[a-z0-9]{40,}
+        together    tgp_v1_[\w-]{40,}
+        elevenlabs  sk_[0-9a-f]{40,}
+        pinecone    pcsk_\w{40,}
+        langsmith   lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}
+        """
+    ),
     _token("tavily", r"tvly-[\w-]{20,}", rb"[A-Za-z-]*+[0-9]"),
-    _token("firecrawl", r"fc-[0-9a-f]{32}", ends=_WORD),
-    _token("apify", r"apify_api_[A-Za-z0-9]{30,}"),
-    _token("databricks", r"dapi[0-9a-f]{32}(?:-\d)?", ends=_WORD),
-    _token("alibaba", r"LTAI[A-Za-z0-9]{16,26}", ends=_WORD),
-    _token("tencent", r"AKID[A-Za-z0-9]{32}", ends=_WORD),
-    _token("digitalocean", r"do[opr]_v1_[0-9a-f]{40,}"),
-    _token("heroku", r"HRKU-[\w-]{36,}"),
-    _token("fly", r"fo1_[\w-]{40,}|fm[12]_[A-Za-z0-9+/]{40,}=*"),
-    _token("supabase", r"sbp_[0-9a-f]{40,}"),
-    _token("supabase", r"sb_secret_[\w-]{20,}"),
-    _token("netlify", r"nfp_[A-Za-z0-9]{36,}"),
-    _token("neon", r"napi_[a-z0-9]{40,}"),
-    _token("planetscale", r"pscale_(?:tkn|pw|oauth|otkn)_[\w.-]{32,}"),
-    _token("shopify", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32,}"),
-    _token("square", r"sq0(?:atp|csp)-[\w-]{22,}"),
+    *_tokens(
+        r"""
+        firecrawl     fc-[0-9a-f]{32}  whole
+        apify         apify_api_[A-Za-z0-9]{30,}
+        databricks    dapi[0-9a-f]{32}(?:-\d)?  whole
+        alibaba       LTAI[A-Za-z0-9]{16,26}  whole
+        tencent       AKID[A-Za-z0-9]{32}  whole
+        digitalocean  do[opr]_v1_[0-9a-f]{40,}
+        heroku        HRKU-[\w-]{36,}
+        fly           fo1_[\w-]{40,}|fm[12]_[A-Za-z0-9+/]{40,}=*
+        supabase      sbp_[0-9a-f]{40,}
+        supabase      sb_secret_[\w-]{20,}
+        netlify       nfp_[A-Za-z0-9]{36,}
+        neon          napi_[a-z0-9]{40,}
+        planetscale   pscale_(?:tkn|pw|oauth|otkn)_[\w.-]{32,}
+        shopify       shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32,}
+        square        sq0(?:atp|csp)-[\w-]{22,}
+        """
+    ),
     _token("square", r"EAAA[\w-]{60}", _DIGIT, ends=r"\w+/=-"),
-    _token("sendgrid", r"SG\.[\w-]{16,}\.[\w-]{16,}"),
-    _token("mailgun", r"key-[0-9a-f]{32}", ends=_WORD),
-    _token("resend", r"re_[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}"),
+    *_tokens(
+        r"""
+        sendgrid  SG\.[\w-]{16,}\.[\w-]{16,}
+        mailgun   key-[0-9a-f]{32}  whole
+        resend    re_[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}
+        """
+    ),
     Rule("twilio", r"(?i:twilio)[\w .:=\"'-]{0,39}?[_ .:=\"'-](SK[0-9a-f]{32})"),
     Rule("telegram", r"(?:^|\D)(\d{8,10}:AA[\w-]{33})(?:[^\w-]|$)"),
     Rule("telegram", r"/bot(\d{6,12}:[\w-]{30,})"),
@@ -211,46 +251,70 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     _token("notion", r"ntn_[A-Za-z0-9]{40,}"),
     _token("notion", r"secret_[A-Za-z0-9]{43}", ends=r"\w"),
-    _token("linear", r"lin_(?:api|oauth)_[A-Za-z0-9]{32,}"),
-    _token("figma", r"figd_[\w-]{36,}"),
-    _token("atlassian", r"AT[AC]TT3[\w-]{60,}=?[0-9A-F]*"),
-    _token("airtable", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{60,}"),
-    _token("postman", r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
-    _token("doppler", r"dp\.(?:pt|st|ct|sa|scim|audit)\.[\w.-]{40,}"),
-    _token("vault", r"hv[bsr]\.[\w-]{24,}", _DIGIT),
-    _token("grafana", r"glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}"),
-    _token("grafana", r"glc_eyJ[A-Za-z0-9+/]{32,}=*"),
-    _token("new-relic", r"NRAK-[A-Z0-9]{27}"),
-    _token("sentry", r"sntry[su]_[\w+/=-]{40,}"),
-    _token("docker", r"dckr_[po]at_[\w-]{24,}"),
+    *_tokens(
+        r"""
+        linear     lin_(?:api|oauth)_[A-Za-z0-9]{32,}
+        figma      figd_[\w-]{36,}
+        atlassian  AT[AC]TT3[\w-]{60,}=?[0-9A-F]*
+        airtable   pat[A-Za-z0-9]{14}\.[0-9a-f]{60,}
+        postman    PMAK-[0-9a-f]{24}-[0-9a-f]{34}
+        doppler    dp\.(?:pt|st|ct|sa|scim|audit)\.[\w.-]{40,}
+        vault      hv[bsr]\.[\w-]{24,}  digit
+        grafana    glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}
+        grafana    glc_eyJ[A-Za-z0-9+/]{32,}=*
+        new-relic  NRAK-[A-Z0-9]{27}
+        sentry     sntry[su]_[\w+/=-]{40,}
+        docker     dckr_[po]at_[\w-]{24,}
+        """
+    ),
     _token("npm", r"npm_[A-Za-z0-9]{36}", rb"npm_[a-z]*+[A-Z0-9]", ends=r"\w"),
-    _token("pypi", r"pypi-AgE[\w-]{40,}"),
-    _token("rubygems", r"rubygems_[0-9a-f]{40,}"),
-    _token("azure", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}", ends=_WORD),
-    _token("terraform", r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{60,}"),
-    _token("vercel", r"vc[piark]_[\w-]{24,}", _DIGIT),
+    *_tokens(
+        r"""
+        pypi       pypi-AgE[\w-]{40,}
+        rubygems   rubygems_[0-9a-f]{40,}
+        azure      [A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}  whole
+        terraform  [A-Za-z0-9]{14}\.atlasv1\.[\w-]{60,}
+        vercel     vc[piark]_[\w-]{24,}  digit
+        """
+    ),
     _token("hubspot", rf"pat-(?:na|eu|ap)\d-{_UUID}", ends=_WORD),
     _token("contentful", r"CFPAT-[\w-]{40,}"),
     # Other data in base64 has other characters too, or begins with many of this letter.
     _token("facebook", r"EAA[A-Za-z0-9]{60,}", rb"(?!.{0,12}AAAA).*[0-9]", ends=r"\w+/=-"),
     _token("dropbox", r"sl\.[\w.=-]{100,}", _DIGIT),
     Rule("dropbox", r"(?:^|[^\w+/=-])([A-Za-z0-9]{11}A{10}[\w-]{43})(?:[^\w+/=-]|$)", needs=_DIGIT),
-    _token("fireworks", r"fw_[A-Za-z0-9]{22,}", _DIGIT),
-    _token("mapbox", r"[st]k\.eyJ[\w-]{40,}\.[\w-]{20,}"),
+    *_tokens(
+        r"""
+        fireworks  fw_[A-Za-z0-9]{22,}  digit
+        mapbox     [st]k\.eyJ[\w-]{40,}\.[\w-]{20,}
+        """
+    ),
     _token("launchdarkly", rf"(?:sdk|api)-{_UUID}", ends=_WORD),
-    _token("bitbucket", r"ATBB[A-Za-z0-9]{32}", _DIGIT, ends=_WORD),
-    _token("brevo", r"xkeysib-[0-9a-f]{64}-[A-Za-z0-9]{16}"),
+    *_tokens(
+        r"""
+        bitbucket  ATBB[A-Za-z0-9]{32}  whole digit
+        brevo      xkeysib-[0-9a-f]{64}-[A-Za-z0-9]{16}
+        """
+    ),
     _token("brave", r"BSA[A-Za-z0-9_-]{27}", _DIGIT, ends=r"\w-"),
-    _token("crates", r"cio[A-Za-z0-9]{32}", _DIGIT, ends=_WORD),
-    _token("e2b", r"e2b_[0-9a-f]{40}", ends=_WORD),
-    _token("jina", r"jina_[A-Za-z0-9]{60}", ends=_WORD),
+    *_tokens(
+        r"""
+        crates  cio[A-Za-z0-9]{32}  whole digit
+        e2b     e2b_[0-9a-f]{40}  whole
+        jina    jina_[A-Za-z0-9]{60}  whole
+        """
+    ),
     _token("mailchimp", r"[0-9a-f]{32}-us\d{1,2}", ends="A-Za-z0-9-"),
-    _token("posthog", r"phx_[A-Za-z0-9]{40,}"),
-    _token("pulumi", r"pul-[0-9a-f]{40}", ends=_WORD),
-    _token("render", r"rnd_[A-Za-z0-9]{28,}", _DIGIT),
-    _token("sourcegraph", r"sgp_(?:[0-9a-f]{16}_|local_)?[0-9a-f]{40}", ends=_WORD),
-    _token("jfrog", r"AKCp[A-Za-z0-9]{60,}"),
-    _token("1password", r"ops_eyJ[\w+/-]{60,}=*"),
+    *_tokens(
+        r"""
+        posthog      phx_[A-Za-z0-9]{40,}
+        pulumi       pul-[0-9a-f]{40}  whole
+        render       rnd_[A-Za-z0-9]{28,}  digit
+        sourcegraph  sgp_(?:[0-9a-f]{16}_|local_)?[0-9a-f]{40}  whole
+        jfrog        AKCp[A-Za-z0-9]{60,}
+        1password    ops_eyJ[\w+/-]{60,}=*
+        """
+    ),
     # Words after an option are prose about it.
     _argument(
         "password", rf"{_OPTION}(?:password|passwd|passphrase)[ \t]{{1,4}}", rb"[a-z]*+[^a-z.,:;)]"
