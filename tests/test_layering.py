@@ -61,7 +61,7 @@ THIRD_PARTY = {
     "markupsafe": frozenset({"markup", "page"}),
     "orjson": None,
     "pydantic": frozenset({"written", "load", "model"}),
-    "re2": frozenset({"rules"}),
+    "re2": frozenset({"rules", "shapes"}),
 }
 """Third-party packages that the core may use, and by which modules; None stands for all."""
 

@@ -22,6 +22,7 @@ from mrtr_cassette.core.compare.responses import (
     comparable_by_key,
     comparable_text,
     comparable_tree,
+    only_logs,
     outcome_value,
     pinned_question,
     pushed_value,
@@ -31,7 +32,6 @@ from mrtr_cassette.core.compare.responses import (
     task_question,
     with_recorded_keys,
 )
-from mrtr_cassette.core.compare.strays import only_logs
 from mrtr_cassette.core.compare.values import (
     Change,
     Verdict,

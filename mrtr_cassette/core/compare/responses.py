@@ -6,11 +6,10 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
-from mrtr_cassette.core.compare.strays import drop_strays
 from mrtr_cassette.core.compare.surface import SERVER_INFO, by_name, is_offer
 from mrtr_cassette.core.compare.values import (
     Change,
@@ -35,8 +34,9 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     Message,
     drop_null_outcome,
     messages_in,
+    server_message,
 )
-from mrtr_cassette.core.protocol.methods import CALL_TOOL, GET_TASK, TASK_VALUES, method_of
+from mrtr_cassette.core.protocol.methods import CALL_TOOL, GET_TASK, LOG, TASK_VALUES, method_of
 from mrtr_cassette.core.protocol.tasks import (
     TASK,
     TaskState,
@@ -53,6 +53,7 @@ from mrtr_cassette.core.wire.http import (
     End,
     Response,
     kept_response_headers,
+    opens_channel,
 )
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse_tolerantly
 from mrtr_cassette.core.wire.pointers import ABSENT, ANY, escape_pointer, pointer_path
@@ -528,3 +529,49 @@ def _is_failing_status(change: Change) -> bool:
 
 def _is_of_stream(change: Change) -> bool:
     return EVENT_STREAM in f"{change.recorded} {change.received}"
+
+
+# Messages of a server on pipes that name no request: they come before any response by chance
+
+_NAMES_REQUEST: Final = frozenset({"progressToken", "requestId", "taskId"})
+"""Members of a notification's params that name the request or task it is about."""
+
+
+def drop_strays(method: str, recorded: list[Any], live: list[Any]) -> None:
+    """Drop messages that may be about an earlier call over a pipe, if one run has more of them.
+
+    Log messages before any call, or of the server's own accord, belong to no call.
+    """
+    if method_of(method).listens:
+        return
+    if not method or method_of(method).describes_server:
+        _drop(recorded, _is_log)
+        _drop(live, _is_log)
+    if method and sum(map(_is_stray, recorded)) != sum(map(_is_stray, live)):
+        _drop(recorded, _is_stray)
+        _drop(live, _is_stray)
+
+
+def _drop(messages: list[Any], is_dropped: Callable[[Mapping[str, Any]], bool]) -> None:
+    messages[:] = [message for message in messages if not is_dropped(message)]
+
+
+def _is_log(message: Mapping[str, Any]) -> bool:
+    return message.get("method") == LOG
+
+
+def _is_stray(message: Mapping[str, Any]) -> bool:
+    return "method" in message and _NAMES_REQUEST.isdisjoint(message.get("params") or ())
+
+
+def only_logs(exchange: RecordedExchange) -> bool:
+    """Tell whether it is the beginning of a pipe on which a server only logs."""
+    response = exchange.response
+    is_beginning = exchange.request.is_line and opens_channel(exchange.request)
+    if response is None or not is_beginning:
+        return False
+    for piece in response.pieces:
+        message = server_message(piece.raw)
+        if message is None or message.method != LOG:
+            return False
+    return True

@@ -297,8 +297,8 @@ def _places_in(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
     if isinstance(old, list) and isinstance(new, list):
         return _places_in_lists(pair_items, place)
     if isinstance(old, str) and isinstance(new, str) and old != new:
-        old_tree = _json_in(old)
-        new_tree = _json_in(new)
+        old_tree = json_in(old)
+        new_tree = json_in(new)
         if old_tree is None or new_tree is None:
             return None
         return [ValuesAt(f"{pointer}{TEXT_STEP}", old_tree, new_tree)]
@@ -343,7 +343,8 @@ def _shuffled(pointer: str, old: list[Any], new: list[Any]) -> list[ValuesAt]:
     return places
 
 
-def _json_in(text: str) -> Any:
+def json_in(text: str) -> Any:
+    """Return the object or array that a text is, or None."""
     if not text.lstrip(" \t\r\n").startswith(("{", "[")):
         return None
     try:

@@ -30,7 +30,7 @@ from mrtr_cassette.core.drive.verification import Reached, VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.report.text import as_data
 from mrtr_cassette.core.wire.jsonbytes import canonical
-from mrtr_cassette.core.wire.pointers import ANY, Difference, excerpts
+from mrtr_cassette.core.wire.pointers import ANY, Difference, excerpts, members_of
 from mrtr_cassette.errors import counted, printable, printable_lines, shorten
 from mrtr_cassette.terms import LIBRARY_TERMS, Terms, in_terms
 
@@ -170,7 +170,7 @@ def _message(value: str | None) -> str | None:
     if value is None:
         return None
     response: Any = json.loads(value)
-    members = response if isinstance(response, dict) else {}
+    members = members_of(response)
     error = members.get("error")
     if isinstance(error, dict):
         return printable(f"error {error.get('code')}: {_first_line(error.get('message'))}")
@@ -193,13 +193,9 @@ def _first_line(text: object) -> str:
 
 def _questions(asked: Any) -> list[str]:
     """Return the questions of a value of `inputRequests`."""
-    if not isinstance(asked, dict):
-        return []
     questions = []
-    for key, request in asked.items():
-        params = None
-        if isinstance(request, dict):
-            params = request.get("params")
+    for key, request in members_of(asked).items():
+        params = members_of(request).get("params")
         if isinstance(params, dict) and "method" in request:
             shown = request["method"]
             if params.get("message") is not None:

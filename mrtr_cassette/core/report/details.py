@@ -258,50 +258,37 @@ def _turn(recorded: RecordedInteraction, turn: _RecordedTurn) -> Turn:
     ask = None
     if isinstance(turn, ResultTurn):
         ask = turn.ask
-    timing = _timing(recorded, turn)
+    via, asked_ms, answering = _timing(recorded, turn)
+    sources = [exchange.request.header(ANSWERED_BY_HEADER) for exchange in answering]
+    answered_after_ms = None
+    if answering:
+        # A client may send its answers before a response that has asked has ended.
+        answered_ms = max(exchange.started_ms for exchange in answering)
+        answered_after_ms = max(0.0, answered_ms - asked_ms)
     return Turn(
         requests,
         None if turn.given is None else answers,
         None if ask is None else ask.dialect,
         ask is not None and ask.request_state is not None,
-        timing.via,
-        timing.answered_by,
-        timing.answered_after_ms,
+        via,
+        next(filter(None, sources), None),
+        answered_after_ms,
     )
 
 
-class _Timing(NamedTuple):
-    """How a turn went: when the server asked, and the exchanges that answer."""
-
-    via: Via
-    asked_ms: float
-    answering: Sequence[RecordedExchange]
-
-    @property
-    def answered_by(self) -> str | None:
-        sources = [exchange.request.header(ANSWERED_BY_HEADER) for exchange in self.answering]
-        return next(filter(None, sources), None)
-
-    @property
-    def answered_after_ms(self) -> float | None:
-        if not self.answering:
-            return None
-        answered_ms = max(exchange.started_ms for exchange in self.answering)
-        # A client may send its answers before a response that has asked has ended.
-        return max(0.0, answered_ms - self.asked_ms)
-
-
-def _timing(recorded: RecordedInteraction, turn: _RecordedTurn) -> _Timing:
+def _timing(
+    recorded: RecordedInteraction, turn: _RecordedTurn
+) -> tuple[Via, float, Sequence[RecordedExchange]]:
+    """Return how and when the server asked, and the exchanges that answer."""
     if isinstance(turn, PushedTurn):
         asked_ms = min(_pushed_ms(pushed.exchange, pushed.piece) for pushed in turn.asked)
-        return _Timing("push", asked_ms, [answer.exchange for answer in turn.answers])
+        return "push", asked_ms, [answer.exchange for answer in turn.answers]
     if isinstance(turn, TaskTurn):
         asked_ms = recorded.steps[turn.asked].exchange.ended_ms
-        return _Timing("task", asked_ms, [recorded.steps[at].exchange for at in turn.answered])
-    answering = []
-    if turn.retry is not None:
-        answering = [turn.retry]
-    return _Timing("result", turn.exchange.ended_ms, answering)
+        return "task", asked_ms, [recorded.steps[at].exchange for at in turn.answered]
+    if turn.retry is None:
+        return "result", turn.exchange.ended_ms, []
+    return "result", turn.exchange.ended_ms, [turn.retry]
 
 
 def _pushed_ms(exchange: RecordedExchange, piece: int) -> float:
@@ -366,11 +353,8 @@ def final_of(method: str, response: Response | None) -> FinalResponse:
     if response is None:
         return _NOTHING
     message = last_response(response)
-    if method == GET_TASK:
-        state = polled_state(message)
-        if state is not None:
-            return _outcome(state.response).final
-    return _outcome(_members_of(message)).final
+    state = polled_state(message) if method == GET_TASK else None
+    return _outcome(message, state).final
 
 
 class _Outcome(NamedTuple):
@@ -384,46 +368,45 @@ class _Outcome(NamedTuple):
 def _ending(recorded: RecordedInteraction, streamed: _Streamed) -> _Outcome:
     last = recorded.ending
     response = last.response
-    request = last.call.message
     message = None
     # A server may refuse a request without saying its id.
-    if response is not None and request is not None:
+    if response is not None and last.call.message is not None:
         message = last_response(response)
-    state = None
-    if recorded.steps:
-        state = polled_state(message)
+    state = polled_state(message) if recorded.steps else None
     if recorded.is_open:
         is_task_asking = state is not None and bool(state.input_requests)
         is_asking = last.ask is not None or is_task_asking
         reason = "the last ask has no answer" if is_asking else "its task was at work"
         return _Outcome(f"abandoned: {reason}", _NOTHING)
     if state is not None:
-        words, final, _ = _outcome(state.response)
-        facts = [f"task {state.status}", words]
-        return _Outcome(", ".join(filter(None, facts)), final, _size_of(message))
+        words, final, size = _outcome(message, state)
+        return _Outcome(", ".join(filter(None, [f"task {state.status}", words])), final, size)
     place = ""
     if message is None:
         message, place = _streamed_response(last, streamed)
-    words, final, _ = _outcome(_members_of(message))
-    size = _size_of(message)
+    words, final, size = _outcome(message)
+    if words:
+        words += place
     # The messages of a stream are told one by one.
-    if not words and response is not None and response.body and not response.is_framed:
+    elif response is not None and response.body and not response.is_framed:
         final = FinalResponse("text", _text_of(response.body))
         size = len(response.body)
-    facts = [_status_of(response), words and f"{words}{place}", *_stream_facts(response)]
-    return _Outcome(", ".join(filter(None, facts)), final, size)
+    return _Outcome(", ".join(filter(None, _facts(response, words))), final, size)
 
 
-def _members_of(message: Message | None) -> Mapping[str, Any]:
-    if message is None:
-        return {}
-    return message.tree
-
-
-def _size_of(message: Message | None) -> int:
-    if message is None:
-        return 0
-    return len(message.raw)
+def _facts(response: Response | None, words: str) -> Iterator[str]:
+    if response is None:
+        yield "no response"
+        yield words
+        return
+    if not response.is_lines:
+        yield f"HTTP {response.status}"
+    yield words
+    if response.is_lines:
+        yield counted(len(response.pieces), "line")
+    elif response.is_event_stream:
+        yield f"stream of {counted(len(response.pieces), 'event')}"
+    yield _ENDS.get(response.end, "")
 
 
 def _streamed_response(
@@ -441,41 +424,27 @@ def _streamed_response(
     return None, ""
 
 
-def _status_of(response: Response | None) -> str:
-    if response is None:
-        return "no response"
-    if response.is_lines:
-        return ""
-    return f"HTTP {response.status}"
-
-
-def _stream_facts(response: Response | None) -> list[str]:
-    if response is None:
-        return []
-    facts = []
-    if response.is_lines:
-        facts.append(counted(len(response.pieces), "line"))
-    elif response.is_event_stream:
-        facts.append(f"stream of {counted(len(response.pieces), 'event')}")
-    facts.append(_ENDS.get(response.end, ""))
-    return facts
-
-
-def _outcome(members: Mapping[str, Any]) -> _Outcome:
-    """Return the outcome that the members of a response tell, in words and as a value."""
-    if not members:
+def _outcome(message: Message | None, state: TaskState | None = None) -> _Outcome:
+    """Return the outcome that a response tells, or the last state of a task in it."""
+    if message is None:
         return _Outcome("", _NOTHING)
+    members = message.tree if state is None else state.response
+    if not members:
+        return _Outcome("", _NOTHING, len(message.raw))
+    words = "result"
     error = members.get("error")
-    if isinstance(error, dict):
-        code = canonical(error.get("code"))
-        text = shorten(canonical(error.get("message")))
-        return _Outcome(f"error {code} {text}", FinalResponse("error", error))
-    if "error" in members:
-        return _Outcome("result", FinalResponse("error", error))
     result = members.get("result")
-    if isinstance(result, dict) and result.get("isError") is True:
-        return _Outcome("result with isError", FinalResponse("failed result", result))
-    return _Outcome("result", FinalResponse("result", result))
+    if isinstance(error, dict):
+        text = shorten(canonical(error.get("message")))
+        words = f"error {canonical(error.get('code'))} {text}"
+    if "error" in members:
+        final = FinalResponse("error", error)
+    elif isinstance(result, dict) and result.get("isError") is True:
+        words = "result with isError"
+        final = FinalResponse("failed result", result)
+    else:
+        final = FinalResponse("result", result)
+    return _Outcome(words, final, len(message.raw))
 
 
 def _text_of(body: bytes) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import re
 from base64 import b64encode
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -22,10 +22,9 @@ from mrtr_cassette.core.report.comparison import conclusion, shown_values
 from mrtr_cassette.core.report.details import Interaction, details_of
 from mrtr_cassette.core.report.runs import MissReport, ReplayReport
 from mrtr_cassette.core.report.text import json_text, message_lines, outcome_line
-from mrtr_cassette.core.report.timeline import spans_of
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, SEALED_ANSWER
 from mrtr_cassette.core.wire.jsonbytes import canonical
-from mrtr_cassette.core.wire.pointers import Difference
+from mrtr_cassette.core.wire.pointers import Difference, members_of
 from mrtr_cassette.errors import counted, printable, shorten
 
 GENERATOR: Final = "mrtr-cassette view"
@@ -152,6 +151,68 @@ def _time(duration_ms: float) -> str:
     return f"{duration_ms / 1000:.1f} s"
 
 
+# The calls of a session on a common axis of time
+
+
+class CallSpan(NamedTuple):
+    """The place of a call on the axis of its session, in percent of its length.
+
+    Attributes:
+        left: where it begins.
+        per_ms: how much of the axis a millisecond is.
+        beside: the numbers of the calls that it overlapped.
+    """
+
+    left: float
+    per_ms: float
+    beside: tuple[int, ...] = ()
+
+
+def spans_of(
+    recorded: Sequence[RecordedInteraction], sessions: Mapping[str, Sequence[Interaction]]
+) -> dict[int, CallSpan]:
+    """Place each call on its axis; time in which no call was under way is left out."""
+    spans: dict[int, CallSpan] = {}
+    for calls in sessions.values():
+        # A stream that only listens counts only if there is nothing else.
+        timed = [call for call in calls if not call.listens] or calls
+        spans |= _spans_on_axis(recorded, timed)
+        per_ms = spans[timed[0].number].per_ms
+        for call in calls:
+            spans.setdefault(call.number, CallSpan(0.0, per_ms))
+    return spans
+
+
+def _spans_on_axis(
+    recorded: Sequence[RecordedInteraction], calls: Iterable[Interaction]
+) -> dict[int, CallSpan]:
+    lefts: dict[int, float] = {}
+    beside: dict[int, list[int]] = {}
+    under_way: dict[int, int] = {}
+    origin = 0.0
+    end = 0.0
+    for call in sorted(calls, key=lambda call: recorded[call.number - 1].own[0].number or 0):
+        exchanges = recorded[call.number - 1].own
+        first = exchanges[0]
+        arrived = first.number or 0
+        # Order is a count, which is exact where times are rounded.
+        under_way = {before: until for before, until in under_way.items() if until >= arrived}
+        if not under_way:
+            origin = first.started_ms - end
+        left = first.started_ms - origin
+        lefts[call.number] = left
+        beside[call.number] = [*under_way]
+        for before in under_way:
+            beside[before].append(call.number)
+        under_way[call.number] = max(exchange.ended_after or -1 for exchange in exchanges)
+        end = max(end, left + call.duration_ms + call.person_ms)
+    per_ms = 100 / max(end, 1.0)
+    spans = {}
+    for number, left in lefts.items():
+        spans[number] = CallSpan(left * per_ms, per_ms, tuple(beside[number]))
+    return spans
+
+
 # Recorded values
 
 _LONGEST_TEXT: Final = 20_000
@@ -233,12 +294,12 @@ def form_fields(schema: Any, content: Any) -> list[FormField]:
 
     Answers to fields that are not in the schema come last.
     """
-    members = schema if isinstance(schema, dict) else {}
-    answers = content if isinstance(content, dict) else {}
-    properties = members.get("properties")
-    properties = properties if isinstance(properties, dict) else {}
+    members = members_of(schema)
+    answers = members_of(content)
+    properties = members_of(members.get("properties"))
     required = members.get("required")
-    required = required if isinstance(required, list) else []
+    if not isinstance(required, list):
+        required = []
     fields = []
     for name, definition in properties.items():
         helps = []
@@ -254,7 +315,7 @@ def form_fields(schema: Any, content: Any) -> list[FormField]:
 def _listed_field(definition: Mapping[str, Any], answer: Any) -> FormField:
     key = str(definition.get("id", ""))
     answers = {}
-    if isinstance(answer, dict) and "value" in answer:
+    if "value" in members_of(answer):
         answers[key] = answer["value"]
     helps = []
     if definition.get("required", True) is not False:
@@ -265,7 +326,7 @@ def _listed_field(definition: Mapping[str, Any], answer: Any) -> FormField:
 def _field(
     name: str, definition: Any, answers: Mapping[str, Any], helps: Sequence[str]
 ) -> FormField:
-    facts = definition if isinstance(definition, dict) else {}
+    facts = members_of(definition)
     title = facts.get("title")
     description = facts.get("description")
     limits = []

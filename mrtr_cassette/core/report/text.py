@@ -5,22 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from operator import attrgetter
 from typing import Any, Final
 
+from mrtr_cassette.core.compare.values import json_in
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.details import CassetteDetails, FinalResponse, Interaction, Turn
-from mrtr_cassette.core.wire.jsonbytes import canonical, parse
-from mrtr_cassette.errors import (
-    NotJsonError,
-    counted,
-    line_by_line,
-    printable,
-    printable_json,
-    shorten,
-)
+from mrtr_cassette.core.wire.jsonbytes import canonical
+from mrtr_cassette.core.wire.pointers import members_of
+from mrtr_cassette.errors import counted, line_by_line, printable, printable_json, shorten
 
 _SHOWN_APART: Final = frozenset({"description", "id", "kind", "message", "mode"})
 """Members of a request for input that its line or its message shows."""
@@ -149,21 +143,13 @@ def _with_json_read(value: Any) -> Any:
     shown = {}
     for name, member in value.items():
         tree = None
-        if name == "text":
-            tree = _json_in(member)
+        if name == "text" and isinstance(member, str):
+            tree = json_in(member)
         if tree is None:
             shown[name] = _with_json_read(member)
         else:
             shown[f"{name} (JSON)"] = tree
     return shown
-
-
-def _json_in(text: Any) -> Any:
-    """Return the object or array that a text is, or None."""
-    if isinstance(text, str) and text.lstrip().startswith(("{", "[")):
-        with suppress(NotJsonError, UnicodeEncodeError):
-            return parse(text.encode())
-    return None
 
 
 def _indented(text: str, columns: int) -> list[str]:
@@ -213,10 +199,10 @@ def answer_words(answers: Mapping[str, Any]) -> str:
 
 
 def _answer_parts(key: str, answer: Any) -> list[str]:
-    members = _members_of(answer)
+    members = members_of(answer)
     # The draft has the result of the client's own call here.
-    members = _members_of(members.get("result")) or members
-    content = _members_of(members.get("content"))
+    members = members_of(members.get("result")) or members
+    content = members_of(members.get("content"))
     action = members.get("action")
     if action == "accept" and content:
         return [f"{name}: {_value_words(value)}" for name, value in content.items()]
@@ -224,12 +210,6 @@ def _answer_parts(key: str, answer: Any) -> list[str]:
         return [f"{key}: {_one_line(action)}"]
     value = content.get("text", members.get("value", answer))
     return [f"{key}: {_value_words(value)}"]
-
-
-def _members_of(value: Any) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return value
-    return {}
 
 
 def _value_words(value: Any) -> str:
@@ -244,7 +224,7 @@ def final_words(final: FinalResponse) -> str:
     """Return the text of a final response for people; nothing if only a program reads it."""
     value = final.value
     if final.kind == "error":
-        message = _members_of(value).get("message", canonical(value))
+        message = members_of(value).get("message", canonical(value))
         return f"error: {_one_line(str(message))}"
     if not isinstance(value, dict) or _TEXTS.isdisjoint(value):
         return ""
