@@ -39,7 +39,7 @@ from mrtr_cassette.cli.common import (
 from mrtr_cassette.cli.mistakes import refuse_misplaced, refuse_without_scheme
 from mrtr_cassette.core.report.ci import annotation, junit
 from mrtr_cassette.core.report.events import recording_said, replay_said
-from mrtr_cassette.core.report.runs import recording_data, report_of_replay, summary_data
+from mrtr_cassette.core.report.runs import report_of_replay, summary_data
 from mrtr_cassette.core.secrets.credentials import shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.errors import UpstreamError, UsageError
@@ -240,7 +240,7 @@ def _conclude_recording(session: RecordSession, log: Log, reports: tuple[Path, .
     event, line = recording_said(concluded)
     log.tell(line, event)
     for report in reports:
-        write_report(report, lambda: recording_data(concluded), {})
+        write_report(report, lambda: summary_data(concluded), {})
     tell_unused(session.outcome.unused or (), log)
     if session.problem is not None:
         text = f"error: the recording is not whole: {session.problem}"

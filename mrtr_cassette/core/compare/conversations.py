@@ -182,12 +182,12 @@ def _interaction_of(pair: _SidePair, namesakes: Mapping[int, _Side]) -> Interact
     old = pair.old
     new = pair.new
     request: tuple[Difference, ...] = ()
-    if new is not None and new.number in namesakes:
-        request = _request_differences(namesakes[new.number], new)
+    if new is not None and new.interaction.number in namesakes:
+        request = _request_differences(namesakes[new.interaction.number], new)
     side = pair.sides[0]
     stages = [_without_ignored(stage, side.pointers) for stage in _stages_of(old, new)]
     call = str(side.call)
-    numbers = (old and old.number, new and new.number)
+    numbers = (old and old.interaction.number, new and new.interaction.number)
     return InteractionComparison(*numbers, call, pair.is_moved, tuple(stages), request)
 
 
@@ -252,10 +252,6 @@ class _Side(NamedTuple):
     call: CallKey
     keys: tuple[object, object, object]
     pointers: Collection[str]
-
-    @property
-    def number(self) -> int:
-        return self.interaction.number
 
 
 class _SidePair(NamedTuple):
@@ -392,7 +388,7 @@ def _namesakes(
     for index, side in enumerate(new):
         namesakes = unpaired[side.call.method, side.call.name]
         if index not in partners and namesakes:
-            found[side.number] = namesakes.pop(0)
+            found[side.interaction.number] = namesakes.pop(0)
     return found
 
 

@@ -504,31 +504,23 @@ def _message(tree: dict[str, Any], token: str | None, message: Message) -> dict[
 
 def _judged(change: Change, *, is_surface: bool) -> Change:
     pointer = change.pointer
-    if _is_of_question(change):
+    old = change.recorded or ""
+    new = change.received or ""
+    # The recorded answer repeats a state.
+    is_state_gone = pointer == f"/{REQUEST_STATE}" and not new
+    is_refusal = pointer == "/#status" and max(old, new) >= "400"
+    is_stream = pointer == "/#headers/content-type" and EVENT_STREAM in old + new
+    if is_state_gone or is_below(pointer, ASKS):
         return change._replace(verdict="question-changed")
-    if pointer in _ENDINGS or (pointer == "/#status" and _is_failing_status(change)):
+    if is_refusal or pointer in _ENDINGS:
         return change._replace(verdict="error-changed")
-    if pointer in _OF_SHAPE or (pointer == "/#headers/content-type" and _is_of_stream(change)):
+    if is_stream or pointer in _OF_SHAPE:
         return change._replace(verdict="shape-changed")
     steps = pointer_path(pointer)
-    is_in_result = not pointer.startswith("/#")
-    if (is_surface and is_in_result) or not SERVER_INFO.isdisjoint(steps):
+    is_in_surface = is_surface and not pointer.startswith("/#")
+    if is_in_surface or not SERVER_INFO.isdisjoint(steps):
         return change._replace(verdict="surface-changed", is_information=is_offer(change, steps))
     return change
-
-
-def _is_of_question(change: Change) -> bool:
-    # The recorded answer repeats a state.
-    is_state_gone = change.pointer == f"/{REQUEST_STATE}" and change.received is None
-    return is_state_gone or is_below(change.pointer, ASKS)
-
-
-def _is_failing_status(change: Change) -> bool:
-    return max(change.recorded or "", change.received or "") >= "400"
-
-
-def _is_of_stream(change: Change) -> bool:
-    return EVENT_STREAM in f"{change.recorded} {change.received}"
 
 
 # Messages of a server on pipes that name no request: they come before any response by chance

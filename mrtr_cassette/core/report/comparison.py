@@ -146,45 +146,43 @@ def shown_values(change: Change | Difference) -> tuple[str | None, str | None]:
 
     A whole response is shown by the first line of its message.
     """
+    old = change.recorded
+    new = change.received
     if isinstance(change, Change) and change.verdict in _OF_WHOLE_RESPONSES:
-        return _message(change.recorded), _message(change.received)
-    recorded = _readable(change.recorded)
-    received = _readable(change.received)
-    if recorded is None:
-        return None, received and printable(shorten(received))
-    if received is None:
-        return printable(shorten(recorded)), None
-    recorded, received = excerpts(recorded, received)
-    return printable(recorded), printable(received)
+        old = old and _message(old)
+        new = new and _message(new)
+    elif old and new:
+        old, new = excerpts(_readable(old), _readable(new))
+    else:
+        old = old and shorten(_readable(old))
+        new = new and shorten(_readable(new))
+    return old and printable(old), new and printable(new)
 
 
-def _readable(value: str | None) -> str | None:
+def _readable(value: str) -> str:
     """Return a JSON value in which the characters of a text are not escaped."""
-    if value is None or not value.startswith('"'):
-        return value
-    return json.dumps(json.loads(value), ensure_ascii=False)
+    if value.startswith('"'):
+        return json.dumps(json.loads(value), ensure_ascii=False)
+    return value
 
 
-def _message(value: str | None) -> str | None:
+def _message(value: str) -> str:
     """Return the first line of a response's message: its question, its text, or its error."""
-    if value is None:
-        return None
-    response: Any = json.loads(value)
-    members = members_of(response)
+    members = members_of(json.loads(value))
     error = members.get("error")
     if isinstance(error, dict):
-        return printable(f"error {error.get('code')}: {_first_line(error.get('message'))}")
+        return f"error {error.get('code')}: {_first_line(error.get('message'))}"
     questions = _questions(members.get(INPUT_REQUESTS, members))
     if questions:
-        return printable(f"asks {'; '.join(questions)}")
+        return f"asks {'; '.join(questions)}"
     content = members.get("content") or ()
     texts = [item.get("text") for item in content if isinstance(item, dict)]
-    if texts and isinstance(texts[0], str):
-        line = _first_line(texts[0])
-        if members.get("isError") is True:
-            line = f"isError: {line}"
-        return printable(line)
-    return printable(shorten(value))
+    if not texts or not isinstance(texts[0], str):
+        return shorten(value)
+    line = _first_line(texts[0])
+    if members.get("isError") is True:
+        line = f"isError: {line}"
+    return line
 
 
 def _first_line(text: object) -> str:

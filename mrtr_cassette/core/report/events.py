@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.answers.fulfilment import CallTurn
 from mrtr_cassette.core.cassette.recorded import PushedAsk, RecordedExchange
@@ -29,8 +29,6 @@ from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import counted, line_by_line, printable, shorten
 from mrtr_cassette.terms import LIBRARY_TERMS, Terms, in_terms
-
-_T = TypeVar("_T")
 
 Event = dict[str, Any]
 """An entry of a log that programs read: ready for JSON."""
@@ -85,7 +83,7 @@ def _given(call: Call, push: OpenPush | None) -> dict[str, Any] | None:
     return _without_id(call.answers.input_responses or {}, named_task(call.message))
 
 
-def _without_id(members: Mapping[str, _T], task: str | None) -> dict[str, _T]:
+def _without_id(members: Mapping[str, Any], task: str | None) -> dict[str, Any]:
     """Return members by the keys of questions, without the id of the task that asks them."""
     if not task:
         return {**members}

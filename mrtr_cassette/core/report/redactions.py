@@ -63,16 +63,12 @@ def _text_of(exchange: RecordedExchange) -> str:
     request = exchange.request
     response = exchange.response
     headers = request.headers
-    bodies = [request.body]
+    body = request.body
     if response is not None:
         headers += response.headers
-        bodies.append(response.body)
-    texts = [request.target]
-    for _, value in headers:
-        texts.append(value)
-    for body in bodies:
-        texts.append(body.decode("latin-1"))
-    return "\n".join(texts)
+        body += b"\n" + response.body
+    values = [value for _, value in headers]
+    return "\n".join([request.target, *values, body.decode("latin-1")])
 
 
 def redaction_lines(redactions: Iterable[Redaction]) -> list[str]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
@@ -36,8 +36,6 @@ from mrtr_cassette.errors import (
     shorten,
 )
 from mrtr_cassette.terms import LIBRARY_TERMS, SHELL_TERMS, Terms, in_terms, shell_words
-
-_Row = TypeVar("_Row")
 
 # Misses
 
@@ -373,8 +371,8 @@ def _misses_text(misses: Sequence[MissReport]) -> str:
     return f"{len(misses)} {'miss' if len(misses) == 1 else 'misses'} ({named})"
 
 
-def summary_data(report: ReplayReport) -> Any:
-    """Return the outcome of a replay as JSON-ready data."""
+def summary_data(report: ReplayReport | RecordingReport) -> Any:
+    """Return the outcome of a replay or a recording as JSON-ready data."""
     return as_data(report, {})
 
 
@@ -414,7 +412,7 @@ def _saved_miss(members: Mapping[str, Any]) -> MissReport:
     )
 
 
-def _rows(row: Callable[..., _Row], saved: Sequence[Mapping[str, Any]]) -> tuple[_Row, ...]:
+def _rows(row: Callable[..., Any], saved: Sequence[Mapping[str, Any]]) -> tuple[Any, ...]:
     return tuple([row(**members) for members in saved])
 
 
@@ -481,11 +479,6 @@ def recording_text(report: RecordingReport) -> str:
     lines += map(_elsewhere_text, report.elsewhere)
     lines += [f"  {line}" for line in redaction_lines(report.redacted)]
     return line_by_line(*lines)
-
-
-def recording_data(report: RecordingReport) -> Any:
-    """Return the outcome of a recording as JSON-ready data."""
-    return as_data(report, {})
 
 
 # Calls

@@ -125,7 +125,6 @@ _LONG_AND_MIXED = rb"(?=.{16})[^0-9]*+[0-9].*[A-Za-z]|(?=.{16})[^A-Za-z]*+[A-Za-
 _ANY = r"[\w.-]{0,64}?"
 """The beginning of longer names that are known by their end."""
 _OPTION = r"--(?:\w{1,32}-)?"
-_UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 
 _DATABASES = r"postgres(?:ql)?|mysql|mariadb|mongodb(?:\+srv)?|rediss?|amqps?"
 
@@ -275,10 +274,10 @@ RULES: Final[tuple[Rule, ...]] = (
         azure      [A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}  whole
         terraform  [A-Za-z0-9]{14}\.atlasv1\.[\w-]{60,}
         vercel     vc[piark]_[\w-]{24,}  digit
+        hubspot    pat-(?:na|eu|ap)\d-[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}  whole
+        contentful CFPAT-[\w-]{40,}
         """
     ),
-    _token("hubspot", rf"pat-(?:na|eu|ap)\d-{_UUID}", ends=_WORD),
-    _token("contentful", r"CFPAT-[\w-]{40,}"),
     # Other data in base64 has other characters too, or begins with many of this letter.
     _token("facebook", r"EAA[A-Za-z0-9]{60,}", rb"(?!.{0,12}AAAA).*[0-9]", ends=r"\w+/=-"),
     _token("dropbox", r"sl\.[\w.=-]{100,}", _DIGIT),
@@ -287,11 +286,7 @@ RULES: Final[tuple[Rule, ...]] = (
         r"""
         fireworks  fw_[A-Za-z0-9]{22,}  digit
         mapbox     [st]k\.eyJ[\w-]{40,}\.[\w-]{20,}
-        """
-    ),
-    _token("launchdarkly", rf"(?:sdk|api)-{_UUID}", ends=_WORD),
-    *_tokens(
-        r"""
+        launchdarkly  (?:sdk|api)-[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}  whole
         bitbucket  ATBB[A-Za-z0-9]{32}  whole digit
         brevo      xkeysib-[0-9a-f]{64}-[A-Za-z0-9]{16}
         """
