@@ -16,6 +16,7 @@ from mrtr_cassette.core.answers.forms import (
 )
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.wire.jsonbytes import canonical
+from mrtr_cassette.core.wire.pointers import members_of
 
 _TEXT: Final = "text"
 _FORMATTED: Final = {
@@ -44,36 +45,49 @@ def example_answer(request: InputRequest) -> Example:
     if request.kind != "form" or not names:
         return Example({}, _OF_KINDS.get(request.kind, "accept"))
     values = {name: example_of(fields.get(name)) for name in names}
-    can_be_named = all(name in fields and "=" not in name and name[-1:] != ":" for name in names)
+    can_be_named = all(name in fields and _can_be_written(name) for name in names)
     answer = elicited("accept", values)
     if problem_of(request, answer) is not None:
         return Example({}, "decline")
     return Example(values) if can_be_named else Example({}, answer)
 
 
+def _can_be_written(name: str) -> bool:
+    """Tell whether a pair can have a name."""
+    return "=" not in name and not name.endswith(":")
+
+
 def example_of(schema: Any) -> Any:
     """Return a value for a field that has this schema."""
-    if not isinstance(schema, Mapping):
-        return _TEXT
-    if "default" in schema:
-        return schema["default"]
-    kind, choices = type_of_text(schema), titled_choices(schema)
-    if kind == "array":
-        least = schema.get("minItems")
-        count = least if isinstance(least, int) else 1
-        return [value for value, _ in choices][:count] or [example_of(schema.get("items"))] * count
-    if choices:
-        return choices[0][0]
-    if kind in ("integer", "number"):
-        return schema.get("minimum", schema.get("maximum", 1))
-    return True if kind == "boolean" else _example_text(schema)
+    members = members_of(schema)
+    if "default" in members:
+        return members["default"]
+    match type_of_text(members):
+        case "array":
+            return _example_list(members)
+        case "integer" | "number":
+            value = members.get("minimum", members.get("maximum", 1))
+        case "boolean":
+            value = True
+        case _:
+            value = _example_text(members)
+    choices = titled_choices(members)
+    return choices[0][0] if choices else value
+
+
+def _example_list(schema: Mapping[str, Any]) -> list[Any]:
+    least = schema.get("minItems")
+    count = least if isinstance(least, int) else 1
+    choices = [value for value, _ in titled_choices(schema)]
+    return choices[:count] or [example_of(schema.get("items"))] * count
 
 
 def _example_text(schema: Mapping[str, Any]) -> str:
     text = _FORMATTED.get(str(schema.get("format")), _TEXT)
-    least, most = schema.get("minLength"), schema.get("maxLength")
+    least = schema.get("minLength")
     if isinstance(least, int):
         text = text.ljust(least, ".")
+    most = schema.get("maxLength")
     return text[:most] if isinstance(most, int) else text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
@@ -27,7 +27,7 @@ from mrtr_cassette.core.answers.forms import (
     value_of_text,
     value_schema,
 )
-from mrtr_cassette.core.cassette.recorded import Cassette, PushedTurn
+from mrtr_cassette.core.cassette.recorded import Cassette, PushedTurn, RecordedInteraction
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
@@ -41,6 +41,7 @@ from mrtr_cassette.core.protocol.tasks import key_names
 from mrtr_cassette.core.secrets.rules import matches_whole, refusal_of
 from mrtr_cassette.core.secrets.sealed import SEALED_ANSWER, without_numbers
 from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
+from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import NotJsonError, UsageError, printable
 
 _METHOD_OF: Final = {"tool": CALL_TOOL, "prompt": GET_PROMPT, "resource": READ_RESOURCE}
@@ -89,15 +90,14 @@ class AnswerRule(_Strict):
 
     def fits(self, asked: Asked, key: str, request: InputRequest) -> bool:
         """Tell whether it answers a request for input."""
-        fitting = {
-            "key": (key, short_key(key, asked.requests)),
-            "message": (request.message,),
-            "kind": (request.kind,),
-            **{name: (asked.name,) for name, of in _METHOD_OF.items() if of == asked.method},
-        }
-        for name in (*_METHOD_OF, "key", "message", "kind"):
-            if getattr(self, name) not in (None, *fitting.get(name, ())):
+        for member, method in _METHOD_OF.items():
+            name = getattr(self, member)
+            if name is not None and (method, name) != (asked.method, asked.name):
                 return False
+        if self.key not in (None, key, short_key(key, asked.requests)):
+            return False
+        if self.message not in (None, request.message) or self.kind not in (None, request.kind):
+            return False
         if self.pattern is not None and not matches_whole(self.pattern, request.message):
             return False
         return self.value is not None if request.takes_value else request.kind in self.kinds()
@@ -112,7 +112,8 @@ class AnswerRule(_Strict):
             raise ValueError('content only goes with action = "accept"')
         if self.kind is not None and self.kind not in _ANSWERED_BY[answers[0]]:
             raise ValueError(f"kind {self.kind} is not answered by {answers[0]}")
-        if self.pattern is not None and (reason := refusal_of(self.pattern)):
+        reason = "" if self.pattern is None else refusal_of(self.pattern)
+        if reason:
             raise ValueError(f"pattern is no regular expression: {reason}")
         return self
 
@@ -138,17 +139,21 @@ class AnswersFile(_Strict):
 
     def kinds(self) -> set[str]:
         """Return the kinds of requests that it can answer."""
+        kinds: set[str] = set()
         if self.rest is not None:
-            return {*ELICITATIONS, *RESULTS}
-        kinds = {kind for rule in self.rule for kind in rule.kinds()}
-        return kinds if self.otherwise == "fail" else kinds | ELICITATIONS
+            return kinds.union(ELICITATIONS, RESULTS)
+        if self.otherwise != "fail":
+            kinds.update(ELICITATIONS)
+        return kinds.union(*(rule.kinds() for rule in self.rule))
 
     def rule_for(
         self, asked: Asked, key: str, request: InputRequest
     ) -> tuple[int, AnswerRule] | None:
         """Return the number and the rule that answers a request for input, or None."""
-        rules = enumerate(self.rule, start=1)
-        return next((each for each in rules if each[1].fits(asked, key, request)), None)
+        for number, rule in enumerate(self.rule, start=1):
+            if rule.fits(asked, key, request):
+                return number, rule
+        return None
 
 
 def read_answers(raw: bytes, path: str) -> AnswersFile:
@@ -170,12 +175,15 @@ def answers_of(tree: Mapping[str, Any], path: str) -> AnswersFile:
         return AnswersFile.model_validate(tree)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        where, steps = "", first["loc"]
-        if steps[:1] == ("rule",) and len(steps) > 1:
-            where, steps = f"rule {int(steps[1]) + 1}: ", steps[2:]
-        names = ".".join(map(str, steps))
-        reason = first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"{path}: {where}{names}{': ' if names else ''}{reason}") from None
+    steps = first["loc"]
+    place = f"{path}: "
+    if steps[:1] == ("rule",) and len(steps) > 1:
+        place += f"rule {int(steps[1]) + 1}: "
+        steps = steps[2:]
+    names = ".".join(map(str, steps))
+    if names:
+        place += f"{names}: "
+    raise UsageError(place + first["msg"].removeprefix("Value error, "))
 
 
 # Files from recordings
@@ -189,28 +197,36 @@ def answers_text(cassette: Cassette, name: str) -> str:
     blocks = [f"# The answers of {printable(name)}; the first rule that fits answers.\n"]
     written: dict[str, str] = {}
     for interaction in cassette.interactions:
-        call = interaction.exchanges[0].call
-        for turn in interaction.turns:
-            names = key_names(turn.requests, interaction.task_id)
-            for key, request in turn.requests.items():
-                answer = (turn.given or {}).get(key)
-                if answer is None:
-                    continue
-                conditions = {it: call.name for it, of in _METHOD_OF.items() if call.method == of}
-                # The key of a pushed request is ours, and another one if the server asks more.
-                if not isinstance(turn, PushedTurn) and names[key] == key:
-                    conditions["key"] = key
-                conditions |= {"message": request.message} if request.message else {}
-                if request.kind in ELICITATIONS | RESULTS:
-                    conditions["kind"] = request.kind
-                asked, said = _lines(conditions), _answer_lines(request, answer)
-                if asked not in written:
-                    written[asked] = said
-                    blocks.append(f"[[rule]]\n{asked}{said}")
-                elif written[asked] != said:
-                    text = f"#{interaction.number} answers the same question otherwise:\n{said}"
-                    blocks.append("".join(f"# {line}\n" for line in text.splitlines()))
+        for conditions, answer in _rules_of(interaction):
+            if conditions not in written:
+                written[conditions] = answer
+                blocks.append(f"[[rule]]\n{conditions}{answer}")
+            elif written[conditions] != answer:
+                text = f"#{interaction.number} answers the same question otherwise:\n{answer}"
+                blocks.append("".join(f"# {line}\n" for line in text.splitlines()))
     return "\n".join(blocks)
+
+
+def _rules_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]]:
+    """Yield the conditions and the answer of a rule for each answer that was given."""
+    call = interaction.exchanges[0].call
+    of_call = {member: call.name for member, method in _METHOD_OF.items() if call.method == method}
+    for turn in interaction.turns:
+        given = turn.given or {}
+        names = key_names(turn.requests, interaction.task_id)
+        for key, request in turn.requests.items():
+            answer = given.get(key)
+            if answer is None:
+                continue
+            conditions = of_call.copy()
+            # The key of a pushed request is ours, and another one if the server asks more.
+            if not isinstance(turn, PushedTurn) and names[key] == key:
+                conditions["key"] = key
+            if request.message:
+                conditions["message"] = request.message
+            if request.kind in ELICITATIONS | RESULTS:
+                conditions["kind"] = request.kind
+            yield _lines(conditions), _answer_lines(request, answer)
 
 
 def _answer_lines(request: InputRequest, answer: Any) -> str:
@@ -222,26 +238,32 @@ def _answer_lines(request: InputRequest, answer: Any) -> str:
     note = ""
     if without_numbers(text) != text:
         note = "# The recorded answer has redacted secrets: write them in the place of <...>.\n"
+    is_result = not (request.takes_value or is_elicitation)
     # What a client answered may be no object, which only a result can say.
-    if not (request.takes_value or is_elicitation) or not isinstance(answer, dict):
+    if is_result or not isinstance(answer, dict):
         return note + _lines({"result": answer})
-    given = {name: answer.get(name) for name in ("value", "action", "content")}
-    return note + _lines({name: value for name, value in given.items() if value is not None})
+    return note + _lines({name: answer.get(name) for name in ("value", "action", "content")})
 
 
 def _lines(members: Mapping[str, Any]) -> str:
-    return "".join(f"{name} = {_toml(value)}\n" for name, value in members.items())
+    """Return members as lines of TOML, which has no null."""
+    lines = [f"{name} = {_toml(value)}\n" for name, value in members.items() if value is not None]
+    return "".join(lines)
 
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        members = [f"{_toml(name)} = {_toml(it)}" for name, it in value.items() if it is not None]
+        members = [
+            f"{_toml(name)} = {_toml(member)}"
+            for name, member in value.items()
+            if member is not None
+        ]
         return f"{{ {', '.join(members)} }}" if members else "{}"
     if isinstance(value, list):
-        return f"[{', '.join(_toml(each) for each in value if each is not None)}]"
+        return f"[{', '.join(_toml(item) for item in value if item is not None)}]"
     if isinstance(value, str):
         shown = json.dumps(value, ensure_ascii=False)
-        return "".join(it if it.isprintable() else f"\\U{ord(it):08x}" for it in shown)
+        return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in shown)
     return value.text if isinstance(value, Number) else canonical(value)
 
 
@@ -268,23 +290,30 @@ def read_pairs(texts: Iterable[str], what: str) -> tuple[WrittenPair, ...]:
     """
     pairs: dict[str, WrittenPair] = {}
     for text in texts:
-        name, separator, value = text.partition("=")
-        is_json, name = name.endswith(":"), name.removesuffix(":")
-        # The text itself may be a secret.
-        if not separator or not name:
-            reason = f"{what}: {name!r} has no name and value"
-            raise UsageError(reason, hint="write name=text or name:=json")
-        if name in pairs:
-            raise UsageError(f"{what} {name!r} is given twice")
-        try:
-            read = parse(value.encode("utf-8", "surrogatepass")) if is_json else value
-        except NotJsonError:
-            raise UsageError(
-                f"{what} {name!r}: what follows := is no JSON",
-                hint=f"a text is written {name}=text, and JSON in quotes of the shell",
-            ) from None
-        pairs[name] = WrittenPair(name, read, is_json)
+        pair = _read_pair(text, what)
+        if pair.name in pairs:
+            raise UsageError(f"{what} {pair.name!r} is given twice")
+        pairs[pair.name] = pair
     return tuple(pairs.values())
+
+
+def _read_pair(text: str, what: str) -> WrittenPair:
+    written, separator, value = text.partition("=")
+    name = written.removesuffix(":")
+    # The text itself may be a secret.
+    if not separator or not name:
+        reason = f"{what}: {name!r} has no name and value"
+        raise UsageError(reason, hint="write name=text or name:=json")
+    if name == written:
+        return WrittenPair(name, value, is_json=False)
+    try:
+        read = parse(value.encode("utf-8", "surrogatepass"))
+    except NotJsonError:
+        raise UsageError(
+            f"{what} {name!r}: what follows := is no JSON",
+            hint=f"a text is written {name}=text, and JSON in quotes of the shell",
+        ) from None
+    return WrittenPair(name, read, is_json=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,13 +326,17 @@ class Wanted:
 
     def params(self, input_schema: Any = None) -> dict[str, Any]:
         """Return the params; a text is read as the type that a tool's schema declares."""
-        fields = input_schema.get("properties") if isinstance(input_schema, Mapping) else None
-        fields = fields if isinstance(fields, Mapping) else {}
+        fields = members_of(members_of(input_schema).get("properties"))
         values = {pair.name: pair.read_as(fields.get(pair.name)) for pair in self.pairs}
-        named_by = method_of(self.method).named_by if self.name else ""
+        named_by = method_of(self.method).named_by
+        if not self.name or not named_by:
+            return values
         if named_by != "name":
-            return {named_by: self.name} | values if named_by else values
-        return {"name": self.name} | ({"arguments": values} if values else {})
+            return {named_by: self.name} | values
+        params: dict[str, Any] = {"name": self.name}
+        if values:
+            params["arguments"] = values
+        return params
 
 
 def wanted_of(words: Sequence[str]) -> Wanted:
@@ -314,17 +347,18 @@ def wanted_of(words: Sequence[str]) -> Wanted:
     """
     if not words:
         raise UsageError("there is nothing to call", hint="name a tool, or a method")
-    method, name, rest = words[0], "", words[1:]
-    known = METHODS.get(method)
+    first, *rest = words
+    method = METHODS.get(first)
     # Sessions and streams are opened by no call.
-    is_opening = method == INITIALIZE or (known is not None and known.listens)
-    if known is None or is_opening or not (known.reads or known.named_by):
-        method, name = CALL_TOOL, method
-    elif known.named_by:
+    if method is None or first == INITIALIZE or method.listens:
+        return Wanted(CALL_TOOL, first, read_pairs(rest, "argument"))
+    if method.named_by:
         if not rest:
-            raise UsageError(f"{method} needs what it names", hint=f"write {method} NAME")
-        name, *rest = rest
-    return Wanted(method, name, read_pairs(rest, "argument"))
+            raise UsageError(f"{first} needs what it names", hint=f"write {first} NAME")
+        return Wanted(first, rest[0], read_pairs(rest[1:], "argument"))
+    if not method.reads:
+        return Wanted(CALL_TOOL, first, read_pairs(rest, "argument"))
+    return Wanted(first, "", read_pairs(rest, "argument"))
 
 
 def tool_named(name: str, tools: Iterable[Any]) -> Mapping[str, Any]:
@@ -333,9 +367,10 @@ def tool_named(name: str, tools: Iterable[Any]) -> Mapping[str, Any]:
     Raises:
         UsageError: it has none of this name.
     """
-    by_name: dict[str, Mapping[str, Any]] = {
-        each["name"]: each for each in tools if isinstance(each, Mapping) and "name" in each
-    }
+    by_name: dict[str, Mapping[str, Any]] = {}
+    for tool in tools:
+        if "name" in members_of(tool):
+            by_name[tool["name"]] = tool
     if name in by_name:
         return by_name[name]
     listed = ", ".join(map(str, by_name)) or "none"
@@ -362,15 +397,18 @@ class GivenAnswers:
 
     @property
     def unused(self) -> list[str]:
-        """The names of those that nothing was asked for."""
+        """The names that nothing was asked for."""
         return [name for name in self._pairs if name not in self._used]
 
     @property
     def kinds(self) -> set[str]:
         """The kinds of requests that they can answer."""
-        values = [pair.value for pair in self._pairs.values()]
-        results = RESULTS if any(isinstance(each, dict) for each in values) else ()
-        return {*ELICITATIONS, *results} if values else set()
+        kinds: set[str] = set()
+        for pair in self._pairs.values():
+            kinds.update(ELICITATIONS)
+            if isinstance(pair.value, dict):
+                kinds.update(RESULTS)
+        return kinds
 
     def answer_to(
         self, key: str, request: InputRequest, keys: Collection[str] = (), number: int = 1
@@ -391,43 +429,53 @@ class GivenAnswers:
         self, key: str, request: InputRequest, keys: Collection[str], number: int
     ) -> Any:
         aliases = (key, short_key(key, keys), f"#{number}")
-        # The place of a question is meant for no other one; a field's name was for its question.
-        named = [name for name in reversed(aliases) if name in self._pairs]
-        own = next((self._pairs[name] for name in named if name not in self._fields), None)
         fields = fields_of(request)
-        if own is not None and isinstance(own.value, dict):
-            self._used.add(own.name)
-            return own.value
-        if (own is None or own.name in fields) and self.spent_name(key, request, keys, number):
+        whole = self._whole_pair(aliases)
+        if whole is not None and isinstance(whole.value, dict):
+            self._used.add(whole.name)
+            return whole.value
+        names_field = whole is None or whole.name in fields
+        if names_field and self.spent_name(key, request, keys, number):
             return None
-        given = {
-            field: self._pairs[name]
-            for field in fields
-            for name in (field, *(f"{alias}.{field}" for alias in aliases))
-            if name in self._pairs and name not in self._used
-        }
-        if own is not None and not given and len(fields) == 1 and own.value not in ACTIONS:
-            given = {next(iter(fields)): own}
-        if own is not None and own.name not in fields and (not given or own.value in ACTIONS[1:]):
-            self._used.add(own.name)
-            return _whole(own, request)
-        self._used.update(pair.name for pair in given.values())
-        self._fields.update(field for field, pair in given.items() if pair.name == field)
+        given = self._field_pairs(fields, aliases)
+        if whole is not None and not given and len(fields) == 1 and whole.value not in ACTIONS:
+            given = {next(iter(fields)): whole}
+        if whole is not None and not names_field and (not given or whole.value in ACTIONS[1:]):
+            self._used.add(whole.name)
+            return _whole_answer(whole, request)
         for field, pair in given.items():
-            if pair.value in ACTIONS[1:] and type_of_text(fields[field]) != "string":
-                return elicited(pair.value)
-        content = {field: pair.read_as(fields[field]) for field, pair in given.items()}
-        return elicited("accept", content) if content else None
+            self._used.add(pair.name)
+            if pair.name == field:
+                self._fields.add(field)
+        return _form_answer(given, fields)
+
+    def _whole_pair(self, aliases: Sequence[str]) -> WrittenPair | None:
+        """Return the pair that is named like a question."""
+        # The place of a question is meant for no other one; a field's name was for its question.
+        for name in reversed(aliases):
+            if name in self._pairs and name not in self._fields:
+                return self._pairs[name]
+        return None
+
+    def _field_pairs(
+        self, fields: Mapping[str, Any], aliases: Sequence[str]
+    ) -> dict[str, WrittenPair]:
+        """Return the pairs that are named like the fields of a question."""
+        pairs = {}
+        for field in fields:
+            for name in (field, *(f"{alias}.{field}" for alias in aliases)):
+                if name in self._pairs and name not in self._used:
+                    pairs[field] = self._pairs[name]
+        return pairs
 
     def spent_name(
         self, key: str, request: InputRequest, keys: Collection[str] = (), number: int = 1
     ) -> str | None:
         """Return the name of a field that has answered another question; None without one."""
-        aliases = {key, short_key(key, keys), f"#{number}"}
-        named: set[str] = set()
         fields = fields_of(request)
-        for alias in aliases:
-            named |= {field for field in fields if f"{alias}.{field}" in self._pairs}
+        named: set[str] = set()
+        for alias in (key, short_key(key, keys), f"#{number}"):
+            named.update(field for field in fields if f"{alias}.{field}" in self._pairs)
         # Who names a question by its key or its place means it, and may leave out what is optional.
         open_fields = required_in(request) if named else fields
         for field in open_fields:
@@ -443,30 +491,44 @@ class GivenAnswers:
         A key that is no plain word may be another one then.
         """
         fields, whole = example_answer(request)
-        short, place = short_key(key, keys), f"#{number}"
+        short = short_key(key, keys)
         names = fields or {short: whole}
-        is_lasting = bool(fields or _PLAIN_WORD.fullmatch(short))
-        taken = {*self._pairs, *self._used}
-        for earlier in range(1, number):
-            taken |= self._names.get(earlier, set())
-        is_place = any(name.startswith("#") for name in names)
-        is_alone = len(keys) == 1 and not is_place and names.keys().isdisjoint(taken)
-        is_spent = self.spent_name(key, request, keys, number) is not None
-        if is_lasting and is_alone and not is_spent:
-            return dict(names)
+        is_lasting = bool(fields) or _PLAIN_WORD.fullmatch(short) is not None
+        if is_lasting and len(keys) == 1 and self._are_free(names, number):
+            if self.spent_name(key, request, keys, number) is None:
+                return dict(names)
+        place = f"#{number}"
         if not fields:
             return {place: whole}
         return {f"{place}.{field}": value for field, value in fields.items()}
 
+    def _are_free(self, names: Mapping[str, Any], number: int) -> bool:
+        """Tell whether names were neither given nor could be meant for an earlier question."""
+        taken = {*self._pairs, *self._used}
+        for earlier in range(1, number):
+            taken |= self._names.get(earlier, set())
+        return not any(name.startswith("#") or name in taken for name in names)
 
-def _whole(own: WrittenPair, request: InputRequest) -> Any:
+
+def _form_answer(given: Mapping[str, WrittenPair], fields: Mapping[str, Any]) -> Any:
+    """Return the answer to a form that is given field by field; None where no field is."""
+    for field, pair in given.items():
+        if pair.value in ACTIONS[1:] and type_of_text(fields[field]) != "string":
+            return elicited(pair.value)
+    if not given:
+        return None
+    content = {field: pair.read_as(fields[field]) for field, pair in given.items()}
+    return elicited("accept", content)
+
+
+def _whole_answer(pair: WrittenPair, request: InputRequest) -> Any:
     """Return the answer that a pair with a question's key is by itself."""
     if request.takes_value:
-        return {"value": own.read_as(value_schema(request))}
-    if request.kind in ELICITATIONS and own.value in ACTIONS:
-        return elicited(own.value)
-    is_text = request.kind == "sampling" and isinstance(own.value, str)
-    return sampled(own.value) if is_text else own.value
+        return {"value": pair.read_as(value_schema(request))}
+    if request.kind in ELICITATIONS and pair.value in ACTIONS:
+        return elicited(pair.value)
+    is_text = request.kind == "sampling" and isinstance(pair.value, str)
+    return sampled(pair.value) if is_text else pair.value
 
 
 _PLAIN_WORD: Final = re.compile("[A-Za-z_-]+")
@@ -476,5 +538,5 @@ _KEY_PARTS: Final = re.compile("[:./#]")
 def short_key(key: str, keys: Collection[str]) -> str:
     """Return the last part of a key, or the key where another one of `keys` ends so too."""
     last = _KEY_PARTS.split(key)[-1]
-    ends = [_KEY_PARTS.split(other)[-1] for other in keys if other != key]
+    ends = [_KEY_PARTS.split(another)[-1] for another in keys if another != key]
     return key if not last or last in ends else last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Container, Iterable
 from decimal import Decimal
 from functools import lru_cache
 from sys import intern
@@ -33,7 +33,7 @@ from mrtr_cassette.core.wire.http import (
     header_value,
 )
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span, canonical, parse
-from mrtr_cassette.core.wire.pointers import without_paths
+from mrtr_cassette.core.wire.pointers import members_of, without_paths
 from mrtr_cassette.errors import NotJsonError, printable
 
 NO_SESSION: Final = ""
@@ -63,7 +63,9 @@ def session_of(request: Request) -> str:
 def session_in(text: str) -> str:
     """Return the session id in a recorded URL."""
     match = _ANY.search(text)
-    return NO_SESSION if match is None else match[0].replace("%3A", ":")
+    if match is None:
+        return NO_SESSION
+    return match[0].replace("%3A", ":")
 
 
 def ids_given_in(target: str, listening: str) -> list[Span]:
@@ -74,16 +76,25 @@ def ids_given_in(target: str, listening: str) -> list[Span]:
     """
     values = list(_QUERY_VALUE.finditer(target))
     spans = [Span(*match.span(2)) for match in values if len(match[2]) >= _SHORTEST_ID]
-    path, _, _ = target.partition("?")
+    if spans:
+        return spans
+    path = target.partition("?")[0]
     segments = [match for match in _SEGMENT.finditer(path) if _DIGIT.search(match[0])]
-    long_segments = [match for match in segments if len(match[0]) >= _SHORTEST_ID]
-    if spans or long_segments:
-        return spans or [Span(*long_segments[-1].span())]
-    shared = set(_DELIMITER.split(listening))
+    segments.reverse()
+    for match in segments:
+        if len(match[0]) >= _SHORTEST_ID:
+            return [Span(*match.span())]
+    return _short_id_in(values, segments, set(_DELIMITER.split(listening)))
+
+
+def _short_id_in(
+    values: Iterable[re.Match[str]], segments: Iterable[re.Match[str]], shared: Container[str]
+) -> list[Span]:
+    """Return the short id that stands in a query's values or a path's segments, if one does."""
     for match in values:
         if _SESSION_NAME.search(match[1]) and match[0] not in shared:
             return [Span(*match.span(2))]
-    for match in reversed(segments):
+    for match in segments:
         if match[0] not in shared and not _VERSION.fullmatch(match[0]):
             return [Span(*match.span())]
     return []
@@ -109,7 +120,9 @@ _NOT_OF_CALLER = frozenset(
 
 def resumed_event(request: Request) -> str:
     """Return the id of the event after which a GET asks for the rest of a stream, or nothing."""
-    return request.header(LAST_EVENT_ID_HEADER) if request.method == "GET" else ""
+    if request.method != "GET":
+        return ""
+    return request.header(LAST_EVENT_ID_HEADER)
 
 
 class CallKey(NamedTuple):
@@ -122,9 +135,10 @@ class CallKey(NamedTuple):
 
     def __str__(self) -> str:
         """Return the call's name for messages."""
-        if not self.method:
-            return printable(self.endpoint)
-        return printable(f'{self.method} "{self.name}"' if self.name else self.method)
+        title = self.method or self.endpoint
+        if self.method and self.name:
+            title += f' "{self.name}"'
+        return printable(title)
 
 
 class Traits(NamedTuple):
@@ -160,18 +174,18 @@ class Call(NamedTuple):
     message: Message | None
 
     @property
-    def _said(self) -> Message:
+    def _rpc(self) -> Message:
         return self.message or _NOTHING
 
     @property
     def is_rpc(self) -> bool:
         """Whether it is a JSON-RPC request or notification."""
-        return self._said.kind is not Kind.RESPONSE
+        return self._rpc.kind is not Kind.RESPONSE
 
     @property
     def method(self) -> str:
         """JSON-RPC method; for other HTTP traffic an empty string."""
-        return self._said.method
+        return self._rpc.method
 
     @property
     def depends_on_writes(self) -> bool:
@@ -181,21 +195,27 @@ class Call(NamedTuple):
     @property
     def answers(self) -> Answers | None:
         """The answers of a retry; None for any other request."""
-        said = self._said
-        return answers_in(said.params) if said.kind is Kind.REQUEST else None
+        rpc = self._rpc
+        return answers_in(rpc.params) if rpc.kind is Kind.REQUEST else None
 
     @property
     def arguments(self) -> Any:
         """The value whose canonical text the key has; bytes if the body is no JSON."""
-        if not self.is_rpc:
-            try:
-                tree = parse(self.request.body)
-            except NotJsonError:
-                return self.request.body
-            return [_without_callers_values(item) for item in tree] if self.batch else tree
-        params = self._said.tree.get("params")
+        if self.is_rpc:
+            return self._params_in_key
+        try:
+            tree = parse(self.request.body)
+        except NotJsonError:
+            return self.request.body
+        if not self.batch:
+            return tree
+        return [_without_callers_values(item) for item in tree]
+
+    @property
+    def _params_in_key(self) -> Any:
+        params = self._rpc.tree.get("params")
         if params in NO_PARAMS:
-            params = {}
+            return {}
         if not isinstance(params, dict):
             return params
         kept = params.copy()
@@ -214,21 +234,23 @@ class Call(NamedTuple):
     @property
     def name(self) -> str:
         """What names the call: a tool's or prompt's name, a resource's URI, a task's id."""
-        name = self._said.params.get(method_of(self.method).named_by)
-        return name if isinstance(name, str) else ""
+        name = self._rpc.params.get(method_of(self.method).named_by)
+        if not isinstance(name, str):
+            return ""
+        return name
 
     @property
     def cursor(self) -> str | None:
         """The cursor of the page of a list that it requests; None for any other request."""
-        cursor = self._said.params.get("cursor")
+        cursor = self._rpc.params.get("cursor")
         return cursor if isinstance(cursor, str) else None
 
     @property
     def endpoint(self) -> str:
         """Its HTTP method and path, as in its key."""
-        if self.request.is_line:
-            return "" if self.method else line_label(self)
-        return f"{self.request.method} {without_session(self.request.target)}"
+        if not self.request.is_line:
+            return f"{self.request.method} {without_session(self.request.target)}"
+        return "" if self.method else line_label(self)
 
     @property
     def title(self) -> str:
@@ -237,19 +259,8 @@ class Call(NamedTuple):
 
     def key(self, ignored: Collection[MemberPath] = ()) -> CallKey:
         """Return the call key."""
-        arguments, method, name = self.arguments, self.method, self.name
-        is_answer = self.message is not None and self.message.kind is Kind.RESPONSE
-        if ignored and is_answer:
-            arguments = {**arguments, "result": without_paths(arguments.get("result"), ignored)}
-        elif ignored:
-            arguments = without_paths(arguments, ignored)
-            if isinstance(arguments, dict) and name and arguments.get("arguments") == {}:
-                del arguments["arguments"]
-        if isinstance(arguments, bytes):
-            text = f"bytes {arguments.decode('latin-1')}"
-        else:
-            text = canonical(arguments, without_null=is_answer)
-        if self._said.kind is Kind.NOTIFICATION:
+        text = self._arguments_text(ignored)
+        if self._rpc.kind is Kind.NOTIFICATION:
             # A notification gets no response, even one that has a request's method.
             text = f"notification {text}"
         contradiction = self.contradiction
@@ -259,7 +270,20 @@ class Call(NamedTuple):
         if event:
             text = f"{text} after {event}"
         # Nearly all calls share these strings with others.
-        return CallKey(intern(self.endpoint), intern(method), intern(name), text)
+        return CallKey(intern(self.endpoint), intern(self.method), intern(self.name), text)
+
+    def _arguments_text(self, ignored: Collection[MemberPath]) -> str:
+        arguments = self.arguments
+        is_answer = self.message is not None and self.message.kind is Kind.RESPONSE
+        if ignored and is_answer:
+            arguments = {**arguments, "result": without_paths(arguments.get("result"), ignored)}
+        elif ignored:
+            arguments = without_paths(arguments, ignored)
+            if self.name and members_of(arguments).get("arguments") == {}:
+                del arguments["arguments"]
+        if isinstance(arguments, bytes):
+            return f"bytes {arguments.decode('latin-1')}"
+        return canonical(arguments, without_null=is_answer)
 
     @property
     def contradiction(self) -> str:
@@ -284,18 +308,22 @@ class Call(NamedTuple):
 
         Among the headers are those with these lower-case names.
         """
-        said = self._said
-        if said.method == INITIALIZE:
-            capabilities, version = map(said.params.get, ("capabilities", "protocolVersion"))
-        else:
-            capabilities, version = map(said.meta.get, (_CAPABILITIES, _PROTOCOL_VERSION))
-        of_headers = traits_of_headers(self.request.headers)
-        named = [(name.lower(), value) for name, value in self.request.headers if header_names]
+        rpc = self._rpc
+        capabilities = rpc.meta.get(_CAPABILITIES)
+        version = rpc.meta.get(_PROTOCOL_VERSION)
+        if rpc.method == INITIALIZE:
+            capabilities = rpc.params.get("capabilities")
+            version = rpc.params.get("protocolVersion")
+        headers = self.request.headers
+        of_headers = traits_of_headers(headers)
+        named = []
+        if header_names:
+            named = [(name.lower(), value) for name, value in headers]
         return of_headers._replace(
             empty_members=self._empty_members,
             session=session_of(self.request),
             named_headers=tuple(sorted(pair for pair in named if pair[0] in header_names)),
-            has_progress_token=said.progress_token is not None,
+            has_progress_token=rpc.progress_token is not None,
             capabilities=canonical(capabilities),
             protocol_version=f"{canonical(version)} {of_headers.protocol_version}",
         )
@@ -307,48 +335,51 @@ class Call(NamedTuple):
         is_array = self.message is None and body.lstrip().startswith(b"[")
         if not is_array or self.request.is_line:
             return []
-        messages = [message for message, _ in server_messages(body)]
-        return [message for message in messages if message.kind is Kind.REQUEST]
+        messages = server_messages(body)
+        return [message for message, _ in messages if message.kind is Kind.REQUEST]
 
     @property
     def _null_members(self) -> list[str]:
         """The members of its params that say the same as absent ones, as MCP has no null there."""
-        params = self._said.params
-        is_known = self.method in METHODS
-        return [name for name in params if params[name] is None and (is_known or name == "cursor")]
+        null = [name for name, value in self._rpc.params.items() if value is None]
+        if self.method in METHODS:
+            return null
+        return [name for name in null if name == "cursor"]
 
     @property
     def _empty_members(self) -> str:
         """What equals absent params or members of them, where only one of both was recorded."""
-        params = self._said.tree.get("params", {})
+        params = self._rpc.tree.get("params", {})
         if params in NO_PARAMS:
             return canonical(params)
         empty = dict.fromkeys(self._null_members)
         named_by = method_of(self.method).named_by
-        for name in (named_by, "arguments") if named_by else ():
-            if self._said.params.get(name) in ("", {}):
-                empty[name] = self._said.params[name]
+        if named_by:
+            for name in (named_by, "arguments"):
+                if self._rpc.params.get(name) in ("", {}):
+                    empty[name] = self._rpc.params[name]
         return canonical(empty) if empty else ""
 
     @property
     def client(self) -> str:
         """The client's `clientInfo` in `_meta`; empty where it has none."""
-        info = self._said.meta.get(_CLIENT_INFO)
+        info = self._rpc.meta.get(_CLIENT_INFO)
         return "" if info is None else canonical(info)
 
     @property
     def caller(self) -> str:
         """Its sender: the session, and the members of `_meta` that identify a client."""
-        said = self._said
-        identity = {key: value for key, value in said.meta.items() if key not in _NOT_OF_CALLER}
-        if said.method == INITIALIZE:
-            identity["clientInfo"] = said.params.get("clientInfo")
-        return f"{session_of(self.request)} {canonical(identity) if identity else '{}'}"
+        rpc = self._rpc
+        identity = {key: value for key, value in rpc.meta.items() if key not in _NOT_OF_CALLER}
+        if rpc.method == INITIALIZE:
+            identity["clientInfo"] = rpc.params.get("clientInfo")
+        text = canonical(identity) if identity else "{}"
+        return f"{session_of(self.request)} {text}"
 
 
 def _without_callers_values(item: Any) -> Any:
     """Return an item of a batch without the id and the metadata of a request, which never count."""
-    if not (isinstance(item, dict) and "id" in item and "method" in item):
+    if not {"id", "method"} <= members_of(item).keys():
         return item
     params = item.get("params")
     if isinstance(params, dict):
@@ -363,18 +394,19 @@ def traits_of_headers(headers: Headers) -> Traits:
     Cached, as a client sends the same headers with all of its calls.
     """
     lower = [(name.lower(), value) for name, value in headers]
-    further = [(name, value) for name, value in lower if name.startswith(_FURTHER_HEADERS)]
+    names = {name for name, _ in lower}
+    further = sorted(pair for pair in lower if pair[0].startswith(_FURTHER_HEADERS))
     accept = header_value(headers, "accept")
     weights = media_ranges(accept)
     return Traits(
-        is_conditional=any(name in CONDITION_HEADERS for name, _ in lower),
+        is_conditional=not names.isdisjoint(CONDITION_HEADERS),
         session=header_value(headers, SESSION_HEADER),
-        is_authorized=any(name == "authorization" for name, _ in lower),
+        is_authorized="authorization" in names,
         protocol_version=header_value(headers, "mcp-protocol-version"),
-        further_headers=tuple(sorted([(name, meaning_of(name, value)) for name, value in further])),
-        accepted=frozenset([media for media, weight in weights if weight]),
+        further_headers=tuple(sorted((name, meaning_of(name, value)) for name, value in further)),
+        accepted=frozenset(media for media, weight in weights if weight),
         weights=weights,
-        spellings=(*sorted(further), ("accept", accept)),
+        spellings=(*further, ("accept", accept)),
     )
 
 
@@ -389,7 +421,9 @@ def line_label(call: Call) -> str:
     """Return how messages name what came over a pipe and is no JSON-RPC request."""
     if call.message is not None:
         return "a JSON-RPC response"
-    return "a line that is no message" if call.request.body else "what the server says by itself"
+    if call.request.body:
+        return "a line that is no message"
+    return "what the server says by itself"
 
 
 def read_call(request: Request) -> Call:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NamedTuple
@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from mrtr_cassette.core.protocol.methods import ELICITATION, METHODS, method_of
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
+    Span,
     canonical,
     find_spans,
     item_spans,
@@ -19,6 +20,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
     splice,
     to_json,
 )
+from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import NotJsonError
 
 INPUT_REQUESTS: Final = "inputRequests"
@@ -80,7 +82,9 @@ def input_request(method: str, params: Mapping[str, Any]) -> InputRequest:
     if kind == ELICITATION:
         kind = "url" if params.get("mode") == "url" else "form"
     message = params.get("message")
-    return InputRequest(kind, message if isinstance(message, str) else "", params)
+    if not isinstance(message, str):
+        message = ""
+    return InputRequest(kind, message, params)
 
 
 def spelled_requests(requests: Mapping[str, InputRequest]) -> Any:
@@ -101,11 +105,10 @@ def read_map(value: Any) -> dict[str, InputRequest] | None:
         return None
     requests: dict[str, InputRequest] = {}
     for key, request in value.items():
-        method = request.get("method") if isinstance(request, dict) else None
+        method = members_of(request).get("method")
         if not isinstance(method, str):
             return None
-        params = request.get("params")
-        requests[key] = input_request(method, params if isinstance(params, dict) else {})
+        requests[key] = input_request(method, members_of(request.get("params")))
     return requests
 
 
@@ -113,25 +116,29 @@ def _read_array(value: Any) -> dict[str, InputRequest] | None:
     if not isinstance(value, list):
         return None
     requests: dict[str, InputRequest] = {}
-    for request in value:
-        if not isinstance(request, dict):
+    for item in value:
+        request = members_of(item)
+        key = request.get("id")
+        kind = request.get("kind")
+        message = request.get("description", "")
+        required = request.get("required", True)
+        if not isinstance(key, str) or not isinstance(kind, str):
             return None
-        key, kind = request.get("id"), request.get("kind")
-        words, required = request.get("description", ""), request.get("required", True)
-        if not (isinstance(key, str) and isinstance(kind, str) and isinstance(words, str)):
+        if not isinstance(message, str) or not isinstance(required, bool):
             return None
-        if not isinstance(required, bool) or key in requests:
+        if key in requests:
             return None
-        requests[key] = InputRequest(kind, words, request, takes_value=True)
+        requests[key] = InputRequest(kind, message, request, takes_value=True)
     return requests
 
 
 def _write_map(answers: Mapping[str, bytes]) -> bytes:
-    return b"{%s}" % b",".join(_string(key) + b":" + answer for key, answer in answers.items())
+    members = [_string(key) + b":" + answer for key, answer in answers.items()]
+    return b"{%s}" % b",".join(members)
 
 
 def _write_array(answers: Mapping[str, bytes]) -> bytes:
-    items = (replace_members(answer, (), {"id": _string(key)}) for key, answer in answers.items())
+    items = [replace_members(answer, (), {"id": _string(key)}) for key, answer in answers.items()]
     return b"[%s]" % b",".join(items)
 
 
@@ -149,7 +156,8 @@ DIALECTS: Final = (
 )
 _BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 
-_REQUESTS, _STATE = INPUT_REQUESTS.encode(), REQUEST_STATE.encode()
+_REQUESTS = INPUT_REQUESTS.encode()
+_STATE = REQUEST_STATE.encode()
 
 
 def may_ask(raw: bytes) -> bool:
@@ -164,15 +172,23 @@ def recognise(result: Any) -> InputRequired | None:
     for dialect in DIALECTS:
         if result.get(RESULT_TYPE) != dialect.result_type:
             continue
-        state = result.get(REQUEST_STATE)
-        value = result.get(INPUT_REQUESTS)
-        requests = {} if value is None else dialect.read_requests(value)
-        if requests is None or not (state is None or isinstance(state, str)):
-            continue
-        is_whole = requests and state if dialect.needs_both else requests or state is not None
-        if is_whole:
-            return InputRequired(dialect.name, requests, state)
+        required = _required_by(dialect, result)
+        if required is not None:
+            return required
     return None
+
+
+def _required_by(dialect: Dialect, result: Mapping[str, Any]) -> InputRequired | None:
+    state = result.get(REQUEST_STATE)
+    value = result.get(INPUT_REQUESTS)
+    requests = {} if value is None else dialect.read_requests(value)
+    if requests is None or not isinstance(state, str | None):
+        return None
+    if dialect.needs_both and not (requests and state):
+        return None
+    if not requests and state is None:
+        return None
+    return InputRequired(dialect.name, requests, state)
 
 
 def answers_in(params: Mapping[str, Any]) -> Answers | None:
@@ -181,7 +197,7 @@ def answers_in(params: Mapping[str, Any]) -> Answers | None:
     state = params.get(REQUEST_STATE)
     if responses is None and state is None:
         return None
-    if not (state is None or isinstance(state, str)):
+    if not isinstance(state, str | None):
         # No server issues such a state; the mark distinguishes `5` from `"5"`.
         state = f"\0{canonical(state)}"
     if responses is None or isinstance(responses, dict):
@@ -193,11 +209,17 @@ def answers_in(params: Mapping[str, Any]) -> Answers | None:
 
 
 def _by_id(responses: Any) -> Mapping[str, Any] | None:
-    items: list[Any] = responses if isinstance(responses, list) else [None]
-    if not all(isinstance(it, dict) and isinstance(it.get("id"), str) for it in items):
+    """Return the answers of the array dialect by their ids; None for anything else."""
+    if not isinstance(responses, list):
         return None
-    by_id = {it["id"]: {k: v for k, v in it.items() if k != "id"} for it in items}
-    return by_id if len(by_id) == len(items) else None
+    by_id = {}
+    for response in responses:
+        answer = members_of(response).copy()
+        identity = answer.pop("id", None)
+        if not isinstance(identity, str) or identity in by_id:
+            return None
+        by_id[identity] = answer
+    return by_id
 
 
 def answers_text(request: bytes) -> bytes | None:
@@ -210,6 +232,8 @@ def with_answer_keys(request: bytes, names: Mapping[str, str | None]) -> bytes:
 
     An answer whose new key is None goes, but for the array dialect.
     """
+    if not names:
+        return request
     for old, new in names.items():
         answer = spelled_at(request, (*ANSWERS_PATH, old))
         if answer is not None:
@@ -217,15 +241,21 @@ def with_answer_keys(request: bytes, names: Mapping[str, str | None]) -> bytes:
             if new is not None:
                 members[new] = answer
             request = replace_members(request, ANSWERS_PATH, members)
-    answers = find_spans(request, [ANSWERS_PATH]).get(ANSWERS_PATH, []) if names else []
-    arrays = [span for span in answers if request.startswith(b"[", span.start)]
-    renamed = []
-    for item in (item for span in arrays for item in item_spans(request, span)):
-        raw = request[item.start : item.end]
-        name = names.get(parse(raw)["id"])
-        if name is not None:
-            renamed.append((item, replace_members(raw, (), {"id": _string(name)})))
+    renamed: list[tuple[Span, bytes]] = []
+    for span in find_spans(request, [ANSWERS_PATH]).get(ANSWERS_PATH, []):
+        if request.startswith(b"[", span.start):
+            renamed += _renamed_items(request, span, names)
     return splice(request, renamed)
+
+
+def _renamed_items(
+    request: bytes, array: Span, names: Mapping[str, str | None]
+) -> Iterator[tuple[Span, bytes]]:
+    for span in item_spans(request, array):
+        item = request[span.start : span.end]
+        name = names.get(parse(item)["id"])
+        if name is not None:
+            yield span, replace_members(item, (), {"id": _string(name)})
 
 
 def write_answers(dialect: str, answers: Mapping[str, Any]) -> bytes:
@@ -234,10 +264,9 @@ def write_answers(dialect: str, answers: Mapping[str, Any]) -> bytes:
     Raises:
         NotJsonError: an answer in the array dialect is no object.
     """
-    texts = {
-        key: answer if isinstance(answer, bytes) else to_json(answer).encode()
-        for key, answer in answers.items()
-    }
+    texts: dict[str, bytes] = {}
+    for key, answer in answers.items():
+        texts[key] = answer if isinstance(answer, bytes) else to_json(answer).encode()
     return _BY_NAME[dialect].write_responses(texts)
 
 

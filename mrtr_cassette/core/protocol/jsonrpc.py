@@ -27,6 +27,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
     spelled_at,
     splice,
 )
+from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.core.wire.sse import Event, read_event
 from mrtr_cassette.errors import NotJsonError
 
@@ -102,16 +103,17 @@ def server_messages(raw: bytes) -> list[tuple[Message, int]]:
     if b"jsonrpc" not in raw:
         return []
     try:
-        tree = parse_tolerantly(raw)
-        if not isinstance(tree, list):
-            message = _message_of(raw, tree)
-            return [] if message is None else [(message, 0)]
-        items = item_spans(raw, find_spans(raw, [()])[()][0])
+        items = parse_tolerantly(raw)
+        spans = [Span(0, len(raw))]
+        if isinstance(items, list):
+            spans = item_spans(raw, find_spans(raw, [()])[()][0])
+        else:
+            items = [items]
     except NotJsonError:
         return []
     found = []
-    for span, inner in zip(items, tree, strict=True):
-        message = _message_of(raw[span.start : span.end], inner)
+    for span, item in zip(spans, items, strict=True):
+        message = _message_of(raw[span.start : span.end], item)
         if message is not None:
             found.append((message, span.start))
     return found
@@ -120,7 +122,9 @@ def server_messages(raw: bytes) -> list[tuple[Message, int]]:
 def server_message(raw: bytes) -> Message | None:
     """Return the message that clients read in a text of a server, the last of several, or None."""
     messages = server_messages(raw)
-    return messages[-1][0] if messages else None
+    if not messages:
+        return None
+    return messages[-1][0]
 
 
 def _message_of(raw: bytes, tree: Any) -> Message | None:
@@ -128,19 +132,20 @@ def _message_of(raw: bytes, tree: Any) -> Message | None:
         return None
     method = tree.get("method")
     identity = _scalar(tree.get("id"))
-    if isinstance(method, str):
-        kind = Kind.REQUEST if "id" in tree else Kind.NOTIFICATION
-        if kind is Kind.REQUEST and identity is None:
+    if not isinstance(method, str):
+        if "result" not in tree and "error" not in tree:
             return None
-    elif "result" in tree or "error" in tree:
-        kind, method = Kind.RESPONSE, ""
+        kind = Kind.RESPONSE
+        method = ""
         drop_null_outcome(tree)
-    else:
+    elif "id" not in tree:
+        kind = Kind.NOTIFICATION
+    elif identity is None:
         return None
-    params = tree.get("params")
-    params = params if isinstance(params, dict) else {}
-    meta = params.get("_meta")
-    meta = meta if isinstance(meta, dict) else {}
+    else:
+        kind = Kind.REQUEST
+    params = members_of(tree.get("params"))
+    meta = members_of(params.get("_meta"))
     return Message(raw, kind, tree, method, identity, params, meta)
 
 
@@ -156,12 +161,16 @@ def drop_null_outcome(tree: dict[str, Any]) -> None:
 def _scalar(value: Any) -> str | None:
     if type(value) is int:
         return str(value)
-    return canonical(value) if isinstance(value, str | Number) else None
+    if isinstance(value, str | Number):
+        return canonical(value)
+    return None
 
 
 def same_name(name: str | None) -> str | None:
     """Return what ids or progress tokens share that clients take for the same: `1` and `"1"`."""
-    as_text = None if name is None else _NUMBER_AS_TEXT.fullmatch(name)
+    if name is None:
+        return None
+    as_text = _NUMBER_AS_TEXT.fullmatch(name)
     return name if as_text is None else as_text[1]
 
 
@@ -173,7 +182,8 @@ def name_in(names: Container[str], name: str | None) -> str | None:
     if name is None or name in names:
         return name
     alike = same_name(name)
-    alike = f'"{name}"' if alike == name else alike
+    if alike == name:
+        alike = f'"{name}"'
     return alike if alike in names else None
 
 
@@ -223,26 +233,34 @@ class Echo(NamedTuple):
 def echoes(message: Message, request: Message) -> list[Echo]:
     """Return where a server's message echoes the request's id and progress token."""
     plain = _plain_echoes(message, request)
-    return _echoes_by_path(message, request) if plain is None else plain
+    if plain is None:
+        return _echoes_by_path(message, request)
+    return plain
 
 
 def _plain_echoes(message: Message, request: Message) -> list[Echo] | None:
     """Return the same by a search, which takes a moment; None where that is not certain."""
+    if message.kind is Kind.RESPONSE:
+        value = message.id
+        key = ID_KEY
+        pattern = PLAIN_ID
+        echoed = _echoed("id", value, request.id)
+    else:
+        value = repeated_token(message)
+        key = TOKEN_KEY
+        pattern = PLAIN_TOKEN
+        echoed = _echoed("progress_token", value, request.progress_token)
     raw = message.raw
-    name, key, pattern = "id", ID_KEY, PLAIN_ID
-    value, wanted = message.id, request.id
-    if message.kind is not Kind.RESPONSE:
-        name, key, pattern = "progress_token", TOKEN_KEY, PLAIN_TOKEN
-        value, wanted = repeated_token(message), request.progress_token
     # A key that stands once in the bytes, in its only spelling, is the message's own.
     is_certain = raw.count(key) == (value is not None) and b"\\u" not in raw
     if not is_certain or b"subscriptionId" in raw or method_of(request.method).listens:
         return None
-    echoed = _echoed(name, value, wanted)
     if echoed is None:
         return []
     match = pattern.search(raw)
-    return None if match is None else [Echo(Span(*match.span(1)), echoed)]
+    if match is None:
+        return None
+    return [Echo(Span(*match.span(1)), echoed)]
 
 
 def _echoes_by_path(message: Message, request: Message) -> list[Echo]:
@@ -276,7 +294,8 @@ def _echoed(name: str, value: str | None, wanted: str | None) -> str | None:
         return None
     if value == wanted:
         return name
-    return f"{name} as text" if value.startswith('"') else f"{name} as number"
+    spelling = "text" if value.startswith('"') else "number"
+    return f"{name} as {spelling}"
 
 
 # The messages of a response
@@ -295,9 +314,12 @@ class Located:
 
     def in_body(self, span: Span) -> Span | None:
         """Return where in the body a span of the message stands, or None if it crosses lines."""
-        in_text = Span(span.start + self.in_text, span.end + self.in_text)
-        inner = in_text if self.event is None else self.event.raw_span(in_text)
-        return None if inner is None else Span(inner.start + self.offset, inner.end + self.offset)
+        inner: Span | None = Span(span.start + self.in_text, span.end + self.in_text)
+        if inner is not None and self.event is not None:
+            inner = self.event.raw_span(inner)
+        if inner is None:
+            return None
+        return Span(inner.start + self.offset, inner.end + self.offset)
 
 
 def messages_in(response: Response) -> list[Located]:
@@ -309,23 +331,28 @@ def messages_in(response: Response) -> list[Located]:
     if response.is_framed:
         return list(_messages_of_pieces(response))
     body = response.body
+    last = len(response.pieces) - 1
     whole = classify(body) if body else None
     if whole is not None:
-        return [Located(whole, len(response.pieces) - 1, 0)]
-    by_line = list(_messages_of_lines(response.pieces, body)) if b"\n" in body.strip() else []
-    if by_line:
-        return by_line
-    last = len(response.pieces) - 1
+        return [Located(whole, last, 0)]
+    if b"\n" in body.strip():
+        by_line = list(_messages_of_lines(response.pieces, body))
+        if by_line:
+            return by_line
     return [Located(message, last, offset) for message, offset in server_messages(body)]
 
 
 def _messages_of_pieces(response: Response) -> Iterator[Located]:
     offset = 0
     for index, piece in enumerate(response.pieces):
-        event = read_event(piece.raw, first=index == 0) if response.is_event_stream else None
-        data = piece.raw if event is None else event.data
-        for message, inner in server_messages(data) if data else ():
-            yield Located(message, index, offset, event, inner)
+        event = None
+        data: bytes | None = piece.raw
+        if response.is_event_stream:
+            event = read_event(piece.raw, first=index == 0)
+            data = event.data
+        if data:
+            for message, in_text in server_messages(data):
+                yield Located(message, index, offset, event, in_text)
         offset += len(piece.raw)
 
 
@@ -334,8 +361,8 @@ def _messages_of_lines(pieces: tuple[Piece, ...], body: bytes) -> Iterator[Locat
     offset = 0
     for line in body.splitlines(keepends=True):
         index = bisect_left(ends, offset + len(line))
-        for message, inner in server_messages(line):
-            yield Located(message, index, offset, None, inner)
+        for message, in_text in server_messages(line):
+            yield Located(message, index, offset, None, in_text)
         offset += len(line)
 
 
@@ -402,23 +429,30 @@ def last_response(response: Response) -> Message | None:
     messages: Iterator[Message | None]
     if response.is_framed:
         # Of a long stream only the end is read.
-        messages = (completed_by(response, at) for at in reversed(range(len(response.pieces))))
+        messages = (
+            completed_by(response, index) for index in reversed(range(len(response.pieces)))
+        )
     else:
-        messages = (each.message for each in reversed(messages_in(response)))
-    return next((each for each in messages if each and each.kind is Kind.RESPONSE), None)
+        messages = (located.message for located in reversed(messages_in(response)))
+    for message in messages:
+        if message is not None and message.kind is Kind.RESPONSE:
+            return message
+    return None
 
 
 def completed_by(response: Response, piece: int) -> Message | None:
     """Return the message that a piece of a response completes, or None."""
     raw = response.pieces[piece].raw
     if response.is_event_stream:
-        data = read_event(raw, first=piece == 0).data
-        return None if data is None else server_message(data)
+        return server_message(read_event(raw, first=piece == 0).data or b"")
     # A message of its own line needs nothing of what came before it.
     alone = server_message(raw)
     if alone is not None:
         return alone
-    return next((each.message for each in messages_in(response) if each.piece == piece), None)
+    for located in messages_in(response):
+        if located.piece == piece:
+            return located.message
+    return None
 
 
 Via = Literal["result", "push", "task"]
@@ -440,11 +474,18 @@ def ask_in(request: Message | None, response: Response) -> Ask | None:
     if not may_ask(response.body):
         return None
     located = response_to(request, response)
-    required = recognise(located.message.tree.get("result")) if located is not None else None
-    if located is None or required is None:
+    if located is None:
         return None
-    asked = required.dialect, required.input_requests, required.request_state
-    return Ask(*asked, located.message, located.piece)
+    required = recognise(located.message.tree.get("result"))
+    if required is None:
+        return None
+    return Ask(
+        required.dialect,
+        required.input_requests,
+        required.request_state,
+        located.message,
+        located.piece,
+    )
 
 
 def splice_pieces(

@@ -140,10 +140,8 @@ resources/updated roots/list_changed subscriptions/acknowledged tasks tasks/stat
 tools/list_changed
 """
 """Other notifications, without `notifications/`."""
-METHODS: Final[Mapping[str, Method]] = {
-    each.name: each
-    for each in (*_TABLE, *(Method(f"notifications/{name}") for name in _NOTICES.split()))
-}
+_NOTIFIED: Final = tuple(Method(f"notifications/{name}") for name in _NOTICES.split())
+METHODS: Final[Mapping[str, Method]] = {method.name: method for method in _TABLE + _NOTIFIED}
 _OTHER: Final = Method("other")
 """Stands for a method that is not in the table, and for what is no call."""
 

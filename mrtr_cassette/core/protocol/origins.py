@@ -9,6 +9,7 @@ from typing import Final
 
 from mrtr_cassette.core.wire.http import Headers, Request, Response
 from mrtr_cassette.core.wire.jsonbytes import parse
+from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import NotJsonError
 
 _METADATA = re.compile(
@@ -38,16 +39,19 @@ _FORM: Final = "application/x-www-form-urlencoded"
 
 def state_of(target: str) -> str | None:
     """Return the `state` of an authorization request, as it is spelled in its URL, or None."""
-    match = _STATE.search(target) if "response_type=" in target else None
+    if "response_type=" not in target:
+        return None
+    match = _STATE.search(target)
     return None if match is None else match[0]
 
 
 def with_state(headers: Headers, state: str) -> Headers:
     """Return the headers of an authorization response with the client's own `state`."""
-    return tuple(
-        (name, _STATE.sub(lambda _: state, value) if name.lower() == "location" else value)
-        for name, value in headers
-    )
+    changed = []
+    for name, value in headers:
+        is_location = name.lower() == "location"
+        changed.append((name, _STATE.sub(lambda _: state, value) if is_location else value))
+    return tuple(changed)
 
 
 def lacks_scheme(text: str) -> bool:
@@ -94,21 +98,23 @@ class ServerOrigin:
         if origin and not any(map(self.is_named, spellings)):
             return None
         path = url.lstrip()[len(origin) :]
-        return path if path.startswith("/") or not origin else f"/{path}"
+        if origin and not path.startswith("/"):
+            return f"/{path}"
+        return path
 
-    def replaced(self, text: str, own: str) -> str:
+    def replaced(self, text: str, origin: str) -> str:
         """Return a text with the server's origin replaced."""
-        return self._pattern.sub(lambda match: self._put(own, match[0]), text)
+        return self._pattern.sub(lambda match: self._put(origin, match[0]), text)
 
-    def _put(self, own: str, spelled: str) -> str:
+    def _put(self, origin: str, spelled: str) -> str:
         if "%" not in spelled:
             self._as_spelled = spelled.replace("\\", "")
-        return _spelled_alike(own, spelled)
+        return _spelled_alike(origin, spelled)
 
-    def in_document(self, body: bytes, own: str) -> bytes:
+    def in_document(self, body: bytes, origin: str) -> bytes:
         """Return a metadata document with the server's origin replaced."""
         text = body.decode("utf-8", "surrogateescape")
-        return self.replaced(text, own).encode("utf-8", "surrogateescape")
+        return self.replaced(text, origin).encode("utf-8", "surrogateescape")
 
     def learn(self, request: Request, response: Response) -> None:
         """Learn from an exchange how the server spells its origin, and where its documents are."""
@@ -123,38 +129,39 @@ class ServerOrigin:
             return False
         return request.target in self._announced or _METADATA.search(request.target) is not None
 
-    def in_headers(self, headers: Headers, own: str) -> Headers:
+    def in_headers(self, headers: Headers, origin: str) -> Headers:
         """Return headers of a response with the server's origin replaced, but in those of CORS.
 
         They name the origin of a page, which may be the server's own.
         """
         replaced = []
         for name, value in headers:
-            if name.lower() == "www-authenticate":
+            lower = name.lower()
+            if lower == "www-authenticate":
                 self._announced.update(_ANNOUNCED.findall(value))
             new = value
-            if name.lower() == "location":
-                new = self._location(value, own)
-            elif not name.lower().startswith("access-control-"):
-                new = self.replaced(value, own)
+            if lower == "location":
+                new = self._location(value, origin)
+            elif not lower.startswith("access-control-"):
+                new = self.replaced(value, origin)
             replaced.append((name, new))
         return tuple(replaced)
 
-    def _location(self, url: str, own: str) -> str:
+    def _location(self, url: str, origin: str) -> str:
         path = self.path_of(url)
         if path is None or not origin_in(url):
-            return self.replaced(url, own)
+            return self.replaced(url, origin)
         # How a redirect spells the origin says nothing about its name as a resource.
-        return own + self.replaced(path, own)
+        return origin + self.replaced(path, origin)
 
-    def in_request(self, request: Request, own: str) -> Request:
+    def in_request(self, request: Request, origin: str) -> Request:
         """Return a request as the server has to see it: its `resource` (RFC 8707) is the server's.
 
         A document is asked for without a coding, in which nothing could be found.
         """
         if self.is_document(request):
             return replace(request, headers=_without(request.headers, "accept-encoding"))
-        resource = _resource_of(own)
+        resource = _resource_of(origin)
 
         def put(match: re.Match[str]) -> str:
             return match[1] + _spelled_alike(self._as_spelled, match[2])
@@ -172,14 +179,15 @@ class ServerOrigin:
     def authorities_elsewhere(self, document: bytes) -> list[str]:
         """Return the origins of the authorization servers in a document that are not the server."""
         try:
-            tree = parse(document)
+            members = members_of(parse(document))
         except NotJsonError:
             return []
-        members = tree if isinstance(tree, dict) else {}
+        urls = [members.get(name) for name in _ENDPOINTS]
         servers = members.get("authorization_servers")
-        named = [*map(members.get, _ENDPOINTS), *(servers if isinstance(servers, list) else ())]
-        origins = [origin_in(each) for each in named if isinstance(each, str)]
-        return list(dict.fromkeys(each for each in origins if each and not self.is_named(each)))
+        if isinstance(servers, list):
+            urls += servers
+        origins = dict.fromkeys(origin_in(url) for url in urls if isinstance(url, str))
+        return [origin for origin in origins if origin and not self.is_named(origin)]
 
 
 def _without(headers: Headers, name: str) -> Headers:
@@ -189,7 +197,9 @@ def _without(headers: Headers, name: str) -> Headers:
 def _spelled_alike(origin: str, spelled: str) -> str:
     if "%" in spelled:
         return origin.translate(_ESCAPES)
-    return origin.replace("/", "\\/") if "\\" in spelled else origin
+    if "\\" in spelled:
+        return origin.replace("/", "\\/")
+    return origin
 
 
 @lru_cache(maxsize=64)
@@ -208,19 +218,21 @@ def _pattern_of(origin: str, *, any_port: bool = False) -> re.Pattern[str]:
     if match is None:
         return re.compile(r"(?!)")
     host = match["host"].lower()
-    plain = sorted(_LOOPBACK) if host in _LOOPBACK else [host]
-    names = "|".join(re.escape(each) for host in plain for each in (host, host.translate(_ESCAPES)))
+    hosts = sorted(_LOOPBACK) if host in _LOOPBACK else [host]
+    names = []
+    for name in hosts:
+        names += [re.escape(name), re.escape(name.translate(_ESCAPES))]
     default = _DEFAULT_PORTS.get(match["scheme"].lower(), "")
     number = match["port"] or default
     schemes = _DEFAULT_PORTS if default else {match["scheme"]: ""}
     spelled = []
     for scheme, implied in schemes.items():
-        numbers = f"{number}|{implied}" if number == default else number
+        port = f"{_COLON}(?:{number}|{implied})" if number == default else f"{_COLON}{number}"
         if any_port:
-            numbers = "[0-9]+"
-        is_optional = any_port or number in (default, implied)
-        port = f"(?:{_COLON}(?:{numbers})){'?' if is_optional else ''}"
-        spelled.append(f"{scheme}{_COLON}{_SLASH}{{2}}(?:{names}){port}")
+            port = f"{_COLON}[0-9]+"
+        if any_port or number in (default, implied):
+            port = f"(?:{port})?"
+        spelled.append(f"{scheme}{_COLON}{_SLASH}{{2}}(?:{'|'.join(names)}){port}")
     return re.compile(
         rf"(?<![\w.+-])(?:{'|'.join(spelled)})(?![\w.:@-]|%3A|%40)",
         re.IGNORECASE,

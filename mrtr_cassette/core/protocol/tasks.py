@@ -17,6 +17,7 @@ from mrtr_cassette.core.protocol.jsonrpc import Message, messages_in
 from mrtr_cassette.core.protocol.methods import NOTIFIED_TASK, TASK_ID, TASK_VALUES, method_of
 from mrtr_cassette.core.wire.http import Response
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
+from mrtr_cassette.core.wire.pointers import members_of
 
 CREATED_AT: Final = "createdAt"
 POLL_INTERVAL: Final = "pollIntervalMs"
@@ -46,7 +47,7 @@ class TaskState:
     @property
     def digest(self) -> str:
         """The same for polls that say the same, whenever they came."""
-        kept = {name: it for name, it in self.tree.items() if name not in _NOT_DISTINCT}
+        kept = {name: self.tree[name] for name in self.tree if name not in _NOT_DISTINCT}
         return canonical(kept)
 
     @property
@@ -60,19 +61,16 @@ def created_task(request: Message | None, response: Message | None) -> TaskState
 
     Some servers say in each poll that a result is a task.
     """
-    if named_task(request) is not None:
+    result = _result_in(response)
+    if result.get(RESULT_TYPE) != TASK or named_task(request) is not None:
         return None
-    result = None if response is None else response.tree.get("result")
-    is_task = isinstance(result, dict) and result.get(RESULT_TYPE) == TASK
-    return _state_in(result) if is_task else None
+    return _state_in(result)
 
 
 def created_id(request: Message | None, response: Message | None) -> str | None:
     """Return the id of the task that a response creates, as either version of MCP has it."""
-    result = None if response is None else response.tree.get("result")
     # MCP 2025-11-25 has the task as a member.
-    inner = result.get(TASK) if isinstance(result, dict) else None
-    task = created_task(request, response) or _state_in(inner)
+    task = created_task(request, response) or _state_in(_result_in(response).get(TASK))
     return None if task is None else task.id
 
 
@@ -81,20 +79,24 @@ def key_names(requests: Mapping[str, InputRequest], task_id: str) -> dict[str, s
 
     Servers make such a key of the id and something random, and show their questions in any order.
     """
-    own = [key for key in requests if task_id and task_id in key]
-    own.sort(key=lambda key: canonical(dict(requests[key].definition)))
-    numbered = {key: f"{TASK}:{number}" for number, key in enumerate(own, start=1)}
-    return {key: numbered.get(key, key) for key in requests}
+    names = {key: key for key in requests}
+    with_id = [key for key in requests if task_id and task_id in key]
+    with_id.sort(key=lambda key: canonical(dict(requests[key].definition)))
+    for number, key in enumerate(with_id, start=1):
+        names[key] = f"{TASK}:{number}"
+    return names
 
 
 def polled_state(response: Message | None) -> TaskState | None:
     """Return the state that a response to `tasks/get` says; servers differ in its `resultType`."""
-    return _state_in(None if response is None else response.tree.get("result"))
+    return _state_in(_result_in(response))
 
 
 def notified_state(message: Message) -> TaskState | None:
     """Return the state of which a server notifies its client, or None for any other message."""
-    return _state_in(message.params) if message.method == NOTIFIED_TASK else None
+    if message.method != NOTIFIED_TASK:
+        return None
+    return _state_in(message.params)
 
 
 def named_task(request: Message | None) -> str | None:
@@ -109,7 +111,7 @@ def notified_states(response: Response | None) -> list[TaskState]:
     """Return the states of which a stream notifies a client."""
     if response is None or NOTIFIED_TASK.encode() not in response.body:
         return []
-    states = [notified_state(each.message) for each in messages_in(response)]
+    states = [notified_state(located.message) for located in messages_in(response)]
     return [state for state in states if state is not None]
 
 
@@ -118,14 +120,19 @@ def clock_spans(message: Message) -> Iterator[tuple[str, Span]]:
     at = "params" if message.method else "result"
     spans = find_spans(message.raw, [(at, name) for name in _BY_CLOCK])
     for (_, name), found in spans.items():
-        yield from ((name, span) for span in found)
+        for span in found:
+            yield name, span
 
 
-def _state_in(tree: Any) -> TaskState | None:
-    if not isinstance(tree, dict):
-        return None
-    identity, status = tree.get(TASK_ID), tree.get("status")
-    if not (isinstance(identity, str) and isinstance(status, str)):
+def _result_in(response: Message | None) -> dict[str, Any]:
+    return {} if response is None else members_of(response.tree.get("result"))
+
+
+def _state_in(value: Any) -> TaskState | None:
+    tree = members_of(value)
+    identity = tree.get(TASK_ID)
+    status = tree.get("status")
+    if not isinstance(identity, str) or not isinstance(status, str):
         return None
     return TaskState(identity, status, read_map(tree.get(INPUT_REQUESTS)) or {}, tree)
 
@@ -137,19 +144,24 @@ _TIME: Final = re.compile(
 
 def read_time(value: object) -> datetime | None:
     """Read a time in ISO 8601, or return None; without a zone it is UTC's."""
+    if not isinstance(value, str) or _TIME.fullmatch(value) is None:
+        return None
     try:
-        is_time = isinstance(value, str) and _TIME.fullmatch(value)
-        time = datetime.fromisoformat(str(value).upper()) if is_time else None
+        time = datetime.fromisoformat(value.upper())
     except ValueError:
         return None
-    return time if time is None or time.tzinfo else time.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def moved(spelled: object, by: timedelta) -> str | None:
     """Return a later time, spelled like a recorded one; None for what is no time."""
-    time, match = read_time(spelled), _TIME.fullmatch(str(spelled))
+    time = read_time(spelled)
+    match = _TIME.fullmatch(str(spelled))
     if time is None or match is None:
         return None
     digits = len(match[1] or "")
-    unit = "seconds" if not digits else "milliseconds" if digits <= 4 else "microseconds"
-    return (time + by).replace(tzinfo=None).isoformat(match[0][10], unit) + (match[2] or "")
+    unit = "seconds"
+    if digits:
+        unit = "milliseconds" if digits <= 4 else "microseconds"
+    later = (time + by).replace(tzinfo=None).isoformat(match[0][10], unit)
+    return later + (match[2] or "")

@@ -46,13 +46,15 @@ def _decompressor(coding: str, first: int) -> Any:
     if coding == "zstd":
         decompressor = library.ZstdDecompressor()
         return getattr(decompressor, "decompressobj", lambda: decompressor)()
-    has_header = coding != "deflate" or first & 0xF in _HEADER_OF_ZLIB_OR_GZIP
-    return zlib.decompressobj(zlib.MAX_WBITS | 32 if has_header else -zlib.MAX_WBITS)
+    if coding == "deflate" and first & 0xF not in _HEADER_OF_ZLIB_OR_GZIP:
+        return zlib.decompressobj(-zlib.MAX_WBITS)
+    return zlib.decompressobj(zlib.MAX_WBITS | 32)
 
 
 def _has_ended(decompressor: Any) -> bool:
-    is_brotli = hasattr(decompressor, "is_finished")
-    return bool(decompressor.is_finished() if is_brotli else decompressor.eof)
+    if hasattr(decompressor, "is_finished"):
+        return bool(decompressor.is_finished())
+    return bool(decompressor.eof)
 
 
 class ContentDecoder:
@@ -90,7 +92,9 @@ class ContentDecoder:
             self._decoded += len(decoded[-1])
             self.failed = self._decoded > self._limit
             start += len(part) - len(getattr(self._stream, "unused_data", b""))
-        return chunk if self.failed else b"".join(decoded)
+        if self.failed:
+            return chunk
+        return b"".join(decoded)
 
     def _decode(self, part: bytes) -> bytes:
         may_begin = self._stream is None or self._coding in _WITH_SEVERAL_STREAMS

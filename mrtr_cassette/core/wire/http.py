@@ -268,7 +268,9 @@ class LineFramer:
     def finish(self) -> Read:
         """Take the end of the bytes; a line may be left that has no end."""
         self._passed = len(self._held)
-        return Read([self._ended(b"")] if self._held else [])
+        if not self._held:
+            return Read([])
+        return Read([self._ended(b"")])
 
     def _ended(self, last: bytes) -> Line:
         raw = bytes(self._held) + last
@@ -292,7 +294,10 @@ def why_no_line(raw: bytes) -> str:
 
 def lines_in(raw: bytes) -> Sequence[bytes]:
     """Return the lines of some bytes, each with its end; the last one may lack it."""
-    return (raw,) if raw.find(_LINE_END, 0, -1) < 0 else _LINES.findall(raw)
+    if raw.find(_LINE_END, 0, -1) < 0:
+        return (raw,)
+    lines: list[bytes] = _LINES.findall(raw)
+    return lines
 
 
 def line_request(line: bytes, session: str = "") -> Request:

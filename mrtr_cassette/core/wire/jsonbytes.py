@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import orjson
@@ -28,7 +28,9 @@ class Number:
 
 
 def _integer(text: str) -> int | Number:
-    return int(text) if _PLAIN_INTEGER.fullmatch(text) else Number(text)
+    if _PLAIN_INTEGER.fullmatch(text):
+        return int(text)
+    return Number(text)
 
 
 def _fraction(text: str) -> Number:
@@ -150,7 +152,8 @@ def is_deep(tree: Any) -> bool:
 
 def _levels_and_exactness(tree: Any) -> tuple[int, bool]:
     """Return how many levels a value has, and whether orjson reads all of its numbers exactly."""
-    levels, is_exact = -1, True
+    levels = -1
+    is_exact = True
     containers: list[Any] = [[tree]]
     # Level by level and without recursion: a call for each object would take longer than the rest.
     while containers:
@@ -262,7 +265,10 @@ def _collect_spans(
 def spelled_at(raw: bytes, path: MemberPath) -> bytes | None:
     """Return the value at a path as it is spelled; of duplicate keys the last one counts."""
     spans = find_spans(raw, [path]).get(path)
-    return raw[spans[-1].start : spans[-1].end] if spans else None
+    if not spans:
+        return None
+    last = spans[-1]
+    return raw[last.start : last.end]
 
 
 def _skip_space(text: str, index: int) -> int:
@@ -292,25 +298,32 @@ def replace_members(raw: bytes, at: MemberPath, members: Mapping[str, bytes | No
         NotJsonError: `raw` is no JSON, or there is something other than an object at the path.
     """
     text = raw.decode("latin-1")
-    replacements: list[tuple[Span, bytes]] = []
+    replacements = []
     for span in find_spans(raw, [at]).get(at, []):
         if text[span.start] != "{":
             raise NotJsonError("no object")
         existing = list(_parts_of(text, span.start))
-        after = [*(raw[a.value.end : b.start] for a, b in pairwise(existing)), b","]
-        written: list[bytes] = []
-        for part, separator in zip(existing, after, strict=False):
-            value = members.get(part.name, raw[part.value.start : part.value.end])
-            if value is not None:
-                written += (raw[part.start : part.value.start], value, separator)
-        names = {part.name for part in existing}
-        for name, added in members.items():
-            if added is not None and name not in names:
-                written += (json.dumps(name).encode(), b":", added, b",")
-        start = existing[0].start if existing else span.start + 1
-        end = existing[-1].value.end if existing else start
-        replacements.append((Span(start, end), b"".join(written[:-1])))
+        inner = Span(span.start + 1, span.start + 1)
+        if existing:
+            inner = Span(existing[0].start, existing[-1].value.end)
+        replacements.append((inner, _with_members(raw, existing, members)))
     return splice(raw, replacements)
+
+
+def _with_members(
+    raw: bytes, existing: Sequence[_Part], members: Mapping[str, bytes | None]
+) -> bytes:
+    written: list[bytes] = []
+    for part, following in zip_longest(existing, existing[1:]):
+        value = members.get(part.name, raw[part.value.start : part.value.end])
+        if value is not None:
+            separator = b"," if following is None else raw[part.value.end : following.start]
+            written += (raw[part.start : part.value.start], value, separator)
+    names = {part.name for part in existing}
+    for name, added in members.items():
+        if added is not None and name not in names:
+            written += (json.dumps(name).encode(), b":", added, b",")
+    return b"".join(written[:-1])
 
 
 def item_spans(raw: bytes, of: Span) -> list[Span]:
@@ -336,7 +349,8 @@ def _parts_of(text: str, start: int) -> Iterator[_Part]:
     is_object = text[start] == "{"
     index = _skip_space(text, start + 1)
     while text[index] not in "}]":
-        start, name = index, ""
+        start = index
+        name = ""
         if is_object:
             name, index = _scan_value(text, index)
             if not name.isascii():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
@@ -45,9 +45,8 @@ def differences(
     `within` returns the places in two values, or None for what is compared as a whole.
     """
     if without_null:
-        recorded, received = (
-            parse(canonical(value, without_null=True).encode()) for value in (recorded, received)
-        )
+        recorded = _without_null(recorded)
+        received = _without_null(received)
     found = []
     # A list and no recursion, as JSON in a text may be as deep as the JSON around it.
     uncompared = [ValuesAt(pointer, recorded, received)]
@@ -57,10 +56,18 @@ def differences(
         if inner is not None:
             uncompared += reversed(inner)
             continue
-        old, new = (None if value is ABSENT else canonical(value) for value in place[1:])
-        if old != new:
-            found.append(Difference(place.pointer, old, new))
+        difference = Difference(place.pointer, _spelled(place.recorded), _spelled(place.received))
+        if difference.recorded != difference.received:
+            found.append(difference)
     return found
+
+
+def _without_null(value: Any) -> Any:
+    return parse(canonical(value, without_null=True).encode())
+
+
+def _spelled(value: Any) -> str | None:
+    return None if value is ABSENT else canonical(value)
 
 
 def excerpts(recorded: str, received: str) -> tuple[str, str]:
@@ -120,8 +127,10 @@ def pointer_path(pointer: str) -> MemberPath:
 
 def without_side(pointer: str, *sides: str) -> str:
     """Return a pointer without its first step, if that is the side it is about."""
-    side, step, rest = pointer.removeprefix("/").partition("/")
-    return f"/{rest}" if step and side in sides else pointer
+    side, slash, rest = pointer.removeprefix("/").partition("/")
+    if not slash or side not in sides:
+        return pointer
+    return f"/{rest}"
 
 
 def members_of(value: Any) -> dict[str, Any]:
@@ -133,9 +142,10 @@ def value_at(value: Any, path: MemberPath) -> Any:
     """Return what stands at a path; None where nothing does."""
     for step in path:
         if isinstance(value, list):
-            value = value[int(step)] if step.isdigit() and int(step) < len(value) else None
+            is_item = step.isdigit() and int(step) < len(value)
+            value = value[int(step)] if is_item else None
         else:
-            value = value.get(step) if isinstance(value, dict) else None
+            value = members_of(value).get(step)
     return value
 
 
@@ -147,13 +157,15 @@ def without_paths(value: Any, paths: Collection[MemberPath]) -> Any:
     for path in paths:
         below.setdefault(path[0], []).append(path[1:])
     if isinstance(value, list):
-        return [
-            without_paths(item, below[str(index)]) if str(index) in below else item
-            for index, item in enumerate(value)
-            if () not in below.get(str(index), ())
-        ]
-    return {
-        key: without_paths(item, below[key]) if key in below else item
-        for key, item in value.items()
-        if () not in below.get(key, ())
-    }
+        items = [(str(index), item) for index, item in enumerate(value)]
+        return [kept for _, kept in _kept(items, below)]
+    return dict(_kept(value.items(), below))
+
+
+def _kept(
+    parts: Iterable[tuple[str, Any]], below: Mapping[str, Collection[MemberPath]]
+) -> Iterator[tuple[str, Any]]:
+    for name, part in parts:
+        paths = below.get(name, ())
+        if () not in paths:
+            yield name, without_paths(part, paths)

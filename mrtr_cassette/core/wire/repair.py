@@ -60,7 +60,8 @@ class _Repair:
 
     def take(self, token: re.Match[str]) -> None:
         """Take the next token."""
-        kind, spelled = token.lastgroup or "", token[0]
+        kind = token.lastgroup or ""
+        spelled = token[0]
         is_name_of_no_string = spelled == ":" and self._last == "word"
         if kind == "other" or is_name_of_no_string:
             raise NotJsonError("no JSON, however it is read")
@@ -104,6 +105,8 @@ class _Repair:
 
     def _quote(self, start: int, end: int) -> None:
         """Make a string of some bytes; of a single one, which has no room for quotes, a number."""
+        if end - start == 1:
+            self.text[start] = ord("0")
+            return
         inner = self.text[start + 1 : end - 1].decode("latin-1")
-        quoted = b'"%b"' % _NOT_QUOTABLE.sub("'", inner).encode("latin-1")
-        self.text[start:end] = b"0" if end - start == 1 else quoted
+        self.text[start:end] = b'"%b"' % _NOT_QUOTABLE.sub("'", inner).encode("latin-1")

@@ -44,13 +44,15 @@ def read_event(raw: bytes, *, first: bool) -> Event:
     lines: list[tuple[int, Span]] = []
     offset = 0
     for match in _LINE.finditer(raw, _line_start(raw, first=first)):
-        at, line = match.start(), match[0]
-        if line == b"data" or line.startswith(b"data:"):
-            skip = 6 if line.startswith(b"data: ") else min(len(line), 5)
-            parts.append(line[skip:])
-            lines.append((offset, Span(at + skip, at + len(line))))
-            offset += len(line) - skip + 1
-    return Event(raw, b"\n".join(parts) if lines else None, tuple(lines))
+        line = match[0]
+        if line != b"data" and not line.startswith(b"data:"):
+            continue
+        skipped = 6 if line.startswith(b"data: ") else min(len(line), 5)
+        parts.append(line[skipped:])
+        lines.append((offset, Span(match.start() + skipped, match.end())))
+        offset += len(line) - skipped + 1
+    data = b"\n".join(parts) if lines else None
+    return Event(raw, data, tuple(lines))
 
 
 def event_id_spans(raw: bytes) -> list[Span]:
@@ -63,13 +65,18 @@ def event_id_spans(raw: bytes) -> list[Span]:
 def event_id(raw: bytes) -> str:
     """Return the id of an event, the last one that it names; empty where it names none."""
     spans = event_id_spans(raw)
-    return raw[spans[-1].start : spans[-1].end].decode("utf-8", "replace") if spans else ""
+    if not spans:
+        return ""
+    last = spans[-1]
+    return raw[last.start : last.end].decode("utf-8", "replace")
 
 
 def event_type(raw: bytes) -> bytes:
     """Return the type of an event, `message` unless it names another one."""
-    named = _TYPE_LINE.findall(raw)
-    return (named and named[-1]) or b"message"
+    named: list[bytes] = _TYPE_LINE.findall(raw)
+    if not named or not named[-1]:
+        return b"message"
+    return named[-1]
 
 
 def retry_ms(raw: bytes) -> int | None:
@@ -92,12 +99,15 @@ class SseFramer:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes, and return the bytes of each event that they complete."""
-        pending, searched = self._pending, self._searched
+        pending = self._pending
         pending += chunk
         events = []
-        start, content = 0, _line_start(pending, first=self._first)
+        start = 0
+        content = _line_start(pending, first=self._first)
+        searched = self._searched
         while end := _LINE_END.match(pending, content) or _BLANK_LINE.search(pending, searched):
-            content = searched = end.end()
+            content = end.end()
+            searched = content
             events.append(bytes(pending[start:content]))
             start = content
             self._first = False
@@ -111,6 +121,9 @@ class SseFramer:
 
         Either may be empty.
         """
-        pending, start = bytes(self._pending), _line_start(self._pending, first=self._first)
+        pending = bytes(self._pending)
+        start = _line_start(pending, first=self._first)
         is_blank = len(pending) == start + 1 or pending[-2:].startswith((b"\r", b"\n"))
-        return (pending, b"") if pending.endswith(b"\r") and is_blank else (b"", pending)
+        if is_blank and pending.endswith(b"\r"):
+            return pending, b""
+        return b"", pending
