@@ -49,7 +49,9 @@ def example_answer(request: InputRequest) -> Example:
     answer = elicited("accept", values)
     if problem_of(request, answer) is not None:
         return Example({}, "decline")
-    return Example(values) if can_be_named else Example({}, answer)
+    if not can_be_named:
+        return Example({}, answer)
+    return Example(values)
 
 
 def _can_be_written(name: str) -> bool:
@@ -72,12 +74,15 @@ def example_of(schema: Any) -> Any:
         case _:
             value = _example_text(members)
     choices = titled_choices(members)
-    return choices[0][0] if choices else value
+    if choices:
+        return choices[0][0]
+    return value
 
 
 def _example_list(schema: Mapping[str, Any]) -> list[Any]:
-    least = schema.get("minItems")
-    count = least if isinstance(least, int) else 1
+    count = schema.get("minItems")
+    if not isinstance(count, int):
+        count = 1
     choices = [value for value, _ in titled_choices(schema)]
     return choices[:count] or [example_of(schema.get("items"))] * count
 
@@ -88,7 +93,9 @@ def _example_text(schema: Mapping[str, Any]) -> str:
     if isinstance(least, int):
         text = text.ljust(least, ".")
     most = schema.get("maxLength")
-    return text[:most] if isinstance(most, int) else text
+    if isinstance(most, int):
+        text = text[:most]
+    return text
 
 
 def spelled_pair(name: str, value: Any) -> str:

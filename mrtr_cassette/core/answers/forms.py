@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import InputRequest, spelled_requests
 from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
@@ -25,6 +26,31 @@ _RESULT_MEMBERS: Final = {"roots": ("roots",), "sampling": ("role", "content", "
 """What the result for a kind of request must have."""
 
 
+_KEY_PARTS: Final = re.compile("[:./#]")
+
+
+class AskedRequest(NamedTuple):
+    """One request for input; `number` is its place among all that its call was asked, from 1.
+
+    The last part of a key stands for it where no other key of the turn ends so.
+    """
+
+    key: str
+    short_key: str
+    number: int
+    request: InputRequest
+
+    @property
+    def place(self) -> str:
+        """The name that it has by its place."""
+        return f"#{self.number}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names by which it is meant, the surest first."""
+        return self.place, self.short_key, self.key
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """The requests for input of one turn by key, and their call, whose method may be empty.
@@ -39,9 +65,15 @@ class Asked:
     requests: Mapping[str, InputRequest]
     first: int = 1
 
-    def number_of(self, key: str) -> int:
-        """Return the number of a question in the call, from 1."""
-        return self.first + list(self.requests).index(key)
+    def questions(self) -> list[AskedRequest]:
+        """Return the requests in the order in which they were asked."""
+        ends = Counter(_end_of(key) for key in self.requests)
+        questions = []
+        for number, (key, request) in enumerate(self.requests.items(), start=self.first):
+            end = _end_of(key)
+            short = end if end and ends[end] == 1 else key
+            questions.append(AskedRequest(key, short, number, request))
+        return questions
 
     def data(self) -> dict[str, Any]:
         """Return it for programs, with each request as the server spelled it."""
@@ -52,6 +84,10 @@ class Asked:
             "turn": self.turn,
             "inputRequests": spelled_requests(self.requests),
         }
+
+
+def _end_of(key: str) -> str:
+    return _KEY_PARTS.split(key)[-1]
 
 
 def problem_of(request: InputRequest, answer: Any) -> str | None:
@@ -79,12 +115,13 @@ def _problem_of_elicitation(request: InputRequest, answer: Mapping[str, Any]) ->
     if action not in ACTIONS:
         return "has no `action` that is accept, decline or cancel"
     content = answer.get("content")
-    if action == "accept" and request.kind != "url":
+    if action == "accept" and request.kind == "form":
         return _problem_of_content(request, {} if content is None else content)
     if content is None:
         return None
-    bare = "an accepted URL" if action == "accept" else f"a {action}"
-    return f"has content, and {bare} has none"
+    if action == "accept":
+        return "has content, and an accepted URL has none"
+    return f"has content, and a {action} has none"
 
 
 def _problem_of_content(request: InputRequest, content: Any) -> str | None:
@@ -137,7 +174,9 @@ def with_defaults(request: InputRequest, answer: Any) -> Any:
 
 def value_schema(request: InputRequest) -> dict[str, Any]:
     """Return the schema of a bare value, as far as its kind tells."""
-    return {"type": request.kind} if request.kind in VALUES else {}
+    if request.kind not in VALUES:
+        return {}
+    return {"type": request.kind}
 
 
 def is_required(request: InputRequest) -> bool:
@@ -211,7 +250,9 @@ def _problem_of_choice(value: Any, schema: Mapping[str, Any]) -> str | None:
     if not choices or {*map(canonical, chosen)} <= {*choices}:
         return None
     problem = f"is not one of {', '.join(choices)}"
-    return f"has a value that {problem}" if is_list else problem
+    if is_list:
+        return f"has a value that {problem}"
+    return problem
 
 
 def _problem_of_format(value: Any, schema: Mapping[str, Any]) -> str | None:
@@ -220,7 +261,9 @@ def _problem_of_format(value: Any, schema: Mapping[str, Any]) -> str | None:
         return None
     words, pattern = FORMATS[named]
     is_day = not named.startswith("date") or _is_day(value[:10])
-    return None if is_day and pattern.fullmatch(value) else f"is no {words}"
+    if is_day and pattern.fullmatch(value):
+        return None
+    return f"is no {words}"
 
 
 def _is_day(text: str) -> bool:
@@ -233,10 +276,13 @@ def _is_day(text: str) -> bool:
 
 def _problem_of_size(value: Any, wanted: str, schema: Mapping[str, Any]) -> str | None:
     least, most, noun = _BOUNDS.get(wanted, ("", "", ""))
-    size = Decimal(len(value)) if noun else _decimal_of(value)
+    size = _decimal_of(value)
+    told = "must be"
+    if noun:
+        size = Decimal(len(value))
+        told = f"has {counted(len(value), noun)}, and must have"
     if size is None:
         return None
-    told = f"has {counted(len(value), noun)}, and must have" if noun else "must be"
     lower = _decimal_of(schema.get(least))
     if lower is not None and size < lower:
         return f"{told} at least {canonical(schema[least])}"
@@ -294,12 +340,13 @@ def type_of_text(schema: Any) -> str:
 
 def _types_in(schema: Mapping[str, Any]) -> list[str]:
     """Return the types that a schema allows besides null, as far as they are known."""
-    named = schema.get("type")
-    types = named if isinstance(named, list) else [named]
-    # An optional argument is one of its type and of null.
+    types = schema.get("type")
     parts = schema.get("anyOf")
-    if named is None and isinstance(parts, list):
+    if types is None and isinstance(parts, list):
+        # An optional argument is one of its type and of null.
         types = [members_of(part).get("type") for part in parts]
+    elif not isinstance(types, list):
+        types = [types]
     return [name for name in map(str, types) if name in _TYPES and name != "null"]
 
 
@@ -314,19 +361,26 @@ def value_of_text(text: str, schema: Any) -> Any:
         case "integer" | "number" | "object":
             return json_or_text(text)
         case "array":
-            value = json_or_text(text)
-            if isinstance(value, list):
-                return value
-            parts = text.split(",") if text.strip() else []
-            return [value_of_text(part.strip(), schema.get("items")) for part in parts]
+            return _list_of(text, schema)
     return text
+
+
+def _list_of(text: str, schema: Mapping[str, Any]) -> list[Any]:
+    value = json_or_text(text)
+    if isinstance(value, list):
+        return value
+    if not text.strip():
+        return []
+    return [value_of_text(part.strip(), schema.get("items")) for part in text.split(",")]
 
 
 def _truth_of(text: str) -> bool | str:
     folded = text.strip().lower()
     if folded in _TRUE:
         return True
-    return False if folded in _FALSE else text
+    if folded in _FALSE:
+        return False
+    return text
 
 
 def json_or_text(text: str) -> Any:
@@ -361,8 +415,10 @@ class _EndedError(Exception):
 
 def dialogue(key: str, request: InputRequest) -> Steps:
     """Ask a person for a form, a URL or a bare value, line by line."""
-    message = f": {request.message}" if request.message else ""
-    lines = [f"The server asks for {key} ({request.kind}){message}"]
+    line = f"The server asks for {key} ({request.kind})"
+    if request.message:
+        line += f": {request.message}"
+    lines = [line]
     try:
         if not request.takes_value:
             return (yield from _elicited(request, lines))
@@ -372,7 +428,9 @@ def dialogue(key: str, request: InputRequest) -> Steps:
         if ended.action is None or request.takes_value:
             return None
         return elicited(ended.action)
-    return None if value is ABSENT else {"value": value}
+    if value is ABSENT:
+        return None
+    return {"value": value}
 
 
 def _typed(lines: Iterable[str], prompt: str) -> Generator[Prompt, str | None, str]:
@@ -418,9 +476,11 @@ def _value(lines: Sequence[str], name: str, schema: dict[str, Any], *, is_requir
     while True:
         line = yield from _typed(shown, prompt)
         value = _read(line, schema) if line else schema.get("default", ABSENT)
-        problem = "this is required" if is_required else None
+        problem = None
         if value is not ABSENT:
             problem = problem_of_value(value, schema)
+        elif is_required:
+            problem = "this is required"
         if problem is None:
             return value
         shown = [problem]
@@ -429,11 +489,14 @@ def _value(lines: Sequence[str], name: str, schema: dict[str, Any], *, is_requir
 def _described(schema: Mapping[str, Any]) -> list[str]:
     """Return the lines that describe a field and its choices."""
     description = schema.get("description")
-    lines = [f"  {description}"] if isinstance(description, str) else []
+    lines = []
+    if isinstance(description, str):
+        lines.append(f"  {description}")
     for number, (value, title) in enumerate(titled_choices(schema), start=1):
-        spelled = text_of(value)
-        meaning = "" if title == spelled else f": {title}"
-        lines.append(f"  {number}) {spelled}{meaning}")
+        line = f"  {number}) {text_of(value)}"
+        if title != text_of(value):
+            line += f": {title}"
+        lines.append(line)
     return lines
 
 
@@ -446,7 +509,9 @@ def _prompt(name: str, schema: Mapping[str, Any], *, is_required: bool) -> str:
         about += f", default {canonical(schema['default'])}"
     title = schema.get("title")
     label = f"{title} ({name})" if isinstance(title, str) else name
-    return f"{label}* [{about}]: " if is_required else f"{label} [{about}, optional]: "
+    if is_required:
+        return f"{label}* [{about}]: "
+    return f"{label} [{about}, optional]: "
 
 
 def _read(line: str, schema: Mapping[str, Any]) -> Any:

@@ -10,6 +10,7 @@ from mrtr_cassette.core.answers.forms import (
     ELICITATIONS,
     RESULTS,
     Asked,
+    AskedRequest,
     elicited,
     is_required,
     problem_of,
@@ -118,6 +119,7 @@ class _Answering:
 
     def __init__(self, asked: Asked, sources: AnswerSources) -> None:
         self._asked = asked
+        self._questions = asked.questions()
         self._sources = sources
         self._answers: dict[str, Answer] = {}
 
@@ -129,36 +131,32 @@ class _Answering:
             raise _FaultError(key, f"the answer ({source}) doesn't fit: {problem}")
         self._answers[key] = Answer(completed, source)
 
-    def _missing(self) -> dict[str, InputRequest]:
-        requests = self._asked.requests.items()
-        return {key: request for key, request in requests if key not in self._answers}
+    def _missing(self) -> list[AskedRequest]:
+        return [question for question in self._questions if question.key not in self._answers]
 
     def answer_by_call_and_rules(self) -> None:
         """Answer what the call or a rule has an answer to."""
-        asked = self._asked
-        given = {}
-        # All of them first, as a name that answers one question answers no other one.
-        for number, (key, request) in enumerate(asked.requests.items(), start=asked.first):
-            given[key] = self._sources.given.answer_to(key, request, asked.requests, number)
-        for key, request in asked.requests.items():
-            if given[key] is not None:
-                self._take(key, given[key], "call")
+        # All of them first: whatever fault one has, the names of the others were asked for.
+        given = [self._sources.given.answer_to(question) for question in self._questions]
+        for question, answer in zip(self._questions, given, strict=True):
+            if answer is not None:
+                self._take(question.key, answer, "call")
                 continue
-            found = self._sources.file.rule_for(asked, key, request)
+            found = self._sources.file.rule_for(self._asked, question)
             if found is not None:
                 number, rule = found
-                self._take(key, rule.answer(), f"rule {number}")
+                self._take(question.key, rule.answer(), f"rule {number}")
 
     def answer_by_endpoint(self) -> Generator[Step, Any, None]:
         """Let the endpoint of the file answer what is missing."""
         missing = self._missing()
         if not missing or self._sources.file.rest is None:
             return
-        part = replace(self._asked, requests=missing)
+        part = replace(self._asked, requests={item.key: item.request for item in missing})
         reply = yield to_json(part.data()).encode()
         found = _read_reply(part, reply)
         if isinstance(found, str):
-            raise _FaultError(next(iter(missing)), f"the endpoint gives no answer: {found}")
+            raise _FaultError(missing[0].key, f"the endpoint gives no answer: {found}")
         for key, value in found.items():
             self._take(key, value, "rest")
 
@@ -166,34 +164,34 @@ class _Answering:
         """Let a person answer what is missing and can be typed."""
         if not self._sources.has_person:
             return
-        for key, request in self._missing().items():
+        for question in self._missing():
+            request = question.request
             if not request.takes_value and request.kind not in ELICITATIONS:
                 continue
-            value = yield key, request
+            value = yield question.key, request
             if value is not None:
-                self._take(key, value, "person")
+                self._take(question.key, value, "person")
 
     def outcome(self) -> Mapping[str, Answer] | Unanswered:
         """Return the answers in the order of the questions, or which one has none."""
         action = self._sources.file.otherwise
-        for key, request in self._missing().items():
+        for question in self._missing():
+            request = question.request
             can_refuse = request.kind in ELICITATIONS and not request.takes_value
             if can_refuse and action != "fail":
-                self._answers[key] = Answer(elicited(action), "otherwise")
+                self._answers[question.key] = Answer(elicited(action), "otherwise")
             elif is_required(request):
-                return self._unanswered(key, request)
+                return self._unanswered(question)
         return {key: self._answers[key] for key in self._asked.requests if key in self._answers}
 
-    def _unanswered(self, key: str, request: InputRequest) -> Unanswered:
-        asked = self._asked
+    def _unanswered(self, question: AskedRequest) -> Unanswered:
         given = self._sources.given
-        number = asked.number_of(key)
         detail = "nothing answers it"
-        spent = given.spent_name(key, request, asked.requests, number)
+        spent = given.spent_name(question)
         if spent:
             detail += f": the answer {spent!r} is for one question, and was given before"
-        example = given.example_for(key, request, asked.requests, number)
-        return Unanswered(asked, key, detail, example)
+        example = given.example_for(question, is_alone=len(self._questions) == 1)
+        return Unanswered(self._asked, question.key, detail, example)
 
 
 def _read_reply(asked: Asked, reply: bytes | str) -> Mapping[str, Any] | str:
@@ -284,9 +282,9 @@ class Rounds:
         if isinstance(outcome, Unanswered):
             self.turns.append(_turn_of(ask, requests, {}))
             return self._given_up(ask, outcome)
-        self.turns.append(_turn_of(ask, requests, outcome))
-        values = {key: answer.value for key, answer in outcome.items()}
-        return _spelled(ask, values, names, has_requests=bool(requests))
+        turn = _turn_of(ask, requests, outcome)
+        self.turns.append(turn)
+        return _spelled(ask, turn, names)
 
     def _given_up(self, ask: LiveAsk, unanswered: Unanswered) -> Answered | None:
         if ask.push is not None and ask.push.method == LIST_ROOTS and not unanswered.is_fault:
@@ -321,19 +319,20 @@ def _turn_of(
     )
 
 
-def _spelled(
-    ask: LiveAsk, values: Mapping[str, Any], names: Mapping[str, str], *, has_requests: bool
-) -> Answered:
-    """Return answers by key in the form in which the server takes them."""
+def _spelled(ask: LiveAsk, turn: CallTurn, names: Mapping[str, str]) -> Answered:
+    """Return the answers of a turn in the form in which the server takes them."""
+    answers = turn.answers
     if ask.push is not None:
-        return Answered(to_json(values[ask.key]).encode())
+        return Answered(to_json(answers[ask.key]).encode())
     if ask.task is not None:
-        given = {key: values[name] for key, name in names.items() if name in values}
-        return Answered(write_answers(DIALECTS[0].name, given) if given else None)
+        given = {key: answers[name] for key, name in names.items() if name in answers}
+        if not given:
+            return Answered(None)
+        return Answered(write_answers(DIALECTS[0].name, given))
     live = ask.exchange.ask
-    if live is None or not has_requests:
+    if live is None or not turn.requests:
         return Answered(None)
-    return Answered(write_answers(live.dialect, values))
+    return Answered(write_answers(live.dialect, answers))
 
 
 def _requests_of(ask: LiveAsk) -> tuple[Mapping[str, InputRequest], Mapping[str, str]]:
@@ -345,8 +344,9 @@ def _requests_of(ask: LiveAsk) -> tuple[Mapping[str, InputRequest], Mapping[str,
         # A key may have the task's id, which is nobody's business.
         names = key_names(new, ask.task.id)
         return {name: new[key] for key, name in names.items()}, names
-    live = ask.exchange.ask
-    return {} if live is None else live.input_requests, {}
+    if ask.exchange.ask is None:
+        return {}, {}
+    return ask.exchange.ask.input_requests, {}
 
 
 def refused(push: Message) -> Answered:
@@ -358,21 +358,26 @@ def refused(push: Message) -> Answered:
 def outcome_of(method: str, exchange: RecordedExchange) -> Mapping[str, Any]:
     """Return what a call came to, by its last response: its `result`, or its `error`."""
     state = _ended_task(method, exchange)
-    return exchange.rpc_members if state is None else state.response
+    if state is None:
+        return exchange.rpc_members
+    return state.response
 
 
 def _ended_task(method: str, exchange: RecordedExchange) -> TaskState | None:
-    is_of_task = exchange.call.method == GET_TASK != method
-    return polled_state(exchange.rpc_response) if is_of_task else None
+    if method == GET_TASK or exchange.call.method != GET_TASK:
+        return None
+    return polled_state(exchange.rpc_response)
 
 
 def fault_of(method: str, exchange: RecordedExchange) -> str | None:
     """Return why the last response of a call is no outcome; None where it is one."""
     state = _ended_task(method, exchange)
     if state is not None and not state.response:
+        fault = f"its task ended as {state.status}"
         reason = state.tree.get("statusMessage")
-        ended = f"its task ended as {state.status}"
-        return f"{ended}: {reason}" if reason else ended
+        if reason:
+            fault += f": {reason}"
+        return fault
     members = exchange.rpc_members
     if not members:
         status = 0 if exchange.response is None else exchange.response.status

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
@@ -18,6 +18,7 @@ from mrtr_cassette.core.answers.forms import (
     RESULTS,
     VALUES,
     Asked,
+    AskedRequest,
     elicited,
     fields_of,
     problem_of,
@@ -76,31 +77,37 @@ class AnswerRule(_Strict):
     def answer(self) -> Any:
         """Return what it answers, in which no number has lost anything."""
         if self.action is not None:
-            return elicited(self.action, parse(json.dumps(self.content).encode()))
-        answer = {"value": self.value} if self.result is None else self.result
-        return parse(json.dumps(answer).encode())
+            return elicited(self.action, _exactly(self.content))
+        if self.result is not None:
+            return _exactly(self.result)
+        return _exactly({"value": self.value})
 
     def kinds(self) -> frozenset[str]:
         """Return the kinds of requests that it can answer."""
         if self.kind is not None:
             return frozenset({self.kind})
-        if self.action is None:
-            return VALUES if self.result is None else RESULTS
-        return ELICITATIONS if self.content is None else frozenset({"form"})
+        if self.content is not None:
+            return frozenset({"form"})
+        if self.action is not None:
+            return ELICITATIONS
+        return VALUES if self.result is None else RESULTS
 
-    def fits(self, asked: Asked, key: str, request: InputRequest) -> bool:
+    def fits(self, asked: Asked, question: AskedRequest) -> bool:
         """Tell whether it answers a request for input."""
         for member, method in _METHOD_OF.items():
             name = getattr(self, member)
             if name is not None and (method, name) != (asked.method, asked.name):
                 return False
-        if self.key not in (None, key, short_key(key, asked.requests)):
+        request = question.request
+        if self.key not in (None, question.key, question.short_key):
             return False
         if self.message not in (None, request.message) or self.kind not in (None, request.kind):
             return False
         if self.pattern is not None and not matches_whole(self.pattern, request.message):
             return False
-        return self.value is not None if request.takes_value else request.kind in self.kinds()
+        if request.takes_value:
+            return self.value is not None
+        return request.kind in self.kinds()
 
     @model_validator(mode="after")
     def _can_be_meant(self) -> Self:
@@ -112,10 +119,16 @@ class AnswerRule(_Strict):
             raise ValueError('content only goes with action = "accept"')
         if self.kind is not None and self.kind not in _ANSWERED_BY[answers[0]]:
             raise ValueError(f"kind {self.kind} is not answered by {answers[0]}")
-        reason = "" if self.pattern is None else refusal_of(self.pattern)
-        if reason:
-            raise ValueError(f"pattern is no regular expression: {reason}")
+        if self.pattern is not None:
+            reason = refusal_of(self.pattern)
+            if reason:
+                raise ValueError(f"pattern is no regular expression: {reason}")
         return self
+
+
+def _exactly(value: Any) -> Any:
+    """Return a value as JSON is read here."""
+    return parse(json.dumps(value).encode())
 
 
 class RestModel(_Strict):
@@ -146,12 +159,10 @@ class AnswersFile(_Strict):
             kinds.update(ELICITATIONS)
         return kinds.union(*(rule.kinds() for rule in self.rule))
 
-    def rule_for(
-        self, asked: Asked, key: str, request: InputRequest
-    ) -> tuple[int, AnswerRule] | None:
+    def rule_for(self, asked: Asked, question: AskedRequest) -> tuple[int, AnswerRule] | None:
         """Return the number and the rule that answers a request for input, or None."""
         for number, rule in enumerate(self.rule, start=1):
-            if rule.fits(asked, key, request):
+            if rule.fits(asked, question):
                 return number, rule
         return None
 
@@ -234,7 +245,9 @@ def _answer_lines(request: InputRequest, answer: Any) -> str:
     is_elicitation = request.kind in ELICITATIONS and not request.takes_value
     if SEALED_ANSWER.search(text):
         note = "# The recorded answer is sealed: only its hash is known.\n"
-        return note + _lines({"action": "decline"} if is_elicitation else {"result": {}})
+        if is_elicitation:
+            return note + _lines({"action": "decline"})
+        return note + _lines({"result": {}})
     note = ""
     if without_numbers(text) != text:
         note = "# The recorded answer has redacted secrets: write them in the place of <...>.\n"
@@ -279,7 +292,9 @@ class WrittenPair(NamedTuple):
 
     def read_as(self, schema: Any) -> Any:
         """Return the value; a text is read as the type that the schema has."""
-        return self.value if self.is_json else value_of_text(self.value, schema)
+        if self.is_json:
+            return self.value
+        return value_of_text(self.value, schema)
 
 
 def read_pairs(texts: Iterable[str], what: str) -> tuple[WrittenPair, ...]:
@@ -410,97 +425,86 @@ class GivenAnswers:
                 kinds.update(RESULTS)
         return kinds
 
-    def answer_to(
-        self, key: str, request: InputRequest, keys: Collection[str] = (), number: int = 1
-    ) -> Any:
-        """Return the answer to a request, one of several by `keys`; None where no name is for it.
+    def answer_to(self, question: AskedRequest) -> Any:
+        """Return the answer to a question; None where no name is for it.
 
-        `decline` and `cancel` for a field that is no text refuse the whole form. `number` is that
-        of the question in the call, from 1.
+        `decline` and `cancel` for a field that is no text refuse the whole form.
         """
         before = len(self._used)
-        self._names[number] = {key, short_key(key, keys), *fields_of(request)}
-        answer = self._named_answer(key, request, keys, number)
+        fields = fields_of(question.request)
+        self._names[question.number] = {question.key, question.short_key, *fields}
+        answer = self._named_answer(question, fields)
         # What answered an earlier question of this key was not meant for another kind of question.
         is_repeated = answer is not None and len(self._used) == before
-        return None if is_repeated and problem_of(request, answer) else answer
+        if is_repeated and problem_of(question.request, answer) is not None:
+            return None
+        return answer
 
-    def _named_answer(
-        self, key: str, request: InputRequest, keys: Collection[str], number: int
-    ) -> Any:
-        aliases = (key, short_key(key, keys), f"#{number}")
-        fields = fields_of(request)
-        whole = self._whole_pair(aliases)
+    def _named_answer(self, question: AskedRequest, fields: Mapping[str, Any]) -> Any:
+        whole = self._whole_pair(question)
         if whole is not None and isinstance(whole.value, dict):
             self._used.add(whole.name)
             return whole.value
         names_field = whole is None or whole.name in fields
-        if names_field and self.spent_name(key, request, keys, number):
+        if names_field and self.spent_name(question):
             return None
-        given = self._field_pairs(fields, aliases)
+        given = self._field_pairs(question, fields)
         if whole is not None and not given and len(fields) == 1 and whole.value not in ACTIONS:
             given = {next(iter(fields)): whole}
         if whole is not None and not names_field and (not given or whole.value in ACTIONS[1:]):
             self._used.add(whole.name)
-            return _whole_answer(whole, request)
+            return _whole_answer(whole, question.request)
         for field, pair in given.items():
             self._used.add(pair.name)
             if pair.name == field:
                 self._fields.add(field)
         return _form_answer(given, fields)
 
-    def _whole_pair(self, aliases: Sequence[str]) -> WrittenPair | None:
+    def _whole_pair(self, question: AskedRequest) -> WrittenPair | None:
         """Return the pair that is named like a question."""
         # The place of a question is meant for no other one; a field's name was for its question.
-        for name in reversed(aliases):
+        for name in question.names:
             if name in self._pairs and name not in self._fields:
                 return self._pairs[name]
         return None
 
-    def _field_pairs(
-        self, fields: Mapping[str, Any], aliases: Sequence[str]
-    ) -> dict[str, WrittenPair]:
+    def _field_pairs(self, question: AskedRequest, fields: Iterable[str]) -> dict[str, WrittenPair]:
         """Return the pairs that are named like the fields of a question."""
         pairs = {}
         for field in fields:
-            for name in (field, *(f"{alias}.{field}" for alias in aliases)):
+            for name in (*(f"{alias}.{field}" for alias in question.names), field):
                 if name in self._pairs and name not in self._used:
                     pairs[field] = self._pairs[name]
+                    break
         return pairs
 
-    def spent_name(
-        self, key: str, request: InputRequest, keys: Collection[str] = (), number: int = 1
-    ) -> str | None:
+    def spent_name(self, question: AskedRequest) -> str | None:
         """Return the name of a field that has answered another question; None without one."""
-        fields = fields_of(request)
+        fields = fields_of(question.request)
         named: set[str] = set()
-        for alias in (key, short_key(key, keys), f"#{number}"):
+        for alias in question.names:
             named.update(field for field in fields if f"{alias}.{field}" in self._pairs)
         # Who names a question by its key or its place means it, and may leave out what is optional.
-        open_fields = required_in(request) if named else fields
+        open_fields = required_in(question.request) if named else fields
         for field in open_fields:
             if field in self._used and field not in named:
                 return field
         return None
 
-    def example_for(
-        self, key: str, request: InputRequest, keys: Collection[str], number: int
-    ) -> dict[str, Any]:
-        """Return names and values that answer a request, in the next run too.
+    def example_for(self, question: AskedRequest, *, is_alone: bool) -> dict[str, Any]:
+        """Return names and values that answer a question, in the next run too.
 
         A key that is no plain word may be another one then.
         """
-        fields, whole = example_answer(request)
-        short = short_key(key, keys)
-        names = fields or {short: whole}
-        is_lasting = bool(fields) or _PLAIN_WORD.fullmatch(short) is not None
-        if is_lasting and len(keys) == 1 and self._are_free(names, number):
-            if self.spent_name(key, request, keys, number) is None:
+        fields, whole = example_answer(question.request)
+        names = fields or {question.short_key: whole}
+        is_lasting = bool(fields) or _PLAIN_WORD.fullmatch(question.short_key) is not None
+        if is_lasting and is_alone and self._are_free(names, question.number):
+            if self.spent_name(question) is None:
                 return dict(names)
-        place = f"#{number}"
         if not fields:
-            return {place: whole}
-        return {f"{place}.{field}": value for field, value in fields.items()}
+            return {question.place: whole}
+        return {f"{question.place}.{field}": value for field, value in fields.items()}
 
     def _are_free(self, names: Mapping[str, Any], number: int) -> bool:
         """Tell whether names were neither given nor could be meant for an earlier question."""
@@ -527,16 +531,9 @@ def _whole_answer(pair: WrittenPair, request: InputRequest) -> Any:
         return {"value": pair.read_as(value_schema(request))}
     if request.kind in ELICITATIONS and pair.value in ACTIONS:
         return elicited(pair.value)
-    is_text = request.kind == "sampling" and isinstance(pair.value, str)
-    return sampled(pair.value) if is_text else pair.value
+    if request.kind == "sampling" and isinstance(pair.value, str):
+        return sampled(pair.value)
+    return pair.value
 
 
 _PLAIN_WORD: Final = re.compile("[A-Za-z_-]+")
-_KEY_PARTS: Final = re.compile("[:./#]")
-
-
-def short_key(key: str, keys: Collection[str]) -> str:
-    """Return the last part of a key, or the key where another one of `keys` ends so too."""
-    last = _KEY_PARTS.split(key)[-1]
-    ends = [_KEY_PARTS.split(another)[-1] for another in keys if another != key]
-    return key if not last or last in ends else last

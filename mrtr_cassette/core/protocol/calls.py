@@ -196,7 +196,9 @@ class Call(NamedTuple):
     def answers(self) -> Answers | None:
         """The answers of a retry; None for any other request."""
         rpc = self._rpc
-        return answers_in(rpc.params) if rpc.kind is Kind.REQUEST else None
+        if rpc.kind is not Kind.REQUEST:
+            return None
+        return answers_in(rpc.params)
 
     @property
     def arguments(self) -> Any:
@@ -316,13 +318,11 @@ class Call(NamedTuple):
             version = rpc.params.get("protocolVersion")
         headers = self.request.headers
         of_headers = traits_of_headers(headers)
-        named = []
-        if header_names:
-            named = [(name.lower(), value) for name, value in headers]
+        lower = [(name.lower(), value) for name, value in headers]
         return of_headers._replace(
             empty_members=self._empty_members,
             session=session_of(self.request),
-            named_headers=tuple(sorted(pair for pair in named if pair[0] in header_names)),
+            named_headers=tuple(sorted(pair for pair in lower if pair[0] in header_names)),
             has_progress_token=rpc.progress_token is not None,
             capabilities=canonical(capabilities),
             protocol_version=f"{canonical(version)} {of_headers.protocol_version}",
@@ -341,10 +341,10 @@ class Call(NamedTuple):
     @property
     def _null_members(self) -> list[str]:
         """The members of its params that say the same as absent ones, as MCP has no null there."""
-        null = [name for name, value in self._rpc.params.items() if value is None]
+        params = self._rpc.params
         if self.method in METHODS:
-            return null
-        return [name for name in null if name == "cursor"]
+            return [name for name in params if params[name] is None]
+        return ["cursor"] if params.get("cursor", "") is None else []
 
     @property
     def _empty_members(self) -> str:
@@ -364,7 +364,9 @@ class Call(NamedTuple):
     def client(self) -> str:
         """The client's `clientInfo` in `_meta`; empty where it has none."""
         info = self._rpc.meta.get(_CLIENT_INFO)
-        return "" if info is None else canonical(info)
+        if info is None:
+            return ""
+        return canonical(info)
 
     @property
     def caller(self) -> str:
@@ -428,5 +430,6 @@ def line_label(call: Call) -> str:
 
 def read_call(request: Request) -> Call:
     """Read a request."""
-    is_message = request.method == "POST" or request.is_line
-    return Call(request, classify(request.body) if is_message else None)
+    if request.method != "POST" and not request.is_line:
+        return Call(request, None)
+    return Call(request, classify(request.body))

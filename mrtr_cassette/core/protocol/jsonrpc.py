@@ -494,7 +494,8 @@ def splice_pieces(
     """Replace spans of the whole body; a replacement stands in the piece where its span begins."""
     ordered = sorted(replacements)
     changed = []
-    start = index = 0
+    start = 0
+    index = 0
     for piece in pieces:
         end = start + len(piece.raw)
         here = []
@@ -506,6 +507,9 @@ def splice_pieces(
             if span.end > end:
                 break
             index += 1
-        changed.append(Piece(splice(piece.raw, here), *piece[1:]) if here else piece)
+        spliced = piece
+        if here:
+            spliced = piece._replace(raw=splice(piece.raw, here))
+        changed.append(spliced)
         start = end
     return tuple(changed)

@@ -49,8 +49,10 @@ def with_state(headers: Headers, state: str) -> Headers:
     """Return the headers of an authorization response with the client's own `state`."""
     changed = []
     for name, value in headers:
-        is_location = name.lower() == "location"
-        changed.append((name, _STATE.sub(lambda _: state, value) if is_location else value))
+        new = value
+        if name.lower() == "location":
+            new = _STATE.sub(lambda _: state, value)
+        changed.append((name, new))
     return tuple(changed)
 
 
@@ -62,7 +64,9 @@ def lacks_scheme(text: str) -> bool:
 def origin_in(url: str) -> str:
     """Return the origin that a URL names, or begins with; empty where it names none."""
     match = _AUTHORITY.match(url)
-    return "" if match is None else match[0].strip()
+    if match is None:
+        return ""
+    return match[0].strip()
 
 
 def shown_origin(url: str) -> str:
@@ -227,9 +231,11 @@ def _pattern_of(origin: str, *, any_port: bool = False) -> re.Pattern[str]:
     schemes = _DEFAULT_PORTS if default else {match["scheme"]: ""}
     spelled = []
     for scheme, implied in schemes.items():
-        port = f"{_COLON}(?:{number}|{implied})" if number == default else f"{_COLON}{number}"
+        port = f"{_COLON}{number}"
         if any_port:
             port = f"{_COLON}[0-9]+"
+        elif number == default:
+            port = f"{_COLON}(?:{number}|{implied})"
         if any_port or number in (default, implied):
             port = f"(?:{port})?"
         spelled.append(f"{scheme}{_COLON}{_SLASH}{{2}}(?:{'|'.join(names)}){port}")

@@ -111,8 +111,12 @@ def notified_states(response: Response | None) -> list[TaskState]:
     """Return the states of which a stream notifies a client."""
     if response is None or NOTIFIED_TASK.encode() not in response.body:
         return []
-    states = [notified_state(located.message) for located in messages_in(response)]
-    return [state for state in states if state is not None]
+    states = []
+    for located in messages_in(response):
+        state = notified_state(located.message)
+        if state is not None:
+            states.append(state)
+    return states
 
 
 def clock_spans(message: Message) -> Iterator[tuple[str, Span]]:
@@ -125,7 +129,9 @@ def clock_spans(message: Message) -> Iterator[tuple[str, Span]]:
 
 
 def _result_in(response: Message | None) -> dict[str, Any]:
-    return {} if response is None else members_of(response.tree.get("result"))
+    if response is None:
+        return {}
+    return members_of(response.tree.get("result"))
 
 
 def _state_in(value: Any) -> TaskState | None:

@@ -76,7 +76,8 @@ def test_name_is_a_key_or_a_field(
     texts: list[str], key: str, request_: InputRequest, answer: Any
 ) -> None:
     """What a field's schema can't mean as its text is what the word says."""
-    found = given(*texts).answer_to(key, request_)
+    (question,) = asked(request_, key).questions()
+    found = given(*texts).answer_to(question)
     if request_.kind == "sampling":
         found = found["content"]["text"]
     assert found == answer
@@ -86,7 +87,7 @@ def test_unused_answers_are_known() -> None:
     """What nothing was asked for is told in the end."""
     answers = given("confirm=yes", "other=1")
     assert answers.unused == ["confirm", "other"]
-    answers.answer_to("confirm", SURE)
+    answers.answer_to(*asked(SURE).questions())
     assert answers.unused == ["other"]
 
 
@@ -163,8 +164,8 @@ def asked(
 def answer_of(text: str, request: InputRequest = DEPLOY, **of: str) -> Any:
     """Return the answer of the rule that answers a request; None where none does."""
     ask = asked(request, **of)
-    ((key, request),) = ask.requests.items()
-    rule = read_answers(text.encode(), "answers.toml").rule_for(ask, key, request)
+    (question,) = ask.questions()
+    rule = read_answers(text.encode(), "answers.toml").rule_for(ask, question)
     return None if rule is None else rule[1].answer()
 
 
