@@ -190,7 +190,7 @@ class Call(NamedTuple):
     @property
     def depends_on_writes(self) -> bool:
         """Whether its result depends on what was written before it."""
-        return depends_on_writes(self._said.kind, self.method)
+        return depends_on_writes(self._rpc.kind, self.method)
 
     @property
     def answers(self) -> Answers | None:
