@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner, Result
-from harness import looped, post, taping
+from harness import looped, post, run_here, taping
 from messages import CAPABLE, tool_call
 
 from mrtr_cassette.cli import main
@@ -107,6 +107,78 @@ def test_a_failing_run_offers_what_works(project: Path) -> None:
     assert "--accept text-changed" in lines[-1]
     assert invoke(path, "--accept", "text-changed", *server(project, "two")).exit_code == 0
     assert invoke(path, *server(project, "two")).exit_code == 0
+
+
+KEEPING = """
+import json, sys
+kept = []
+for line in sys.stdin:
+    asked = json.loads(line)
+    name = asked["params"].get("name")
+    if name == "put":
+        kept.append("A")
+    text = str(kept) if name == "get" else sys.argv[1]
+    result = {"content": [{"type": "text", "text": text}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+"""A server that keeps what is put."""
+
+
+def test_a_selected_read_has_the_write_that_it_needs(tmp_path: Path) -> None:
+    """With --only get the put before it is sent, and neither compared nor accepted."""
+    (tmp_path / "server.py").write_text(KEEPING)
+    path = tmp_path / "c.json"
+    calls = [tool_call("put", _meta=CAPABLE), tool_call("get", _meta=CAPABLE)]
+
+    async def script(visit: Any) -> None:
+        from standin import json_response
+
+        said = "kept" if visit.request.json["params"]["name"] == "put" else "['A']"
+        result = {"content": [{"type": "text", "text": said}]}
+        reply = {"jsonrpc": "2.0", "id": visit.request.json["id"], "result": result}
+        await visit.send(json_response(reply))
+
+    @looped
+    async def record() -> None:
+        async with taping(path, script) as tape:
+            for call in calls:
+                await post(tape.url, call)
+
+    record()
+    before = path.read_bytes()
+    for said in ("kept", "put away"):
+        for options in ((), ("--accept", "all")):
+            ended = invoke(path, "--only", "get", *options, *server(tmp_path, said))
+            assert ended.exit_code == 0, ended.output
+            assert "1 same, 1 skipped" in ended.output
+            assert path.read_bytes() == before
+
+
+STARTING = """
+import json, os, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    result = {"tools": [{"name": "go", "inputSchema": {"type": "object"}}]}
+    if asked["method"] == "server/discover":
+        result = {"supportedVersions": ["2026-07-28"], "capabilities": {}}
+    if asked["method"] == "tools/call":
+        result = {"content": [{"type": "text", "text": "done"}]}
+        log = {"level": "info", "data": f"process {os.getpid()} is ready"}
+        print(json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": log}))
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+"""A server on pipes that is only ready during its first call, and logs that."""
+
+
+def test_a_log_of_the_start_that_comes_during_the_first_call_is_no_change(tmp_path: Path) -> None:
+    """What it says is another process in every run."""
+    (tmp_path / "server.py").write_text(STARTING)
+    started = server(tmp_path, "")
+    recorded = run_here("call", "go", "-o", str(tmp_path / "c.json"), *started)
+    assert recorded.code == 0, recorded.err
+    assert "is ready" in (tmp_path / "c.json").read_text()
+    ended = invoke(tmp_path / "c.json", *started)
+    assert ended.exit_code == 0, ended.output
 
 
 @pytest.mark.parametrize(

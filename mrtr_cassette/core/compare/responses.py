@@ -9,7 +9,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.cassette.recorded import (
+    RecordedExchange,
+    RecordedInteraction,
+    in_conversation_order,
+)
 from mrtr_cassette.core.compare.surface import SERVER_INFO, by_name, is_offer
 from mrtr_cassette.core.compare.values import (
     Change,
@@ -20,6 +24,7 @@ from mrtr_cassette.core.compare.values import (
     pinned,
     value_changes,
 )
+from mrtr_cassette.core.protocol.calls import session_of
 from mrtr_cassette.core.protocol.dialect import (
     INPUT_REQUESTS,
     REQUEST_STATE,
@@ -123,14 +128,19 @@ def question_ids(raw: bytes) -> list[bytes]:
 
 
 def response_changes(
-    recorded: RecordedExchange, live: RecordedExchange, states: Mapping[str, str] = NO_STATES
+    recorded: RecordedExchange,
+    live: RecordedExchange,
+    states: Mapping[str, str] = NO_STATES,
+    *,
+    is_at_start: bool = False,
 ) -> list[Change]:
     """Return the differences of two responses to the same call, and of all that came with them.
 
     Two asks are the same question only if no change is `question-changed`; a question that only
     has another key is `key-changed`. `live` has the form in which it is or would be recorded;
     `states` has the recorded request state or session id by the SHA-256 of the live one, so that
-    texts that repeat them are the same in every run.
+    texts that repeat them are the same in every run. A server on pipes that `is_at_start` may log
+    what belongs to no call.
     """
     old = recorded.response
     new = live.response
@@ -145,7 +155,8 @@ def response_changes(
     before = _read(recorded, old, states)
     after = _read(live, new, states)
     if old.is_lines or new.is_lines:
-        drop_strays(recorded.call.method, before["#messages"], after["#messages"])
+        method = recorded.call.method
+        drop_strays(method, before["#messages"], after["#messages"], is_at_start=is_at_start)
     _drop_incomparable(old, new, before, after)
     changes = _judged_changes(recorded, before, after)
     if is_failure(recorded) or not is_failure(live):
@@ -529,19 +540,54 @@ _NAMES_REQUEST: Final = frozenset({"progressToken", "requestId", "taskId"})
 """Members of a notification's params that name the request or task it is about."""
 
 
-def drop_strays(method: str, recorded: list[Any], live: list[Any]) -> None:
+def drop_strays(
+    method: str, recorded: list[Any], live: list[Any], *, is_at_start: bool = False
+) -> None:
     """Drop messages that may be about an earlier call over a pipe, if one run has more of them.
 
-    Log messages before any call, or of the server's own accord, belong to no call.
+    Log messages before or during the first call, or of the server's own accord, belong to no call.
+    If both runs have as many, their order means nothing.
     """
     if method_of(method).listens:
         return
-    if not method or method_of(method).describes_server:
+    if not method or method_of(method).describes_server or is_at_start:
         _drop(recorded, _is_log)
         _drop(live, _is_log)
-    if method and sum(map(_is_stray, recorded)) != sum(map(_is_stray, live)):
-        _drop(recorded, _is_stray)
-        _drop(live, _is_stray)
+    if not method:
+        return
+    if sum(map(_is_stray, recorded)) == sum(map(_is_stray, live)):
+        live[:] = _at_recorded_places(recorded, live)
+        return
+    _drop(recorded, _is_stray)
+    _drop(live, _is_stray)
+
+
+def _at_recorded_places(recorded: Sequence[Any], live: Sequence[Any]) -> list[Any]:
+    """Return live messages with the strays where equal ones were recorded, or else in order."""
+    said = [message for message in live if not _is_stray(message)]
+    waiting = [message for message in live if _is_stray(message)]
+    partners = []
+    for message in filter(_is_stray, recorded):
+        is_equal = message in waiting
+        partners.append(waiting.pop(waiting.index(message)) if is_equal else None)
+    strays = [waiting.pop(0) if partner is None else partner for partner in partners]
+    placed = []
+    for message in recorded:
+        messages = strays if _is_stray(message) else said
+        placed += messages[:1]
+        del messages[:1]
+    return placed + said
+
+
+def calls_at_start(interactions: Sequence[RecordedInteraction]) -> set[int]:
+    """Return the numbers of the first calls of sessions over pipes: the server may still start."""
+    found: dict[str, int] = {}
+    for interaction in in_conversation_order(interactions):
+        first = interaction.exchanges[0]
+        is_call = first.request.is_line and first.call.depends_on_writes
+        if is_call and not method_of(first.call.method).describes_server:
+            found.setdefault(session_of(first.request), interaction.number)
+    return set(found.values())
 
 
 def _drop(messages: list[Any], is_dropped: Callable[[Mapping[str, Any]], bool]) -> None:

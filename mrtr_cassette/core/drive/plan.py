@@ -17,10 +17,17 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.cassette.runs import runs_of
 from mrtr_cassette.core.cassette.sessions import listens, opened_session, without_pongs
+from mrtr_cassette.core.drive.conversation import has_error
 from mrtr_cassette.core.drive.departures import Departure, departures_in
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.methods import CANCELLED, INITIALIZE, INITIALIZED, UPDATE_TASK
+from mrtr_cassette.core.protocol.methods import (
+    CANCELLED,
+    INITIALIZE,
+    INITIALIZED,
+    UPDATE_TASK,
+    method_of,
+)
 from mrtr_cassette.core.secrets.decode import as_text, without_percent
 from mrtr_cassette.core.secrets.sealed import (
     PLACEHOLDER,
@@ -54,12 +61,26 @@ class Planned:
     opens: str
     skipped: str | None
     is_compared: bool = True
+    """It was selected."""
     departure: Departure | None = None
     """How the client left it before it ended."""
     cancels: int | None = None
     """The number of the call that it cancels."""
     is_brought: bool = False
     """It was played when what follows it was recorded: the server gets it, and that is all."""
+    is_needed: bool = False
+    """It was not selected, and may write what a selected call depends on."""
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether the server gets it, unless something speaks against that."""
+        return self.is_compared or self.is_needed or self.part in ("opening", "listening")
+
+    @property
+    def may_write(self) -> bool:
+        """Whether it may have changed something, as far as its method and its response say."""
+        is_call = self.part == "call" and not method_of(self.call.method).reads
+        return is_call and not has_error(self.interaction.ending)
 
 
 def planned(
@@ -68,7 +89,7 @@ def planned(
     """Return the interactions of a cassette, in the order of the conversation.
 
     Of the patterns in `only`, one must match the method, the name, both, or the number; none stands
-    for all.
+    for all. Of the others those are needed that may write what a selected one depends on.
     """
     endpoint = endpoint_of(cassette.upstream)
     interactions = without_pongs(in_conversation_order(cassette.interactions))
@@ -100,7 +121,20 @@ def planned(
             cancels,
         )
         plan.append(item)
-    return plan
+    return _with_needed(plan)
+
+
+def _with_needed(plan: Sequence[Planned]) -> list[Planned]:
+    """Mark the calls that were not selected, and may write what a selected one depends on."""
+    dependent = 0
+    for place, item in enumerate(plan):
+        if item.is_compared and item.skipped is None and item.call.depends_on_writes:
+            dependent = place
+    marked = []
+    for place, item in enumerate(plan):
+        is_needed = place < dependent and item.may_write and not item.is_compared
+        marked.append(replace(item, is_needed=is_needed))
+    return marked
 
 
 def _is_selected(interaction: RecordedInteraction, call: Call, only: Sequence[str]) -> bool:

@@ -248,16 +248,19 @@ class RecordedScript:
         handles: Handles | None = None,
         *,
         renames_keys: bool = False,
+        is_at_start: bool = False,
     ) -> None:
         """Take a recorded conversation, whose last exchange may ask and have no answer here.
 
         `turns` are its own as far as the live server has not asked them, and `asides` those of its
         session that are asked of the server's own accord. `handles` gets what the live server made
-        up. With `renames_keys`, the recorded question is answered under another key too.
+        up. With `renames_keys`, the recorded question is answered under another key too; with
+        `is_at_start`, what is logged meanwhile belongs to the start of the server.
         """
         self._interaction, self._exchanges = interaction, interaction.exchanges
         self._ignored, self._asides = ignored, asides or Asides()
         self._handles = handles
+        self._is_at_start = is_at_start
         self._refused = {"question-changed"} | (set() if renames_keys else {"key-changed"})
         self._turns = open_turns(interaction) if turns is None else turns
         self._turns_until_left = _turns_until_left(interaction)
@@ -382,7 +385,7 @@ class RecordedScript:
         issued = None if recorded.ask is None else recorded.ask.request_state
         if ask.request_state is not None and issued is not None:
             states[sha256_of(ask.request_state)] = issued
-        return response_changes(recorded, live, states)
+        return response_changes(recorded, live, states, is_at_start=self._is_at_start)
 
     def _answerable(
         self, live: RecordedExchange, ask: LiveAsk, changes: list[Change]
@@ -585,7 +588,8 @@ class RecordedScript:
             self.is_rerouted = True
             self._take(turn, [unasked_change(recorded, live)])
         elif not (self._is_task and self._interaction.is_open):
-            changes = response_changes(recorded, live, self._recorded_by_hash)
+            states = self._recorded_by_hash
+            changes = response_changes(recorded, live, states, is_at_start=self._is_at_start)
             self._take(0, self._counting(changes))
 
     def was_not_asked(self, turn: OpenTurn) -> None:

@@ -25,7 +25,7 @@ from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.kept_names import KeptNames
 from mrtr_cassette.core.drive.live_session import OWN_ID, with_body
 from mrtr_cassette.core.drive.script import LivePair
-from mrtr_cassette.core.drive.verification import Accepts, VerifiedInteraction
+from mrtr_cassette.core.drive.verification import Accepts, VerifiedInteraction, after_stray
 from mrtr_cassette.core.protocol.dialect import with_answer_keys
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Located, messages_in, splice_pieces
 from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, PING
@@ -313,7 +313,7 @@ def _turn_proposal(
     pair = next((pair for pair in reversed(pairs) if pair.recorded is recorded), None)
     taken: tuple[TakenResponse, ...] = ()
     if verified.after is not None:
-        problem: str | None = _strayed(verified.after)
+        problem: str | None = after_stray(verified.after)
     elif recorded is None:
         problem = "the server asks it on another stream: record it again"
     elif pair is None or pair.live.response is None:
@@ -348,10 +348,6 @@ def _pushed_by_name(interaction: RecordedInteraction) -> dict[tuple[int, str], P
     return found
 
 
-def _strayed(number: int) -> str:
-    return f"it may depend on #{number}, which did not end as recorded"
-
-
 class _Rerouted:
     """The proposal of a conversation that took another course than the recorded one."""
 
@@ -376,7 +372,7 @@ class _Rerouted:
         """Return it."""
         verified = self._verified
         if verified.after is not None:
-            self._problems.append(_strayed(verified.after))
+            self._problems.append(after_stray(verified.after))
         self._take_calls()
         exchanges = tuple([response.base for response in self._taken])
         steps = self._take_steps() if self._taken[-1].live.created_task else ()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import issued_session, opened_session
 from mrtr_cassette.core.compare.conversations import IgnoredFor
-from mrtr_cassette.core.compare.responses import response_changes, said_value
+from mrtr_cassette.core.compare.responses import calls_at_start, response_changes, said_value
 from mrtr_cassette.core.compare.values import Change, Verdict, heaviest, without_ignored
 from mrtr_cassette.core.drive.conversation import (
     Conversation,
@@ -53,6 +53,14 @@ from mrtr_cassette.core.wire.http import (
     End,
     Request,
 )
+
+_NOT_SELECTED: Final = "it was not selected"
+_NEEDED: Final = "it was not selected, and only sent for what follows it"
+
+
+def after_stray(number: int) -> str:
+    """Return why a call can't be compared alone: another one that it may depend on went astray."""
+    return f"it may depend on #{number}, which did not end as recorded"
 
 
 class Reached(NamedTuple):
@@ -202,6 +210,7 @@ class Verifier:
         self._issued: set[str] = set()
         for interaction in cassette.interactions:
             self._issued.update(map(issued_session, interaction.own))
+        self._at_start = calls_at_start(cassette.interactions)
         self._unopened: dict[str, str] = {}
         self._tools: dict[str, ToolList] = {}
         self._asides: dict[str, Asides] = {}
@@ -239,7 +248,7 @@ class Verifier:
 
     def tools_for(self, planned: Planned) -> ToolList | None:
         """Return what has to be followed before a call, to know what its tool does; or None."""
-        if planned.call.method != CALL_TOOL or not planned.is_compared:
+        if planned.call.method != CALL_TOOL or not planned.is_sent:
             return None
         if planned.session not in self._tools:
             listing = request_beside(self._sent(planned.call.request), LIST_TOOLS)
@@ -276,7 +285,13 @@ class Verifier:
             turns = open_turns(interaction)
             asides.take(interaction.number, turns)
         script = RecordedScript(
-            interaction, ignored, turns, asides, self._handles, renames_keys=True
+            interaction,
+            ignored,
+            turns,
+            asides,
+            self._handles,
+            renames_keys=True,
+            is_at_start=interaction.number in self._at_start,
         )
         if planned.part == "listening":
             self._listening[interaction.number] = script
@@ -291,7 +306,7 @@ class Verifier:
         repeated = Repeated(planned, conversation, script)
         if planned.call.depends_on_writes:
             repeated.after = self._strayed
-        accepts = self._accepts
+        accepts = self._accepts_in(planned)
         if accepts is not None:
             script.accepts = lambda turn: accepts(repeated.so_far(), turn)
         return repeated
@@ -309,26 +324,31 @@ class Verifier:
 
     def _skipped(self, planned: Planned) -> VerifiedInteraction | None:
         """Return the verdict on an interaction that is not sent, or None."""
-        is_needed = planned.part in ("opening", "listening")
-        if planned.skipped is None and not (planned.is_compared or is_needed):
-            return VerifiedInteraction(planned, "skipped", reason="it was not selected")
-        reason, may_destroy = planned.skipped, False
+        only_reads = planned.is_needed and self.only_reads(planned)
+        if planned.skipped is None and (only_reads or not planned.is_sent):
+            return VerifiedInteraction(planned, "skipped", reason=_NOT_SELECTED)
+        reason = planned.skipped
+        may_destroy = False
         hints = {} if self._allows_destructive else self._hints_of(planned)
         if reason is None and hints.get("destructiveHint") and not hints.get("readOnlyHint"):
-            reason, may_destroy = "the server says that the tool may destroy something", True
+            reason = "the server says that the tool may destroy something"
+            may_destroy = True
         if reason is None and self._unmade is not None and planned.call.depends_on_writes:
             reason = f"it may depend on #{self._unmade}, which was not sent"
         if reason is None:
             return None
-        if planned.is_compared and self._unmade is None and self._may_write(planned):
+        if planned.is_sent and self._unmade is None and self._may_write(planned):
             self._unmade = planned.interaction.number
         self._asides_of(planned.interaction).drop(planned.interaction.number)
         return VerifiedInteraction(planned, "skipped", reason=reason, may_destroy=may_destroy)
 
     def _may_write(self, planned: Planned) -> bool:
         """Tell whether the recorded call may have changed something."""
-        is_refused = has_error(planned.interaction.ending)
-        return planned.part == "call" and not (is_refused or self.only_reads(planned))
+        return planned.may_write and not self.only_reads(planned)
+
+    def _accepts_in(self, planned: Planned) -> Accepts | None:
+        """Return what accepts changes of an interaction: of what was not selected, nothing does."""
+        return self._accepts if planned.is_compared else None
 
     def _asides_of(self, interaction: RecordedInteraction) -> Asides:
         first = interaction.exchanges[0]
@@ -387,9 +407,12 @@ class Verifier:
         if planned.opens and (last is None or has_error(last) or verified.verdict == "not-reached"):
             why = verified.reason or "no response" if last is None else outcome(last)
             self._unopened[planned.opens] = f"its session was not opened: {why}"
-        if planned.is_compared or verified.verdict == "not-reached":
-            return verified
-        return replace(verified, verdict="skipped", changes=(), reason="it was not selected")
+        if not planned.is_compared and verified.verdict != "not-reached":
+            reason = _NEEDED if planned.is_needed else _NOT_SELECTED
+            return replace(verified, verdict="skipped", changes=(), reason=reason)
+        if verified.verdict != "same" and verified.reason is None and verified.after is not None:
+            return replace(verified, reason=after_stray(verified.after))
+        return verified
 
     def _strays(self, repeated: Repeated, verified: VerifiedInteraction) -> bool:
         """Tell whether a call is the first one that leaves the live server in another state."""
@@ -401,7 +424,8 @@ class Verifier:
         if not verified.is_rerouted and 0 not in turns:
             return False
         turn = 0 if 0 in turns else min(turns)
-        return self._accepts is None or not self._accepts(verified, turn)
+        accepts = self._accepts_in(verified.planned)
+        return accepts is None or not accepts(verified, turn)
 
     def verified_again(self, verified: VerifiedInteraction) -> VerifiedInteraction:
         """Return the verdict, where more places are left out now."""

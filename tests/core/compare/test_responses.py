@@ -561,6 +561,7 @@ def test_what_names_no_call_of_a_pipe_belongs_to_none() -> None:
         ((changed_list, own), (own,), True),
         ((), (logs[0],), True),
         ((logs[0], own), (own, logs[0], logs[1], changed_list), True),
+        ((logs[0], logs[1], own), (own, logs[1], logs[0]), True),
         ((logs[0],), (logs[1],), False),
         ((own,), (), False),
         ((own,), (logs[0], more), False),

@@ -19,6 +19,7 @@ from builders import (
     get,
     loaded,
     notification,
+    pipe_cassette,
     post,
     push_on,
     refusal,
@@ -32,7 +33,7 @@ from messages import NO, YES, Json, asks, compact, text
 from pushing import PushingSession, asked_once, cassette_with, elicit, posted, roots
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
-from mrtr_cassette.core.cassette.transports import over_pipes
+from mrtr_cassette.core.cassette.transports import FIRST_SESSION, over_pipes
 from mrtr_cassette.core.compare.responses import response_changes
 from mrtr_cassette.core.drive.ignored import (
     IgnoredPlaces,
@@ -44,9 +45,10 @@ from mrtr_cassette.core.drive.ignored import (
 )
 from mrtr_cassette.core.drive.plan import Planned, planned
 from mrtr_cassette.core.drive.script import LivePair
+from mrtr_cassette.core.drive.updating import proposals
 from mrtr_cassette.core.drive.verification import Repeated, VerifiedInteraction, Verifier
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.wire.http import End, Request
+from mrtr_cassette.core.wire.http import NO_STATUS, End, Request, line_request
 
 CALL = tool("deploy", env="prod")
 STATE, LIVE = "recorded-state-0123456789", "live-state-0123456789"
@@ -63,7 +65,8 @@ def plan_of(*script: object, only: tuple[str, ...] = (), **options: bool) -> lis
 
 def verifier_of(cassette: Cassette, **options: Any) -> tuple[Verifier, list[Planned]]:
     """Return what verifies a cassette, and its plan."""
-    plan = planned(cassette, options.pop("only", ()))
+    is_on_pipes = options.pop("is_on_pipes", False)
+    plan = planned(cassette, options.pop("only", ()), is_on_pipes=is_on_pipes)
     ignored = options.pop("ignored", ())
     return Verifier(cassette, "/live?x=1", lambda _call: ignored, **options), plan
 
@@ -354,6 +357,84 @@ def test_what_was_not_selected_is_skipped() -> None:
     assert (verified.verdict, verified.changes, len(sent)) == ("skipped", (), 1)
     assert str(begun(verifier, second).reason) == "it was not selected"
     assert verifier.tools_for(second) is None
+
+
+def all_repeated(
+    verifier: Verifier, plan: list[Planned], said: Json
+) -> dict[int, VerifiedInteraction]:
+    """Repeat a plan with a server that gives every call one result; return what came of it."""
+    found = {}
+    for item in plan:
+        tools = verifier.tools_for(item)
+        if tools is not None:
+            follow(tools, HINTS)
+        running = begun(verifier, item)
+        if isinstance(running, Repeated):
+            follow(running.conversation, said)
+            running = verifier.ended(running)
+        found[item.interaction.number] = running
+    return found
+
+
+READ, PUT, WIPE = tool("get"), tool("put"), tool("wipe")
+
+
+@pytest.mark.parametrize(
+    ("script", "only", "sent", "skipped"),
+    [
+        ([PUT, rpc("ping"), READ, PUT], "get", [1, 3], [1, 2, 4]),
+        ([READ, PUT, READ], "3", [2, 3], [1, 2]),
+        ([PUT, rpc("ping")], "ping", [2], [1]),
+        ([PUT, WIPE, PUT, READ], "get", [1], [1, 2, 3, 4]),
+    ],
+    ids=["a write", "a read before", "nothing depends", "destructive"],
+)
+def test_writes_that_a_selected_call_may_need_are_sent_and_not_compared(
+    script: list[bytes], only: str, sent: list[int], skipped: list[int]
+) -> None:
+    """What destroys is not sent either, and what may depend on it is skipped with it."""
+    verifier, plan = scripted(*[(call, text("done")) for call in script], only=(only,))
+    found = all_repeated(verifier, plan, text("done"))
+    assert [number for number in found if found[number].pairs] == sent
+    assert [number for number in found if found[number].verdict == "skipped"] == skipped
+    assert all(found[number].verdict == "same" for number in found.keys() - {*skipped})
+
+
+def test_what_differs_after_a_write_that_was_not_selected_is_told_with_it() -> None:
+    """The write is not accepted, so nothing that may depend on it can be taken either."""
+    cassette = loaded(cassette_of((PUT, text("done")), (READ, text("done"))), "c.json")
+    verifier, plan = verifier_of(cassette, only=("get",), accepts=lambda _verified, _turn: True)
+    found = all_repeated(verifier, plan, text("other"))
+    assert (found[1].verdict, found[1].changes) == ("skipped", ())
+    assert (found[2].verdict, found[2].after) == ("text-changed", 1)
+    assert found[2].reason == "it may depend on #1, which did not end as recorded"
+    (proposal,) = proposals(cassette, found.values())
+    assert proposal.problem == found[2].reason
+
+
+def logged(words: str, asked: bytes) -> list[bytes]:
+    """Return what a server on pipes logs and responds."""
+    log = notification("notifications/message", level="info", data=words)
+    return [log, answer(asked, text("done"))]
+
+
+def test_what_is_logged_during_the_first_call_over_pipes_belongs_to_no_call() -> None:
+    """The server may still be starting; what is logged during a later call is that call's."""
+    steps = []
+    for asked in (rpc("tools/list"), READ, PUT):
+        lines = logged("at 10:15", asked)
+        steps.append((line_request(asked, FIRST_SESSION), lines, End.COMPLETE))
+    verifier, plan = verifier_of(pipe_cassette(*steps), is_on_pipes=True)
+    verdicts = []
+    for item in plan:
+        running = begun(verifier, item)
+        observation = running.conversation.next()
+        observation.response_started(NO_STATUS, ())
+        for line in logged("at 11:30", observation.call.request.body):
+            observation.response_bytes(line + b"\n", 0.0)
+        running.conversation.responded(observation)
+        verdicts.append(verifier.ended(running).verdict)
+    assert verdicts == ["same", "same", "text-changed"]
 
 
 # Pushed questions
