@@ -1,4 +1,4 @@
-"""Judge by the names beside them which values in a text are secrets, in JSON or in other text."""
+"""Judge values in JSON and in other text by the names beside them: which are secrets."""
 
 from __future__ import annotations
 
@@ -134,49 +134,64 @@ def in_named(rule: str, value: str, disabled: Collection[str]) -> Find | None:
 
 
 class JudgedText:
-    """A text in which the finds of RE2 are judged by what stands around them."""
+    """A text in which the finds of RE2 are judged by the text around them."""
 
     def __init__(self, rules: ActiveRules, text: str, kind: Kind) -> None:
-        self._rules, self._text, self._kind = rules, text, kind
+        self._rules = rules
+        self._text = text
+        self._kind = kind
         self._flat = flattened(text)
         self._shapes: dict[tuple[int, int], str] = {}
         self._bare_end = 0
 
     def finds(self, marks: Collection[int]) -> Iterator[Find]:
-        """Yield what is secret, where the marks say that there may be something."""
+        """Yield the secrets, in so far as the marks say that there may be any."""
         flat = self._flat.encode("latin-1")
         for rule in self._rules.likely(marks):
             for start, end in rule.spans(flat):
                 self._shapes.setdefault((start, end), rule.name)
                 outer = _END_OF_JSON.search(self._flat, start, end)
                 stop = end if outer is None else outer.start()
-                is_given = rule.name in _BY_PLACE and is_stand_in(self._text[start:stop])
-                if stop > start and not is_given:
+                is_stood_in = rule.name in _BY_PLACE and is_stand_in(self._text[start:stop])
+                if stop > start and not is_stood_in:
                     yield self._found(start, stop, rule.name)
         if Mark.NAME in marks:
             yield from self._given_by_sign(flat)
             yield from self._given_beside(flat)
             yield from self._given_in_rows(flat)
 
+    def _after(self, pattern: re.Pattern[str], at: int) -> int:
+        """Return where a pattern ends that matches the empty text too."""
+        match = pattern.match(self._flat, at)
+        return at if match is None else match.end()
+
     def _found(self, start: int, end: int, rule: str = "") -> Find:
-        plain = self._text[start:end]
+        spelled = self._text[start:end]
         in_url = self._is_in_url(start, end)
-        plain = self._undone(plain) if in_url else undo_json(plain)
+        if in_url:
+            plain = self._undone(spelled)
+        else:
+            plain = undo_json(spelled)
         return Find(start, end, rule, as_text(plain), in_url=in_url)
 
     def _undone(self, spelled: str) -> str:
         return without_percent(spelled, is_form=self._kind == "form").text
 
     def _is_in_url(self, start: int, end: int) -> bool:
+        if self._kind != "text":
+            return True
         before = self._flat[max(0, start - _WINDOW) : start]
         scheme, _, rest = before.rpartition("://")
-        return self._kind != "text" or (
-            scheme[-1:].isalnum() and _IN_URL.fullmatch(rest + self._flat[start:end]) is not None
-        )
+        if not scheme[-1:].isalnum():
+            return False
+        return _IN_URL.fullmatch(rest + self._flat[start:end]) is not None
 
     def _name_at(self, start: int, end: int, *, has_spaces: bool) -> tuple[Name | None, int]:
+        chars = _NAME_CHARS
+        if has_spaces:
+            chars += " "
         chunk = self._flat[max(0, start - _LONGEST_NAME) : start]
-        before = chunk.rstrip(_NAME_CHARS + " " if has_spaces else _NAME_CHARS)
+        before = chunk.rstrip(chars)
         start -= len(chunk[len(before) :].lstrip(" "))
         spelled = self._flat[start:end].rpartition(".")[2]
         if not spelled.isascii() or "\\" in spelled:
@@ -186,75 +201,87 @@ class JudgedText:
     # A name, a sign and a value
 
     def _given_by_sign(self, raw: bytes) -> Iterator[Find]:
-        flat, at = self._flat, 0
+        flat = self._flat
+        at = 0
         for match in self._rules.named.finditer(raw):
-            (start, end), after = match.span(1), match.end()
+            start, end = match.span(1)
             closing = flat[slice(*match.span(2))]
             name, start = self._name_at(start, end, has_spaces=bool(closing))
             if start < at or name is None:
                 continue
-            opening = flat[max(0, start - len(closing)) : start] if closing else ""
-            if closing and is_choice(self._line_before(start - len(closing))):
+            quoted_at = start - len(closing)
+            if closing and is_choice(self._line_before(quoted_at)):
                 continue
+            opening = flat[max(0, quoted_at) : start]
             is_member = closing[-1:] == '"' and opening == closing
-            if is_member and flat[start - len(closing) - 1 : start - len(closing)] != "\\":
-                found = self._member(name, start, after, len(closing) - 1)
+            is_escaped = flat[quoted_at - 1 : quoted_at] == "\\"
+            if is_member and not is_escaped:
+                found = self._member(name, start, match.end(), len(closing) - 1)
             else:
-                found = self._assigned(name, start, end, after, closing)
+                found = self._assigned(name, start, end, match.end(), closing)
             for find in found:
                 yield find
                 at = max(at, find.end)
 
     def _member(self, name: Name, start: int, at: int, depth: int) -> Iterator[Find]:
-        flat = self._flat
-        if value := self._scalar(at, depth):
+        value = self._scalar(at, depth) or self._scalar_in_object(at, depth)
+        if value is not None:
             yield from self._decided(name, value, start)
             return
-        if value := self._scalar_in_object(at, depth):
-            yield from self._decided(name, value, start)
+        at = self._after(_SPACES, at)
+        if not self._flat.startswith("[", at):
             return
-        at = _SPACES.match(flat, at).end()  # type: ignore[union-attr]
-        if flat.startswith("[", at) and not _OF_SCHEMA.search(flat, max(0, start - _WINDOW), start):
-            at += 1
-            while value := self._scalar(_SPACES.match(flat, at).end(), depth):  # type: ignore[union-attr]
-                at = value.end + (0 if value.quote else depth + 1)
-                if not value.quote:
-                    yield from self._decided(name, value, None)
+        if _OF_SCHEMA.search(self._flat, max(0, start - _WINDOW), start):
+            return
+        item = self._scalar(self._after(_SPACES, at + 1), depth)
+        while item is not None:
+            end = item.end
+            if not item.quote:
+                end += depth + 1
+                yield from self._decided(name, item, None)
+            item = self._scalar(self._after(_SPACES, end), depth)
 
     def _scalar(self, at: int, depth: int) -> Find | None:
-        if number := _NUMBER.match(self._flat, at):
-            return Find(*number.span(1), "", number[1], "\\" * depth + '"')
+        quote = "\\" * depth + '"'
+        number = _NUMBER.match(self._flat, at)
+        if number is not None:
+            return Find(*number.span(1), "", number[1], quote)
         opened = _OPENING.match(self._flat, at)
-        if opened is None or opened[1] != "\\" * depth + '"':
+        if opened is None or opened[1] != quote:
             return None
-        start, end = opened.end(), string_end(self._text, opened.end(), depth)
-        times = (depth + 1).bit_length()
-        return Find(start, end, "", as_text(undo_json(self._text[start:end], times)))
+        start = opened.end()
+        end = string_end(self._text, start, depth)
+        plain = undo_json(self._text[start:end], (depth + 1).bit_length())
+        return Find(start, end, "", as_text(plain))
 
     def _scalar_in_object(self, at: int, depth: int) -> Find | None:
-        """Return what an object has as its value, or an answer in its only field."""
-        at = _SPACES.match(self._flat, at).end()  # type: ignore[union-attr]
-        if inner := _VALUE_IN_OBJECT.match(self._flat, at):
-            return self._scalar(inner.end(), depth) if len(inner[2]) == depth else None
-        if inner := _ONLY_FIELD.match(self._flat, at):
-            value = self._scalar(inner.end(), depth) if len(inner[2]) == depth else None
-            if value is not None and _END_OF_OBJECT.match(self._flat, value.end):
-                return value
-        return None
+        """Return the value that an object has as its `value`, or an answer in its only field."""
+        at = self._after(_SPACES, at)
+        inner = _VALUE_IN_OBJECT.match(self._flat, at)
+        if inner is not None and len(inner[2]) == depth:
+            return self._scalar(inner.end(), depth)
+        field = _ONLY_FIELD.match(self._flat, at)
+        if inner is not None or field is None or len(field[2]) != depth:
+            return None
+        value = self._scalar(field.end(), depth)
+        if value is None or not _END_OF_OBJECT.match(self._flat, value.end):
+            return None
+        return value
 
     def _decided(self, name: Name, value: Find, start: int | None) -> Iterator[Find]:
-        """Yield a value of JSON if its name, and what stands beside it, say that it is a secret.
+        """Yield a value of JSON if its name and the members beside it say that it is a secret.
 
-        `start` is where the name stands; beside an item of an array stands nothing.
+        `start` is the place of the name; an item of an array has nothing beside it.
         """
         # A number may be a status, a size or a count.
-        is_number = bool(value.quote) and not name.takes_numbers
-        is_secret = name.alone(value.plain) and not is_number
+        is_count = bool(value.quote) and not name.takes_numbers
+        is_secret = name.alone(value.plain) and not is_count
         if not is_secret and start is not None and name.may_be(value.plain):
             members = self._members_around(start, value.end)
-            is_meant = not (is_number and name.companions.isdisjoint(members))
-            counts = name.beside if is_number else name.among(members)
-            is_secret = is_meant and counts(value.plain)
+            if not is_count:
+                is_secret = name.among(members)(value.plain)
+            elif not name.companions.isdisjoint(members):
+                is_secret = name.beside(value.plain)
         if is_secret:
             yield from self._secret(name, value)
 
@@ -267,44 +294,49 @@ class JudgedText:
         return set(map(fold, _MEMBERS.findall(_IN_OBJECT.search(around)[0])))  # type: ignore[index]
 
     def _secret(self, name: Name, value: Find) -> Iterator[Find]:
-        if not value.plain or (name.rule != CUSTOM_KEY and is_harmless(name, value.plain)):
+        is_custom = name.rule == CUSTOM_KEY
+        if not value.plain or (not is_custom and is_harmless(name, value.plain)):
             return
         named = in_named(name.rule, value.plain, self._rules.disabled)
-        if named is not None:
-            start = value.start + named.start
-            rule = named.rule
-            if rule != CUSTOM_KEY:
-                # The same secret has the same placeholder under a name and in other text.
-                rule = self._shapes.get((start, value.end), rule)
-            rule = rule_of_number(rule) if value.quote else rule
-            yield Find(start, value.end, rule, named.plain, value.quote, value.in_url)
+        if named is None:
+            return
+        start = value.start + named.start
+        rule = named.rule
+        if rule != CUSTOM_KEY:
+            # The same secret has the same placeholder under a name and in other text.
+            rule = self._shapes.get((start, value.end), rule)
+        if value.quote:
+            rule = rule_of_number(rule)
+        yield Find(start, value.end, rule, named.plain, value.quote, value.in_url)
 
     def _assigned(self, name: Name, start: int, end: int, at: int, closing: str) -> Iterator[Find]:
         flat = self._flat
-        sign = "=>" if flat.startswith("=>", at - 2) else flat[at - 1]
-        before = flat[start - 1 : start] if start else ""
-        is_parameter = before in ("?", "&", "#") or (self._kind == "form" and not before)
-        if sign == "=" and is_parameter and not closing and self._is_in_url(start, start):
+        sign = flat[at - 1]
+        if flat.startswith("=>", at - 2):
+            sign = "=>"
+        before = flat[start - 1 : start]
+        is_parameter = before in {"?", "&", "#"} or (self._kind == "form" and not before)
+        is_bare_name = sign == "=" and not closing
+        if is_parameter and is_bare_name and self._is_in_url(start, start):
             yield from self._parameter(name, start, at)
             return
-        is_spaced = flat[at : at + 1] in (" ", "\t")
+        is_spaced = flat[at : at + 1] in {" ", "\t"}
         has_gap = is_spaced or end + len(closing) < at - len(sign)
-        at = _SPACES_OF_LINE.match(flat, at).end()  # type: ignore[union-attr]
+        at = self._after(_SPACES_OF_LINE, at)
         line = self._line_before(start - len(closing))
         value = self._on_line_of_its_own(name, start, at, sign)
         if value is None:
-            is_assigned = sign == "=" and has_gap
-            value = self._value_after(self._past_others(at, line) if is_assigned else at)
+            if sign == "=" and has_gap:
+                value = self._value_after(self._past_others(at, line))
+            else:
+                value = self._value_after(at)
             if value is None or not counts_at_all(value.plain):
                 return
             if value.start > at:
-                is_meant = bool(closing) or not re.search(r"\s", value.plain)
-                is_label = name.folded in fold(value.plain.replace(" ", ""))
-                if not is_meant and sign == ":" and not is_label:
-                    is_meant = is_among_settings(flat, start, value.end)
+                is_meant = bool(closing) or self._is_text_meant(name, start, value, sign)
             else:
-                is_meant = sign == "=" and not has_gap
-                is_meant |= is_spaced and _BARE_SECRET.match(value.plain) is not None
+                is_random = is_spaced and _BARE_SECRET.match(value.plain) is not None
+                is_meant = is_random or (sign == "=" and not has_gap)
             if not is_meant:
                 return
         is_bare = flat[value.start - 1] not in "\"'"
@@ -317,11 +349,20 @@ class JudgedText:
         if counts(value.plain):
             yield from self._secret(name, value)
 
+    def _is_text_meant(self, name: Name, start: int, value: Find, sign: str) -> bool:
+        """Tell whether a text in quotes is the value of a name, and not a label or prose."""
+        if not re.search(r"\s", value.plain):
+            return True
+        is_label = name.folded in fold(value.plain.replace(" ", ""))
+        if sign != ":" or is_label:
+            return False
+        return is_among_settings(self._flat, start, value.end)
+
     def _line_before(self, start: int) -> str:
         return self._flat[max(0, start - _LONGEST_NAME) : start].rpartition("\n")[2]
 
     def _past_others(self, at: int, line: str) -> int:
-        """Return where the value begins that belongs to the last name of an assignment."""
+        """Return where the value of the last name of an assignment begins."""
         for _ in range(place_in_assignment(line)):
             passed = _OTHER_VALUE.match(self._flat, at)
             if passed is None:
@@ -330,9 +371,9 @@ class JudgedText:
         return at
 
     def _parameter(self, name: Name, start: int, at: int) -> Iterator[Find]:
-        flat, kind = self._flat, self._kind
-        end = _PARAMETER[kind].match(flat, at).end()  # type: ignore[union-attr]
-        if kind == "text" and flat[end : end + 1] not in ("&", "#"):
+        flat = self._flat
+        end = self._after(_PARAMETER[self._kind], at)
+        if self._kind == "text" and flat[end : end + 1] not in {"&", "#"}:
             # A link of Markdown ends so.
             end = at + len(flat[at:end].partition(")](")[0].rstrip(_URL_END))
         plain = as_text(self._undone(self._text[at:end]))
@@ -341,13 +382,16 @@ class JudgedText:
             yield from self._secret(name, Find(at, end, "", plain, in_url=True))
 
     def _parameters_around(self, start: int, end: int) -> Collection[str]:
-        """Return the folded names of the parameters of the URL or form that one stands in."""
+        """Return the folded names of the parameters in the URL or form around one of them."""
         if self._kind != "text":
             return self._parameters
         flat = self._flat
         around = flat[max(0, start - _WINDOW) : start].split()[-1:]
         around += flat[end : end + _WINDOW].split()[:1]
-        return {fold(other) for text in around for other in _PARAMETERS.findall(text)}
+        names: set[str] = set()
+        for text in around:
+            names.update(map(fold, _PARAMETERS.findall(text)))
+        return names
 
     @cached_property
     def _parameters(self) -> Collection[str]:
@@ -366,38 +410,44 @@ class JudgedText:
         given = given.rstrip(",;")
         is_setting = sign == "=" or self._flat[start:at].rstrip(" \t:").isupper()
         is_pin = name.rule == "password" and given.isdigit()
+        end = at + len(given)
         is_meant = is_setting or not name.is_certain or is_pin
-        is_meant = is_meant or is_strong(given) or is_encoded(given)
-        if not is_meant and is_plain_setting(self._flat[start:at], given):
-            is_meant = is_among_settings(self._flat, start, at + len(given))
-        if not is_meant:
-            return None
-        return self._found(at, at + len(given))
+        if is_meant or is_strong(given) or is_encoded(given):
+            return self._found(at, end)
+        is_plain = is_plain_setting(self._flat[start:at], given)
+        if is_plain and is_among_settings(self._flat, start, end):
+            return self._found(at, end)
+        return None
 
     def _value_after(self, at: int) -> Find | None:
         flat = self._flat
-        if prefix := _PREFIX.match(flat, at):
+        prefix = _PREFIX.match(flat, at)
+        if prefix is not None:
             at = prefix.end()
         opened = _OPENING.match(flat, at)
         if opened is not None and opened.start(1) == at:
             return self._quoted(opened)
         if at >= self._bare_end:
-            self._bare_end = _BARE.match(flat, at).end()  # type: ignore[union-attr]
+            self._bare_end = self._after(_BARE, at)
         end = self._bare_end
         if not 0 < end - at <= _LONGEST_VALUE or not _AFTER_BARE.match(flat, end):
             return None
         return self._found(at, end)
 
     def _quoted(self, opened: re.Match[str]) -> Find | None:
-        start, depth, flat = opened.end(), len(opened[1]) - 1, self._flat
-        if opened[1][-1] == "'":
-            end = _IN_SINGLE_QUOTES.match(flat, start).end()  # type: ignore[union-attr]
+        flat = self._flat
+        start = opened.end()
+        depth = len(opened[1]) - 1
+        is_single = opened[1][-1] == "'"
+        if is_single:
+            end = self._after(_IN_SINGLE_QUOTES, start)
         else:
             end = string_end(self._text, start, depth)
-        # What ends a string of JSON that the text stands in ends the value too.
-        if outer := _END_OF_JSON.search(flat, start, end):
+        # The end of an outer string of JSON ends the value too.
+        outer = _END_OF_JSON.search(flat, start, end)
+        if outer is not None:
             end = outer.start()
-        elif opened[1][-1] == "'" and flat[end : end + 1] not in ("", "'"):
+        elif is_single and flat[end : end + 1] not in {"", "'"}:
             return None
         value = flat[start:end]
         if not 0 < len(value) <= _LONGEST_VALUE or "\n" in value or "\r" in value:
@@ -424,10 +474,11 @@ class JudgedText:
     def _given_in_rows(self, raw: bytes) -> Iterator[Find]:
         for start, end, at in self._rules.inserts_in(raw):
             columns = [column.strip(_AROUND_COLUMN) for column in self._flat[start:end].split(",")]
-            names = [self._rules.name(column) for column in columns]
             companions = set(map(fold, columns))
             for place, first, last in texts_in_rows(self._flat, at):
-                name = names[place] if place < len(names) else None
+                name = None
+                if place < len(columns):
+                    name = self._rules.name(columns[place])
                 value = self._found(first, last)
                 value = value._replace(plain=value.plain.replace("''", "'"))
                 if name is None or not counts_at_all(value.plain):
