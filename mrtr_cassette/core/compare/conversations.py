@@ -179,13 +179,16 @@ def compared(
 
 
 def _interaction_of(pair: _SidePair, namesakes: Mapping[int, _Side]) -> InteractionComparison:
+    """Compare two interactions that belong together, or describe one without a partner."""
     old = pair.old
     new = pair.new
     request: tuple[Difference, ...] = ()
     if new is not None and new.interaction.number in namesakes:
         request = _request_differences(namesakes[new.interaction.number], new)
     side = pair.sides[0]
-    stages = [_without_ignored(stage, side.pointers) for stage in _stages_of(old, new)]
+    stages = []
+    for stage in _stages_of(old, new):
+        stages.append(_without_ignored(stage, side.pointers))
     call = str(side.call)
     numbers = (old and old.interaction.number, new and new.interaction.number)
     return InteractionComparison(*numbers, call, pair.is_moved, tuple(stages), request)
@@ -208,7 +211,10 @@ def held_to(
         if pair.mark == "+":
             candidates = recorded.interactions
         elif pair.mark == "~" and is_part:
-            left = [call for call in recorded.interactions if call.number not in same]
+            left = []
+            for call in recorded.interactions:
+                if call.number not in same:
+                    left.append(call)
             candidates = tuple(left)
         elif pair.mark == "-" and is_part:
             continue
@@ -274,6 +280,7 @@ class _SidePair(NamedTuple):
 
 
 def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
+    """Yield the interactions of a cassette as a comparison reads them."""
     pages: dict[tuple[str, str, str | None], int] = {}
     for interaction in without_pongs(in_conversation_order(cassette.interactions)):
         call = interaction.exchanges[0].call
@@ -282,7 +289,9 @@ def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
         if issued is not None:
             pages[call.endpoint, call.method, issued] = page + 1
         pointers = ignored_for(call)
-        ignored = [pointer_path(pointer) for pointer in pointers]
+        ignored = []
+        for pointer in pointers:
+            ignored.append(pointer_path(pointer))
         turns = list(_turns_of(interaction, ignored))
         given = _given(interaction.exchanges[0], ignored)
         if page:
@@ -294,6 +303,7 @@ def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
 
 
 def _keys_of(key: CallKey, page: int, answers: tuple[str, ...]) -> tuple[object, object, object]:
+    """Return the keys by which a partner is found, the strictest first."""
     # The path of a server may be another one; other HTTP traffic is nothing but its path.
     endpoint = ""
     if not key.method:
@@ -304,6 +314,7 @@ def _keys_of(key: CallKey, page: int, answers: tuple[str, ...]) -> tuple[object,
 
 
 def _turns_of(interaction: RecordedInteraction, ignored: Collection[MemberPath]) -> Iterator[_Turn]:
+    """Yield the turns of an interaction in a form that is equal for all ways of asking."""
     for turn in interaction.turns:
         if isinstance(turn, PushedTurn):
             pushed = _pushed_turn(turn, ignored)
@@ -337,6 +348,7 @@ def _pushed_turn(turn: PushedTurn, ignored: Collection[MemberPath]) -> _Turn:
 
 
 def _given(retry: RecordedExchange, ignored: Collection[MemberPath]) -> Any:
+    """Return the answers of a retry; `ABSENT` if it has none."""
     if retry.call.answers is None:
         return ABSENT
     answers = {}
@@ -347,6 +359,7 @@ def _given(retry: RecordedExchange, ignored: Collection[MemberPath]) -> Any:
 
 
 def _posted(exchange: RecordedExchange, ignored: Collection[MemberPath]) -> Any:
+    """Return the result or the error that a client posted."""
     message = exchange.call.message
     tree: dict[str, Any] = {}
     if message is not None:
@@ -393,6 +406,7 @@ def _namesakes(
 
 
 def _request_differences(old: _Side, new: _Side) -> tuple[Difference, ...]:
+    """Return where the arguments of two calls of the same name differ."""
     ignored = [pointer_path(pointer) for pointer in new.pointers]
     before = without_paths(old.interaction.exchanges[0].call.arguments, ignored)
     after = without_paths(new.interaction.exchanges[0].call.arguments, ignored)
@@ -426,6 +440,7 @@ def _aligned(
 
 
 def _without_ignored(stage: Stage, ignored: Collection[str]) -> Stage:
+    """Leave the changes at ignored places out of a stage."""
     changes = tuple(without_ignored(stage.changes, ignored))
     mark = stage.mark
     if mark == "~" and heaviest(changes) == "same":
@@ -434,6 +449,7 @@ def _without_ignored(stage: Stage, ignored: Collection[str]) -> Stage:
 
 
 def _stages_of(old: _Side | None, new: _Side | None) -> Iterator[Stage]:
+    """Yield the questions, the answers and the outcome of two interactions, compared."""
     verdict: Verdict = "rounds-changed"
     if old is None or new is None:
         verdict = "shape-changed"
@@ -481,6 +497,7 @@ def _last_of(side: _Side | None) -> RecordedExchange | None:
 
 
 def _mark_of(old: object, new: object) -> Mark:
+    """Return the mark of a turn by its indices in both interactions."""
     if old is None:
         return "+"
     if new is None:

@@ -165,6 +165,7 @@ def response_changes(
 
 
 def _missing_response(old: Response | None, new: Response | None) -> list[Change]:
+    """Return the change that only one of two responses is there."""
     if old is not None:
         return [change_of("shape-changed", "/#status", old.status, ABSENT)]
     if new is not None:
@@ -180,6 +181,7 @@ def _is_same_response(old: Response, new: Response) -> bool:
 def _drop_incomparable(
     old: Response, new: Response, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
+    """Drop the members of two responses that can't be compared with each other."""
     left_out = set()
     if old.is_lines or new.is_lines:
         left_out |= {"#status", "#headers"}
@@ -235,6 +237,7 @@ def _refusals(
 
 
 def _ending_of(members: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return the facts that say how a call ended."""
     status = members.get(_TASK, {}).get("status")
     return "#error" in members, status, members.get(RESULT_TYPE) == TASK
 
@@ -253,6 +256,7 @@ def question_changes(recorded: Any, received: Any) -> list[Change]:
 
 
 def _key_changes(names: Mapping[str, str]) -> list[Change]:
+    """Return the changes of questions that only have another key."""
     changes = []
     for key, name in names.items():
         changes.append(change_of("key-changed", f"{ASKS}/{escape_pointer(key)}", key, name))
@@ -275,6 +279,7 @@ def renamed_keys(recorded: Any, received: Any) -> dict[str, str]:
 
 
 def _by_key(question: Any) -> dict[str, str]:
+    """Return the JSON of each question by its key."""
     if isinstance(question, dict):
         return {key: canonical(request) for key, request in question.items()}
     return {item["id"]: canonical({**item, "id": ""}) for item in question}
@@ -336,7 +341,11 @@ def asked_question(exchange: RecordedExchange) -> Any:
 def pushed_value(raw: bytes, states: Mapping[str, str] = NO_STATES) -> dict[str, Any]:
     """Return the question of a pushed request, as in a value of `inputRequests`."""
     tree = comparable_tree(raw, states)
-    return {name: tree[name] for name in ("method", "params") if name in tree}
+    found = {}
+    for name in ("method", "params"):
+        if name in tree:
+            found[name] = tree[name]
+    return found
 
 
 def task_question(requests: Mapping[str, InputRequest], task_id: str) -> dict[str, Any]:
@@ -364,7 +373,10 @@ def outcome_value(exchange: RecordedExchange) -> Any:
     members = _read(exchange, exchange.response, NO_STATES)
     if "#error" in members:
         return {"error": members["#error"]}
-    result = {name: value for name, value in members.items() if not name.startswith("#")}
+    result = {}
+    for name, value in members.items():
+        if not name.startswith("#"):
+            result[name] = value
     return result or members.get("#body") or members["#messages"] or members["#status"]
 
 
@@ -460,6 +472,7 @@ def _messages_beside(
     request: Message | None,
     states: Mapping[str, str],
 ) -> list[dict[str, Any]]:
+    """Return the messages of a response besides the response itself."""
     token = None
     if request is not None:
         token = request.progress_token
@@ -472,10 +485,14 @@ def _messages_beside(
 
 
 def _task_members(state: TaskState) -> dict[str, Any]:
+    """Return the members that are compared of the last state of a task."""
     told = ["status"]
     if state.is_over:
         told.append("statusMessage")
-    task = {name: state.tree[name] for name in told if name in state.tree}
+    task = {}
+    for name in told:
+        if name in state.tree:
+            task[name] = state.tree[name]
     members: dict[str, Any] = {_TASK: task}
     if state.input_requests:
         members[INPUT_REQUESTS] = task_question(state.input_requests, state.id)
@@ -490,6 +507,7 @@ def _body_of(response: Response, states: Mapping[str, str]) -> Any:
 
 
 def _headers(response: Response) -> dict[str, str]:
+    """Return the headers that are compared, by their names in lower case."""
     values: dict[str, list[str]] = defaultdict(list)
     for name, value in kept_response_headers(response.headers):
         key = name.lower()
@@ -499,7 +517,11 @@ def _headers(response: Response) -> dict[str, str]:
 
 
 def _message(tree: dict[str, Any], token: str | None, message: Message) -> dict[str, Any]:
-    kept = {key: value for key, value in tree.items() if key not in ("id", "jsonrpc")}
+    """Return the members of a message that are compared."""
+    kept = {}
+    for key, value in tree.items():
+        if key not in ("id", "jsonrpc"):
+            kept[key] = value
     params = pinned(kept, _VOLATILE_OF_MESSAGES).get("params")
     kept["params"] = params
     if isinstance(params, dict) and "progressToken" in params:
@@ -510,10 +532,15 @@ def _message(tree: dict[str, Any], token: str | None, message: Message) -> dict[
         params[INPUT_REQUESTS] = task_question(task.input_requests, task.id)
     if "result" in kept:
         kept["result"] = pinned(kept["result"], _VOLATILE)
-    return {key: value for key, value in kept.items() if value is not None}
+    found = {}
+    for key, value in kept.items():
+        if value is not None:
+            found[key] = value
+    return found
 
 
 def _judged(change: Change, *, is_surface: bool) -> Change:
+    """Return a change of a response with its verdict."""
     pointer = change.pointer
     old = change.recorded or ""
     new = change.received or ""
@@ -599,6 +626,7 @@ def _is_log(message: Mapping[str, Any]) -> bool:
 
 
 def _is_stray(message: Mapping[str, Any]) -> bool:
+    """Tell whether a notification names no request and no task."""
     return "method" in message and _NAMES_REQUEST.isdisjoint(message.get("params") or ())
 
 

@@ -46,6 +46,7 @@ def by_name(recorded: list[Any], received: list[Any]) -> list[Pair]:
 
 
 def _name_of(item: Any) -> str | None:
+    """Return the name of an item of a list; None if it has none."""
     if isinstance(item, list):
         return None
     if not isinstance(item, dict):

@@ -266,6 +266,7 @@ def value_changes(
 
 
 def _change(difference: Difference) -> Change:
+    """Return a difference with its verdict."""
     pointer, recorded, received = difference
     kind = _kind_of(recorded)
     if kind != _kind_of(received):
@@ -293,6 +294,7 @@ def _json_of(value: Any) -> str | None:
 
 
 def _places_in(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
+    """Return the places within two values, or None if they are compared as a whole."""
     pointer, old, new = place
     if isinstance(old, list) and isinstance(new, list):
         return _places_in_lists(pair_items, place)
@@ -306,6 +308,7 @@ def _places_in(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
 
 
 def _places_in_lists(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
+    """Return the places within two lists, or None if only their order differs."""
     pointer, old, new = place
     if pointer.endswith(ORDER):
         return None

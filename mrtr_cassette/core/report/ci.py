@@ -43,17 +43,20 @@ def verification_junit(verifications: Sequence[Verification]) -> bytes:
 
 
 def _case(suite: ET.Element, name: str) -> ET.Element:
+    """Add a case of a test suite."""
     facts = {"classname": suite.get("name", ""), "name": printable_json(name)}
     return ET.SubElement(suite, "testcase", facts)
 
 
 def _failure(case: ET.Element, kind: str, message: str, text: str) -> None:
+    """Add the reason why a case failed."""
     failure = ET.SubElement(case, "failure", type=kind, message=printable_json(message))
     failure.text = printable_json(text)
 
 
 # XML holds all characters that `printable_json` leaves (XML 1.0, section 2.2).
 def _xml(name: str, suites: Sequence[ET.Element]) -> bytes:
+    """Return suites as XML, with their counts."""
     root = ET.Element("testsuites", name=name)
     root.extend(suites)
     for element in (root, *suites):
@@ -96,6 +99,7 @@ def verification_annotations(verification: Verification) -> list[str]:
 
 
 def _annotation(file: str, title: str, text: str) -> str:
+    """Return a workflow command that shows an error beside a file."""
     path = _escaped(printable(file), _IN_PROPERTY)
     title = _escaped(title, _IN_PROPERTY)
     return f"::error file={path},title={title}::{_escaped(text, _IN_MESSAGE)}"
@@ -106,6 +110,7 @@ _IN_PROPERTY = "%\r\n:,"
 
 
 def _escaped(text: str, characters: str) -> str:
+    """Escape some characters of a workflow command."""
     for char in characters:
         text = text.replace(char, f"%{ord(char):02X}")
     return text

@@ -125,6 +125,7 @@ def _repeats_in(folds: Sequence[Fold]) -> dict[Fold, Fold]:
 
 
 def _values(fold: Fold) -> tuple[tuple[str | None, str | None], ...]:
+    """Return the values of all changes of a fold, as texts."""
     values = []
     for change in fold.changes:
         values.append((_unquoted(change.recorded), _unquoted(change.received)))
@@ -259,11 +260,13 @@ def held_text(comparison: CassetteComparison, terms: Terms = LIBRARY_TERMS) -> s
 
 
 def _severity(interaction: InteractionComparison) -> tuple[int, bool]:
+    """Return the rank of a differing interaction; the greatest one is told first."""
     # With equal verdicts a call that names something says more than one of discovery.
     return VERDICTS.index(interaction.verdict), '"' in interaction.call
 
 
 def _compared_lines(interaction: InteractionComparison) -> Iterator[str]:
+    """Yield an interaction of two cassettes with its changes."""
     mark = interaction.mark
     facts: list[str] = [interaction.verdict] if mark == "~" else []
     if interaction.is_moved:
@@ -283,6 +286,7 @@ def _compared_lines(interaction: InteractionComparison) -> Iterator[str]:
 
 
 def _numbers_of(interaction: InteractionComparison) -> str:
+    """Return the number of an interaction in one cassette, or its numbers in both."""
     recorded = interaction.recorded
     received = interaction.received
     if recorded is None or received == recorded:
@@ -304,6 +308,7 @@ def _place_of(turn: int | None) -> str:
 
 
 def _change_lines(place: str, changes: Iterable[Change]) -> Iterator[str]:
+    """Yield the changes at a place of a conversation."""
     for fold in folded(changes):
         first, *values = fold_lines(fold)
         yield f"    {place} {first}"
@@ -370,6 +375,7 @@ def comparison_markdown(comparison: CassetteComparison) -> str:
 
 
 def _diff_block(shown: Sequence[str]) -> list[str]:
+    """Return lines as a Markdown block that shows what was removed and added."""
     if not shown:
         return []
     ticks = re.findall("``+", "\n".join(shown))
@@ -378,6 +384,7 @@ def _diff_block(shown: Sequence[str]) -> list[str]:
 
 
 def _in_diff(line: str) -> str:
+    """Return a line with its mark in the first column, for a block of `diff`."""
     bare = line.lstrip(" ")
     indent = line[: len(line) - len(bare)]
     if bare.startswith(("- ", "+ ")):
@@ -488,6 +495,7 @@ def _notes(verification: Verification) -> Iterator[str]:
 
 
 def _changes_by_turn(interaction: VerifiedInteraction) -> dict[int, list[Change]]:
+    """Return the changes of an interaction by turn; 0 is the final response."""
     turns: dict[int, list[Change]] = defaultdict(list)
     for turn, change in interaction.changes:
         turns[turn].append(change)
@@ -524,6 +532,7 @@ def _with_responses(change: Change, response: Reached) -> Change:
 
 
 def _response_lines(mark: str, title: str, response: Any) -> Iterator[str]:
+    """Yield a whole response, line by line."""
     yield f"    {title}:"
     for line in json.dumps(response, indent=2, ensure_ascii=False).split("\n"):
         yield f"      {mark} {printable(line)}"

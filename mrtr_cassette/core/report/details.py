@@ -164,6 +164,7 @@ def details_of(cassette: Cassette) -> CassetteDetails:
 
 
 def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interaction:
+    """Return the details of one interaction."""
     first = recorded.exchanges[0]
     call = first.call
     turns = tuple([_turn(recorded, turn) for turn in recorded.turns])
@@ -202,6 +203,7 @@ def _notifications(recorded: RecordedInteraction) -> Iterator[Message]:
 
 
 def _stage(step: TaskStep) -> str:
+    """Return a step of a task in words."""
     if step.state is not None:
         return task_words(step.state, step.polls)
     return _CLIENT_STEPS.get(step.exchange.call.method, "error")
@@ -220,6 +222,7 @@ def task_words(state: TaskState, polls: int = 1) -> str:
 
 
 def _parameters(call: Call) -> Any:
+    """Return the arguments of a call, or the params of a method that names nothing."""
     message = call.message
     if message is None or not call.is_rpc:
         return None
@@ -229,6 +232,7 @@ def _parameters(call: Call) -> Any:
 
 
 def _client(call: Call) -> str:
+    """Return the name and the version that a client gives itself, if any."""
     message = call.message
     if message is None:
         return ""
@@ -243,6 +247,7 @@ def _client(call: Call) -> str:
 
 
 def _turn(recorded: RecordedInteraction, turn: _RecordedTurn) -> Turn:
+    """Return the details of one turn."""
     names: Mapping[str, str] = {}
     if isinstance(turn, TaskTurn):
         names = key_names(turn.requests, recorded.task_id)
@@ -366,6 +371,7 @@ class _Outcome(NamedTuple):
 
 
 def _ending(recorded: RecordedInteraction, streamed: _Streamed) -> _Outcome:
+    """Return how an interaction ended, its final response, and the size of that."""
     last = recorded.ending
     response = last.response
     message = None
@@ -395,6 +401,7 @@ def _ending(recorded: RecordedInteraction, streamed: _Streamed) -> _Outcome:
 
 
 def _facts(response: Response | None, words: str) -> Iterator[str]:
+    """Yield status, outcome and form of a response, in words."""
     if response is None:
         yield "no response"
         yield words

@@ -163,6 +163,7 @@ class _Asked(NamedTuple):
 def _asked_in(
     observation: Observation, exchange: RecordedExchange, task: TaskState | None
 ) -> _Asked | None:
+    """Return the questions of a response or of a task's state; None if there are none."""
     if task is not None and task.input_requests:
         requests = _without_id(task.input_requests, task.id)
         return _Asked("task", _shown(requests, observation.recorder.shown))
@@ -181,6 +182,7 @@ def _asked_in(
 def _shown(
     requests: Mapping[str, InputRequest], shown: Callable[[str], str]
 ) -> dict[str, InputRequest]:
+    """Return questions as they may be shown."""
     # A secret is found before a text is cut.
     found = {}
     for key, request in requests.items():
@@ -199,6 +201,7 @@ def pushed_said(observation: Observation, push: OpenPush) -> Said:
 
 
 def _kinds(input_requests: Mapping[str, InputRequest]) -> dict[str, str]:
+    """Return the kinds of questions by their keys."""
     return {printable(key): printable(request.kind) for key, request in input_requests.items()}
 
 
@@ -289,6 +292,7 @@ def played_events(play: Play) -> Iterator[Event]:
 
 
 def _answered_event(entry: ReplayEntry, place: Event) -> Event:
+    """Return which questions a request answered."""
     question = entry.answers
     answers = entry.call.answers
     keys: list[str] = []

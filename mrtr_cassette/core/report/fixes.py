@@ -114,6 +114,7 @@ def fixes_of(miss: Miss, cassette: Cassette, adds_to: str, terms: Terms) -> list
 
 
 def _chosen(miss: Miss, values: Values) -> Sequence[str]:
+    """Return the ways out that fit a miss, before any value is filled in."""
     reason = miss.reason
     nearest = miss.nearest
     fixes = _FIXES[reason]

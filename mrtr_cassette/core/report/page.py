@@ -108,6 +108,7 @@ def _is_redacted(recorded: RecordedInteraction) -> bool:
 
 @cache
 def _template(texts: tuple[str, ...]) -> Template:
+    """Compile the template of a page; all other templates are used by it."""
     # The indentation of a template is for those who read it. Every value is text, which the
     # template escapes; only `_recorded` makes markup.
     sources = {}
@@ -137,6 +138,7 @@ def _template(texts: tuple[str, ...]) -> Template:
 
 
 def _source(content: str) -> Markup:
+    """Return the source expression of CSP that permits a text in the page."""
     digest = b64encode(hashlib.sha256(content.encode()).digest()).decode()
     return Markup(f"'sha256-{digest}'")  # noqa: S704  its letters are those of Base64
 
@@ -186,6 +188,7 @@ def spans_of(
 def _spans_on_axis(
     recorded: Sequence[RecordedInteraction], calls: Iterable[Interaction]
 ) -> dict[int, CallSpan]:
+    """Place calls one after another, and note which of them overlap."""
     lefts: dict[int, float] = {}
     beside: dict[int, list[int]] = {}
     under_way: dict[int, int] = {}
@@ -243,6 +246,7 @@ def _plain(value: Any) -> str:
 
 
 def _recorded(text: str) -> Markup:
+    """Return a recorded text with its stand-ins marked."""
     if isinstance(text, Markup):
         return text
     parts = []
@@ -313,6 +317,7 @@ def form_fields(schema: Any, content: Any) -> list[FormField]:
 
 
 def _listed_field(definition: Mapping[str, Any], answer: Any) -> FormField:
+    """Return the field of a request in the array dialect, with its answer."""
     key = str(definition.get("id", ""))
     answers = {}
     if "value" in members_of(answer):
@@ -326,6 +331,7 @@ def _listed_field(definition: Mapping[str, Any], answer: Any) -> FormField:
 def _field(
     name: str, definition: Any, answers: Mapping[str, Any], helps: Sequence[str]
 ) -> FormField:
+    """Return a field with its limits, choices and answer."""
     facts = members_of(definition)
     title = facts.get("title")
     description = facts.get("description")

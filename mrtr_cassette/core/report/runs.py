@@ -138,6 +138,7 @@ def miss_report(
 
 
 def _nearest(miss: Miss, shown: Callable[[str], str]) -> Nearest | None:
+    """Return the recorded exchange that comes nearest to a missed request."""
     entry = miss.nearest
     if entry is None:
         return None
@@ -148,6 +149,7 @@ def _nearest(miss: Miss, shown: Callable[[str], str]) -> Nearest | None:
 
 
 def _shown_difference(difference: Difference, shown: Callable[[str], str]) -> Difference:
+    """Return a difference with values that may be shown."""
     recorded = difference.recorded
     received = difference.received
     return Difference(
@@ -165,6 +167,7 @@ def _difference_line(difference: Difference) -> str:
 
 
 def _request_text(miss: Miss) -> str:
+    """Return a missed request in words."""
     call = miss.call
     text = call.title
     arguments = arguments_json(call)
@@ -206,6 +209,7 @@ def upstream_error_body(request: Request, problem: str) -> bytes:
 
 
 def _body(answered: Call | bytes | None, error: Mapping[str, Any]) -> bytes:
+    """Return a JSON-RPC error for a call, or for a request with an id."""
     caller_id = _id_of(answered) if isinstance(answered, Call) else answered
     return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (caller_id or b"null", orjson.dumps(error))
 
@@ -364,6 +368,7 @@ def _first_ten(lines: list[str]) -> list[str]:
 
 
 def _misses_text(misses: Sequence[MissReport]) -> str:
+    """Return how many requests were missed, and for which reasons."""
     if not misses:
         return "no misses"
     reasons = Counter(miss.reason for miss in misses)
@@ -403,6 +408,7 @@ def saved_report(raw: bytes) -> ReplayReport:
 
 
 def _saved_miss(members: Mapping[str, Any]) -> MissReport:
+    """Return a miss that was saved as JSON."""
     nearest = members["nearest"]
     return replace(
         MissReport(**members),
@@ -413,6 +419,7 @@ def _saved_miss(members: Mapping[str, Any]) -> MissReport:
 
 
 def _rows(row: Callable[..., Any], saved: Sequence[Mapping[str, Any]]) -> tuple[Any, ...]:
+    """Return saved rows as values of their type."""
     return tuple([row(**members) for members in saved])
 
 
@@ -564,11 +571,13 @@ def problem_lines(result: CallResult, *, is_miss_told: bool = False) -> list[str
 
 
 def _is_miss(error: Mapping[str, Any]) -> bool:
+    """Tell whether an error of a call is a miss of our own replay."""
     is_ours = str(error.get("message")).startswith(_BEGINS_MISS)
     return is_ours and error.get("code") in (MISS_CODE, UNRECORDED_CODE)
 
 
 def _problems(result: CallResult, spelled: Callable[[Unanswered], str]) -> Iterator[str]:
+    """Yield why a call has no result, with the way to answer an open question."""
     if result.problem is not None:
         yield result.problem
     if result.unanswered is not None:
@@ -587,6 +596,7 @@ def unused_text(names: Sequence[str]) -> str:
 
 
 def _as_options(unanswered: Unanswered) -> str:
+    """Spell an example of an answer for the command line."""
     pairs = []
     for name, value in unanswered.example.items():
         pairs.append(spelled_pair(name, value))
@@ -594,6 +604,7 @@ def _as_options(unanswered: Unanswered) -> str:
 
 
 def _as_argument(unanswered: Unanswered) -> str:
+    """Spell an example of an answer for the library."""
     return f"answers={json.loads(canonical(unanswered.example))!r}"
 
 

@@ -53,6 +53,7 @@ def _form(details: CassetteDetails) -> str:
 
 
 def _short_lines(interaction: Interaction) -> Iterator[str]:
+    """Yield an interaction in short."""
     line = f"#{interaction.number} {interaction.call}"
     if interaction.arguments_json:
         line += f" {shorten(interaction.arguments_json)}"
@@ -70,6 +71,7 @@ def _short_lines(interaction: Interaction) -> Iterator[str]:
 
 
 def _whole_lines(interaction: Interaction) -> Iterator[str]:
+    """Yield a whole interaction."""
     yield f"#{interaction.number} {interaction.call}"
     yield from _origin_lines(interaction)
     if interaction.parameters is not None:
@@ -90,6 +92,7 @@ def _whole_lines(interaction: Interaction) -> Iterator[str]:
 
 
 def _origin_lines(interaction: Interaction) -> Iterator[str]:
+    """Yield where an interaction comes from, if it continues another one."""
     if interaction.is_orphan:
         yield "    orphan: continues a request state that no recorded ask issued"
     branch = interaction.branch
@@ -98,6 +101,7 @@ def _origin_lines(interaction: Interaction) -> Iterator[str]:
 
 
 def _turn_lines(number: int, turn: Turn) -> Iterator[str]:
+    """Yield the form and the keys of a turn, and who answered it."""
     form = "without request state"
     if turn.has_request_state:
         form = "with request state"
@@ -111,6 +115,7 @@ def _turn_lines(number: int, turn: Turn) -> Iterator[str]:
 
 
 def _content_lines(turn: Turn) -> Iterator[str]:
+    """Yield the questions and the answers of a turn."""
     for key, request in turn.input_requests.items():
         yield f"      asked    {key}"
         yield from _indented("\n".join(message_lines(request)), 8)
@@ -199,6 +204,7 @@ def answer_words(answers: Mapping[str, Any]) -> str:
 
 
 def _answer_parts(key: str, answer: Any) -> list[str]:
+    """Return the values of an answer, each with its name."""
     members = members_of(answer)
     # The draft has the result of the client's own call here.
     members = members_of(members.get("result")) or members
@@ -265,6 +271,7 @@ def result_texts(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _content_text(content: Mapping[str, Any]) -> str:
+    """Return the text of a content block; of binary data its type and size."""
     text = content.get("text")
     if isinstance(text, str):
         return text
@@ -379,6 +386,7 @@ def diagram(details: CassetteDetails) -> str:
 
 
 def _arrows(interaction: Interaction) -> Iterator[str]:
+    """Yield the arrows of a call, from request to response."""
     yield _arrow("client->>server", f"#{interaction.number} {interaction.call}")
     for turn in interaction.turns:
         yield _arrow("server-->>client", question_words(turn.input_requests))
@@ -390,6 +398,7 @@ def _arrows(interaction: Interaction) -> Iterator[str]:
 
 
 def _arrow(line: str, text: str) -> str:
+    """Return one arrow with its label."""
     label = shorten(printable(text), _LONGEST_LABEL)
     # Nothing in it is Mermaid, HTML or the end of a Markdown block.
     return f"    {line}: {''.join(map(_mermaid_escape, label))}"
