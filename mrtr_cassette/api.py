@@ -1,11 +1,13 @@
 """The library: what the commands do, from Python; its keywords are the fields of the options."""
 
+# Whoever replays loads no client: it is imported when it is used.
+
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mrtr_cassette.core.compare.conversations import CassetteComparison, compared
 from mrtr_cassette.core.report.comparison import Verification
@@ -32,11 +34,12 @@ from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import merge_files
 from mrtr_cassette.shell.files.stores import location
 from mrtr_cassette.shell.runs.piped import recorded_by_client, replayed_by_client
-from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import Proxy, result_in_thread
-from mrtr_cassette.shell.runs.verifying import check_selection, verify_cassette
-from mrtr_cassette.shell.runs.views import Answers, Recording, Replay, answered_call
+from mrtr_cassette.shell.runs.views import Recording, Replay
+
+if TYPE_CHECKING:
+    from mrtr_cassette.shell.runs.calling import Answers
 
 
 def record(
@@ -64,6 +67,8 @@ def record(
         CassetteError: when the block begins or ends: the cassette can't be written, or exists.
         UnpublishedError: when the block ends: there were only errors, and no cassette is written.
     """
+    from mrtr_cassette.shell.runs.recording import recording
+
     checked = options_from(RecordOptions, options, "record")
     if not stdio:
         opened = partial(recording, upstream, location(path), checked)
@@ -129,6 +134,8 @@ def verify(path: FilePath, upstream: str | Sequence[str], **options: Any) -> Ver
         CassetteError: the cassette can't be read, or not be sent over the server's transport.
         UpstreamError: the command can't be run, or does not listen.
     """
+    from mrtr_cassette.shell.runs.verifying import check_selection, verify_cassette
+
     checked = options_from(VerifyOptions, options, "verify")
     check_selection([location(path)], checked.only)
     return result_in_thread(verify_cassette(location(path), upstream, checked))
@@ -232,6 +239,8 @@ def call(
         UnansweredError: nothing answers a question of the server.
         CassetteError: the cassette can't be written, or exists.
     """
+    from mrtr_cassette.shell.runs.calling import answered_call
+
     checked = options_from(CallOptions, options, "call")
     result = answered_call(upstream, name, arguments, method, answers, path=path, options=checked)
     if result.unused:

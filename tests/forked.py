@@ -27,8 +27,9 @@ _FORKS.set_forkserver_preload(
         "mcp.server.mcpserver",
         "uvicorn",
         "aiohttp.web",
-        "mrtr_cassette.cli",
-        "mrtr_cassette.shell.runs.recording",
+        "mrtr_cassette.cli.proxies",
+        "mrtr_cassette.cli.live",
+        "mrtr_cassette.shell.runs.piped",
     ]
 )
 _FORKS_HERE = "pytest" in sys.modules and not any(

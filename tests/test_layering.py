@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,24 +71,38 @@ OWN = ("mrtr_cassette.terms", "mrtr_cassette.errors", "mrtr_cassette.core")
 CALLS = frozenset({"breakpoint", "compile", "eval", "exec", "input", "open", "print", "__import__"})
 """Built-in functions that read, write or run something."""
 
-OFFLINE = {
-    "runs/replaying": (
-        "aiohttp.ClientSession",
-        "aiohttp.client",
-        "aiohttp.connector",
-        "aiohttp.request",
+OFFLINE = (
+    "mrtr_cassette.api",
+    "mrtr_cassette.cli",
+    "mrtr_cassette.cli.proxies",
+    "mrtr_cassette.shell.runs.replaying",
+    "mrtr_cassette.shell.runs.piped",
+    "mrtr_cassette.shell.runs.views",
+)
+"""Modules that play a cassette, or are loaded before one is played."""
+
+CLIENTS = frozenset(
+    {
+        "aiohttp",
         "asyncio.create_connection",
         "asyncio.open_connection",
         "http.client",
-        "httptools",
         "httpx",
         "mrtr_cassette.shell.http.client",
+        "mrtr_cassette.shell.http.forward_proxy",
+        "mrtr_cassette.shell.pipes.processes",
+        "mrtr_cassette.shell.pipes.upstream",
         "mrtr_cassette.shell.runs.recording",
-        "socket",
+        "mrtr_cassette.shell.runs.upstreams",
+        "subprocess",
         "urllib.request",
-    )
-}
-"""What a module of the shell must not reach, because it could call somebody."""
+        "yarl",
+    }
+)
+"""Modules and functions that call a server, or start one."""
+
+MAY_START = frozenset({"mrtr_cassette.shell.runs.piped"})
+"""Modules that ask the system who started this process."""
 
 
 def tree_of(path: Path) -> ast.Module:
@@ -215,12 +230,63 @@ def test_modules_use_no_private_name_of_another(path: Path) -> None:
             assert not last.startswith("_") or last.startswith("__"), f"{name} in {dotted(path)}"
 
 
+def loaded_by(tree: ast.AST) -> Iterator[str]:
+    """Yield the dotted names that are imported when a module is, and not when a function runs."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from imports_of(ast.Module([node], []))
+        is_later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        is_for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if not (is_later or is_for_types):
+            yield from loaded_by(node)
+
+
+MODULES = {dotted(path): path for path in PACKAGE.rglob("*.py")}
+
+
+def closure(module: str) -> Iterator[tuple[str, ast.Module]]:
+    """Yield a module and all of the package that it loads, with their syntax trees."""
+    loaded: set[str] = set()
+    left = [module]
+    while left:
+        module = left.pop()
+        if module not in loaded:
+            loaded.add(module)
+            tree = tree_of(MODULES[module])
+            yield module, tree
+            left += modules_of(loaded_by(tree))
+
+
 @pytest.mark.parametrize("module", OFFLINE)
-def test_replay_can_reach_nobody(module: str) -> None:
-    """What serves a cassette neither imports nor names anything that opens a connection."""
-    tree = tree_of(PACKAGE / "shell" / f"{module}.py")
-    for name in (*imports_of(tree), *attributes_of(tree)):
-        assert not any(is_within(name, banned) for banned in OFFLINE[module]), name
+def test_replay_loads_no_client(module: str) -> None:
+    """What plays a cassette loads nothing that calls or starts a server, and names nothing either."""
+    for loaded, tree in closure(module):
+        for name in (*loaded_by(tree), *attributes_of(tree)):
+            is_allowed = name.startswith("subprocess") and loaded in MAY_START
+            is_client = any(is_within(name, client) for client in CLIENTS)
+            assert is_allowed or not is_client, f"{name} in {loaded}"
+
+
+PLAYS = """
+import sys
+from mrtr_cassette.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    print(*sys.modules, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("options", [["--stdio"], ["--", sys.executable, "-c", ""]])
+def test_running_replay_has_loaded_no_client(options: list[str]) -> None:
+    """The same holds by the end of a replay, over HTTP and on pipes."""
+    cassette = PACKAGE.parent / "cassettes" / "python-sdk.json"
+    command = [sys.executable, "-c", PLAYS, "replay", str(cassette), *options]
+    ended = subprocess.run(command, input="", capture_output=True, text=True, check=True)
+    loaded = ended.stderr.splitlines()[-1].split()
+
+    assert "mrtr_cassette.shell.runs.replaying" in loaded
+    assert not CLIENTS - {"subprocess"} & {*loaded}
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,6 @@ from mrtr_cassette.cli.common import (
     write_report,
 )
 from mrtr_cassette.cli.mistakes import refuse_misplaced, refuse_without_scheme
-from mrtr_cassette.core.report.ci import annotation, junit
 from mrtr_cassette.core.report.events import recording_said, replay_said
 from mrtr_cassette.core.report.runs import report_of_replay, summary_data
 from mrtr_cassette.core.secrets.credentials import shown_by
@@ -48,9 +47,8 @@ from mrtr_cassette.shell.files.cassettes import exists, load_cassette
 from mrtr_cassette.shell.files.log import Aside
 from mrtr_cassette.shell.files.stores import Location, path_of
 from mrtr_cassette.shell.http.access import is_loopback
-from mrtr_cassette.shell.pipes.processes import client_sha256, given_to
-from mrtr_cassette.shell.runs.piped import next_place, record_pipe, replay_pipe
-from mrtr_cassette.shell.runs.recording import recording
+from mrtr_cassette.shell.pipes.commands import given_to
+from mrtr_cassette.shell.runs.piped import next_place, record_pipe, replay_pipe, starting_client
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import (
     URL_VARIABLE,
@@ -65,9 +63,6 @@ from mrtr_cassette.terms import Terms, shell_words
 _GIVEN: Final = click.core.ParameterSource.COMMANDLINE
 _DRAIN_S: Final = 10.0
 """Seconds that requests under way have to end when a stateless replay does."""
-_RESTARTS_WITHIN_S: Final = 10.0
-"""Seconds after the end of a server on pipes within which its client starts it again, as the
-TypeScript SDK does after its probe; a busy machine takes long to start a program."""
 _LOG_S: Final = 0.3
 """Seconds that a log has for what is still to be said when a run on pipes ends."""
 _HTTP_ONLY: Final = frozenset(
@@ -154,7 +149,7 @@ def record(
                 hint="mrtr-cassette record --stdio --output FILE -- SERVER ARGS",
             )
         if takes_next:
-            output = next_place(path_of(output), client_sha256(), _RESTARTS_WITHIN_S)
+            output = next_place(path_of(output))
         _run_on_pipes(context, options, log, partial(_record_pipe, command, output, reports))
     if takes_next:
         raise UsageError("--next needs --stdio")
@@ -204,6 +199,9 @@ async def _record(
     command: tuple[str, ...],
     options: RecordOptions,
 ) -> int:
+    # Whoever replays doesn't load a client.
+    from mrtr_cassette.shell.runs.recording import recording
+
     async with stop_signals() as signals:
         async with recording(upstream, output, options, on_event=log.event) as session:
             hint = f"point the client there; Ctrl-C writes {output}"
@@ -222,14 +220,8 @@ async def _record_pipe(
     options: RecordOptions,
     log: Log,
 ) -> int:
-    session, code = await record_pipe(
-        command,
-        output,
-        options,
-        log.event,
-        client=client_sha256(),
-        restarts_within_s=_RESTARTS_WITHIN_S,
-    )
+    client = starting_client()
+    session, code = await record_pipe(command, output, options, log.event, client=client)
     concluded = _conclude_recording(session, log, reports)
     return code or concluded
 
@@ -330,12 +322,7 @@ async def _replay_pipe(
     log: Log,
 ) -> int:
     session, _ = await replay_pipe(
-        cassette,
-        options,
-        log.event,
-        server_command=command,
-        client=client_sha256(),
-        restarts_within_s=_RESTARTS_WITHIN_S,
+        cassette, options, log.event, server_command=command, client=starting_client()
     )
     return int(_conclude_replay(session, options, log, reports))
 
@@ -349,9 +336,13 @@ def _conclude_replay(
     summary = replace(report_of_replay(player, options.terms), elsewhere=elsewhere)
     event, line = replay_said(summary, options.terms)
     log.tell(line, event)
-    annotate(map(annotation, summary.misses))
-    for report in reports:
-        write_report(report, lambda: summary_data(summary), {".xml": lambda: junit(summary)})
+    if summary.misses or reports:
+        # Most replays need no report, whose import takes long.
+        from mrtr_cassette.core.report.ci import annotation, junit
+
+        annotate(map(annotation, summary.misses))
+        for report in reports:
+            write_report(report, lambda: summary_data(summary), {".xml": lambda: junit(summary)})
     tell_unused(player.unused_options(), log)
     return bool(summary.misses or (options.fail_on_unplayed and summary.incomplete))
 

@@ -24,8 +24,8 @@ from mrtr_cassette.options import (
     checked,
     options_of,
 )
-from mrtr_cassette.shell.runs.plays import Settings
 from mrtr_cassette.terms import RECORDING, SHELL_TERMS, SUITE_TERMS, SUITE_TERMS_WITHOUT_UPSTREAM
+from mrtr_cassette.testing.suite_cassette import Settings
 
 _NOT_FOR_SUITES = frozenset(
     {

@@ -21,7 +21,6 @@ from mrtr_cassette.core.report.runs import InteractionOutcome, ReplayReport
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.shell.files.cassettes import OPENED_VARIABLE, is_cassette
 from mrtr_cassette.shell.files.reports import write_page
-from mrtr_cassette.shell.runs.plays import CassetteUse, Run, TestOutcome
 from mrtr_cassette.shell.runs.views import Mode, MrtrCassette
 from mrtr_cassette.terms import SUITE_TERMS
 from mrtr_cassette.testing.settings import (
@@ -35,6 +34,7 @@ from mrtr_cassette.testing.settings import (
     place_of_call,
     settings_of,
 )
+from mrtr_cassette.testing.suite_cassette import CassetteUse, Run, TestOutcome
 
 _NO_FAILURES: Final = (pytest.skip.Exception, pytest.xfail.Exception, unittest.SkipTest)
 _PAGES: Final = "mrtr-view"

@@ -17,7 +17,7 @@ from mrtr_cassette import VerifyOptions
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.http.client import connecting
-from mrtr_cassette.shell.pipes.transport import pipe_upstream
+from mrtr_cassette.shell.pipes.upstream import pipe_upstream
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.verifying import verify_cassette

@@ -15,6 +15,7 @@ from standin import Visit, answering, json_response, response, upstream
 
 from mrtr_cassette.core.answers.written import RestModel
 from mrtr_cassette.errors import UsageError
+from mrtr_cassette.shell.runs import answerers
 from mrtr_cassette.shell.runs.answerers import answers_endpoint
 
 YES = {"action": "accept"}
@@ -58,22 +59,23 @@ async def test_each_fault_is_told() -> None:
             answering(response(b"{}", "Location: http://127.0.0.1:1/", status="307 Go")),
             "it answered HTTP 307",
         ),
-        (answering(cut), "the connection failed (ClientPayloadError)"),
-        (answering(b"nonsense\r\n\r\n"), "the connection failed (ClientResponseError)"),
+        (answering(cut), "the connection failed (the connection was closed)"),
+        (answering(b"nonsense\r\n\r\n"), "the connection failed (no http response"),
     ):
         async with upstream(script) as server:
-            assert await outcome(server.url) == reason
+            assert (await outcome(server.url)).startswith(reason)
         assert len(server.received) == 1
     async with upstream(silent) as server:
         assert await outcome(server.url, seconds=0.05) == "nothing whole within 0.05 s"
-    assert "no connection" in await outcome("http://127.0.0.1:9/")
+    assert "connection refused" in await outcome("http://127.0.0.1:9/")
 
 
 @looped
-async def test_reply_has_an_end() -> None:
+async def test_reply_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is larger than any answer is not read on."""
+    monkeypatch.setattr(answerers, "LARGEST_REPLY", 10)
     async with upstream(answering(GOOD)) as server:
-        assert await outcome(server.url, largest=10) == "its reply has more than 10 bytes"
+        assert await outcome(server.url) == "its reply has more than 10 bytes"
 
 
 @looped
@@ -83,7 +85,7 @@ async def test_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/mcp"))
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         assert await outcome("http://answers.example/give") == ANSWERED
-        assert "no connection" in await outcome("http://127.0.0.1:9/")
+        assert "connection refused" in await outcome("http://127.0.0.1:9/")
     (received,) = proxy.received
     assert received.head.line == "POST http://answers.example/give HTTP/1.1"
 

@@ -17,7 +17,7 @@ import mrtr_cassette
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.files.cassettes import load_cassette
 
-ASKS = "from mrtr_cassette.shell.pipes.processes import client_sha256; print(client_sha256())"
+ASKS = "from mrtr_cassette.shell.runs.piped import client_sha256; print(client_sha256())"
 STARTS_TWO = (
     "import subprocess, sys\n"
     "for _ in 'ab': print(subprocess.check_output(sys.argv[1:], text=True), end='')"

@@ -35,7 +35,7 @@ from mrtr_cassette.core.report.runs import (
     summary_text,
 )
 from mrtr_cassette.core.wire.http import End, Headers, Request, line_request
-from mrtr_cassette.shell.files.clock import Clock
+from mrtr_cassette.shell.files.disk import Clock
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.runs.replaying import ReplayServer
 

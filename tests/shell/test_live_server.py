@@ -41,7 +41,7 @@ from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import line_request
 from mrtr_cassette.errors import UpstreamError
 from mrtr_cassette.shell.http.client import connecting
-from mrtr_cassette.shell.pipes.transport import pipe_upstream
+from mrtr_cassette.shell.pipes.upstream import pipe_upstream
 from mrtr_cassette.shell.runs.live_server import LiveServer
 
 CALL = tool("deploy", env="prod")

@@ -19,7 +19,7 @@ from standin import Body
 
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files.cassettes import load_cassette
-from mrtr_cassette.shell.pipes.processes import shown_command
+from mrtr_cassette.shell.pipes.commands import shown_command
 from mrtr_cassette.shell.runs.recording import recording
 
 HEADERS = ("Accept: application/json, text/event-stream", "Content-Type: application/json")

@@ -40,7 +40,7 @@ from tasking import created, state
 
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.wire.http import End, Headers, Request
-from mrtr_cassette.shell.files.clock import CLOCK, Clock
+from mrtr_cassette.shell.files.disk import CLOCK, Clock
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.runs.replaying import ReplayServer, replaying
 

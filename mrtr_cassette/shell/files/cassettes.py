@@ -197,7 +197,8 @@ def publish_recording(
     if existing == "replace":
         # What can't be read as a cassette is replaced whole.
         earlier = load_if_readable(path)
-    whole, kept = recorded, 0
+    whole = recorded
+    kept = 0
     if earlier is not None:
         # A client that waits for its server doesn't wait for the import.
         from mrtr_cassette.core.drive.rerecording import recorded_over
@@ -350,10 +351,13 @@ def publish_journal(
         was lost, or None.
     """
     path = journal_path(output)
-    journal, published = read_journal(path), None
+    journal = read_journal(path)
+    published = None
     if journal.exchanges:
         published = publish_recording(
-            *(output, _assembled(journal, output), journal.header.existing),
+            output,
+            _assembled(journal, output),
+            journal.header.existing,
             renews=renews,
             ignored_for=ignored_for,
             hint="the recording is in the journal; make way for the cassette, "
@@ -371,7 +375,7 @@ def recover_journal(output: Location) -> tuple[Publication | None, str | None] |
     check_replaceable(output)
     recorder = read_journal(journal_path(output)).header.recorder
     with suppress(CassetteError):
-        if recorder in {each.id for each in load_cassette(output).recorders}:
+        if recorder in {known.id for known in load_cassette(output).recorders}:
             discard_journal(output)
             if isinstance(output, Path):
                 remove_leftovers(output)

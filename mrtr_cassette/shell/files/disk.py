@@ -1,15 +1,19 @@
-"""Files as a careful program writes them, locks between processes, and the system's words."""
+"""This machine: files as a careful program writes them, locks between processes, and clocks."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import fcntl
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Final
 
 from mrtr_cassette.errors import CassetteError
@@ -140,3 +144,47 @@ def is_locked(path: Path) -> bool:
         except OSError:
             return True
     return False
+
+
+def is_free_within(path: Path, seconds: float) -> bool:
+    """Wait until no living process holds the lock of a file; return whether that was in time."""
+
+    def wait() -> None:
+        with suppress(OSError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+
+    # Nothing ends the wait for a lock but the lock: a thread may be left behind.
+    waiting = Thread(target=wait, daemon=True)
+    waiting.start()
+    waiting.join(seconds)
+    return not waiting.is_alive()
+
+
+def monotonic() -> float:
+    """Return the seconds of a clock that only goes forward.
+
+    A test that freezes the time replaces `time.monotonic`, by which nothing would ever be waited
+    for again; no library for that replaces this clock.
+    """
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+class UnfrozenLoop(asyncio.SelectorEventLoop):
+    """An event loop whose timers run while a test has frozen the time."""
+
+    def time(self) -> float:
+        """Return the loop's time in seconds."""
+        return monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A monotonic clock in seconds, a way to wait, and the seconds since 1970."""
+
+    now: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]]
+    wall: Callable[[], float] = time.time
+
+
+CLOCK: Final = Clock(monotonic, asyncio.sleep)
+"""This machine's."""

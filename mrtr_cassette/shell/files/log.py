@@ -53,7 +53,7 @@ class Aside(Generic[T]):
 
 def heard_by(*listeners: OnEvent | None) -> tuple[OnEvent, ...]:
     """Return the listeners that are not None."""
-    return tuple(each for each in listeners if each is not None)
+    return tuple(listener for listener in listeners if listener is not None)
 
 
 @dataclass(frozen=True, slots=True)

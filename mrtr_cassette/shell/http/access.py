@@ -1,4 +1,4 @@
-"""Where the proxy listens, whom it serves there, and that they are told of no other origin."""
+"""Listen for clients, refuse those of other sites, and translate the server's origin for them."""
 
 from __future__ import annotations
 
@@ -47,23 +47,25 @@ def refusal_of(headers: Headers, options: ProxyOptions) -> str | None:
     DNS rebinding shows in `Host` or `Origin`, another site's page that sends no `Origin` in
     `Sec-Fetch-Site`.
     """
-    hosts, origins = (
-        [value for name, value in headers if name.lower() == wanted]
-        for wanted in ("host", "origin")
-    )
-    for name, values in (("Host", hosts), ("Origin", origins)):
+    values: dict[str, list[str]] = {"Host": [], "Origin": []}
+    for name, value in headers:
+        title = name.capitalize()
+        if title in values:
+            values[title].append(value)
+    for name, given in values.items():
         # Of several, another program may believe another one.
-        if len(values) > 1:
+        if len(given) > 1:
             return f"refused: the {name} is there more than once"
-    host, origin = "".join(hosts), "".join(origins)
+    host = "".join(values["Host"])
     if not _is_ours(_HOST.fullmatch(host), options):
         return f"refused: the Host {host!r} is not this proxy's; see <<allow_hosts>>"
-    if origins:
+    for origin in values["Origin"]:
         is_allowed = origin in options.allow_hosts
         if not is_allowed and not _is_ours(_ORIGIN.fullmatch(origin), options):
             problem = f"the Origin {origin!r} is not this machine's"
             return f"refused: {problem}; see <<allow_hosts>>"
-    elif "cross-site" in header_value(headers, "sec-fetch-site").lower():
+        return None
+    if "cross-site" in header_value(headers, "sec-fetch-site").lower():
         return "refused: the Sec-Fetch-Site is that of another site's page without an Origin"
     return None
 
@@ -105,7 +107,8 @@ def listening(options: ProxyOptions) -> Iterator[Listener]:
     Raises:
         UsageError: the address can't be bound.
     """
-    host, port = options.host, options.port
+    host = options.host
+    port = options.port
     sockets = []
     try:
         for family, _, _, _, address in socket.getaddrinfo(
@@ -128,8 +131,8 @@ def listening(options: ProxyOptions) -> Iterator[Listener]:
     try:
         yield Listener(tuple(sockets), host, sockets[0].getsockname()[1])
     finally:
-        for each in sockets:
-            each.close()
+        for bound in sockets:
+            bound.close()
 
 
 class OwnOrigin:
@@ -139,33 +142,35 @@ class OwnOrigin:
     """
 
     def __init__(self, handler: Handler, origin: ServerOrigin, url: str) -> None:
-        self._handler, self._origin, self._url = handler, origin, url
+        self._handler = handler
+        self._origin = origin
+        self._url = url
         self.elsewhere: dict[str, None] = {}
         """Other authorization servers that clients were sent to."""
         self._headers = lru_cache(maxsize=1024)(
-            lambda own, headers: self._origin.in_headers(headers, own)
+            lambda called, headers: self._origin.in_headers(headers, called)
         )
 
     def handle(self, request: Request, client: TranslatedDownstream) -> Awaitable[None]:
         """Answer one request."""
-        own = _called_origin(request.headers, self._url)
-        client.translated = partial(self._headers, own)
+        called = _called_origin(request.headers, self._url)
+        client.translated = partial(self._headers, called)
         if request.method == "GET" or b"resource=" in request.body:
-            return self._authorize(request, client, own)
+            return self._authorize(request, client, called)
         return self._handler(request, client)
 
-    async def _authorize(self, request: Request, client: TranslatedDownstream, own: str) -> None:
+    async def _authorize(self, request: Request, client: TranslatedDownstream, called: str) -> None:
         state = state_of(request.target)
         if state is not None:
-            client.translated = lambda headers: with_state(self._headers(own, headers), state)
+            client.translated = lambda headers: with_state(self._headers(called, headers), state)
         if self._origin.is_document(request):
-            client.rewritten = partial(self._document, own)
-        await self._handler(self._origin.in_request(request, own), client)
+            client.rewritten = partial(self._document, called)
+        await self._handler(self._origin.in_request(request, called), client)
 
-    def _document(self, own: str, body: bytes) -> bytes:
+    def _document(self, called: str, body: bytes) -> bytes:
         for origin in self._origin.authorities_elsewhere(body):
             self.elsewhere[f"the authorization server {origin}"] = None
-        return self._origin.in_document(body, own)
+        return self._origin.in_document(body, called)
 
 
 @lru_cache(maxsize=1024)

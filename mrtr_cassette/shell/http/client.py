@@ -65,6 +65,11 @@ class HttpResponse:
         """Whether the whole body has arrived and was read."""
         return self._has_ended and not self._unread and self._broken is None
 
+    @property
+    def ends_with_connection(self) -> bool:
+        """Whether the close of the connection is its end (RFC 9112, section 6.3)."""
+        return bool(self.status) and not any(name.lower() in _FRAMING for name, _ in self.headers)
+
     def read_now(self) -> bytes:
         """Return the bytes of the body that have arrived; there may be none."""
         raw = bytes(self._unread)
@@ -161,11 +166,8 @@ class _Connection(asyncio.Protocol):
             self._kept.remove(self)
         if self._idle is not None:
             self._idle.cancel()
-        response, is_framed = self._response, True
-        if response is not None and response.status:
-            is_framed = any(name.lower() in _FRAMING for name, _ in response.headers)
-        if response is not None and exc is None and not is_framed:
-            # Then the close of the connection is its end (RFC 9112, section 6.3).
+        response = self._response
+        if response is not None and exc is None and response.ends_with_connection:
             response.end()
         else:
             closed = str(exc or "the connection was closed")
@@ -194,14 +196,18 @@ class _Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        headers, reason = tuple(self._headers), self._reason
-        self._headers, self._reason = [], b""
+        headers = tuple(self._headers)
+        reason = self._reason
+        self._headers = []
+        self._reason = b""
         if status == HTTPStatus.SWITCHING_PROTOCOLS:
             raise ValueError("another protocol, which was not requested")
         response = self._response
         if status < HTTPStatus.OK or response is None:
             return
-        response.status, response.reason, response.headers = status, reason, headers
+        response.status = status
+        response.reason = reason
+        response.headers = headers
         # It is cancelled where the client has left meanwhile.
         if not response.head_came.done():
             response.head_came.set_result(None)
@@ -230,9 +236,9 @@ class _Connection(asyncio.Protocol):
         self._kept.append(self)
 
     def _fail(self, reason: str) -> None:
-        response, self._response = self._response, None
-        if response is not None:
-            response.end(ConnectionError(reason))
+        if self._response is not None:
+            self._response.end(ConnectionError(reason))
+        self._response = None
         self.transport.abort()
 
 
@@ -352,7 +358,8 @@ def upstream_url(text: str, redacted: Callable[[str], str] = str) -> URL:
         url = URL(text)
         port = url.port
     except ValueError:
-        url, port = URL(), None
+        url = URL()
+        port = None
     is_http = url.scheme in {"http", "https"} and url.host and port is not None
     if not is_http or re.search(r"\s", text):
         is_meant = lacks_scheme(text)

@@ -61,16 +61,16 @@ def forward_proxy(url: URL) -> ForwardProxy | None:
     Raises:
         UsageError: it can't be used.
     """
-    text = proxy_text(url)
+    text = _proxy_text(url)
     if text is None:
         return None
     try:
         proxy = URL(text if "://" in text else f"http://{text}")
-        host = proxy.raw_host
         port = proxy.port
     except ValueError:
         proxy = URL()
-        host = port = None
+        port = None
+    host = proxy.raw_host
     if proxy.scheme != "http" or not host or port is None:
         shown = printable(f"{proxy.scheme}://{host} ") if host else ""
         raise UsageError(
@@ -84,12 +84,14 @@ def forward_proxy(url: URL) -> ForwardProxy | None:
     return ForwardProxy(host, port, headers)
 
 
-def proxy_text(url: URL) -> str | None:
+def _proxy_text(url: URL) -> str | None:
     """Return how the environment names the proxy for a URL, or None where it names none."""
     proxies = getproxies()
     text = proxies.get(url.scheme) or proxies.get("all")
+    if not text:
+        return None
     host = url.raw_host or ""
-    if not text or proxy_bypass(host) or proxy_bypass(f"{host}:{url.port}"):
+    if proxy_bypass(host) or proxy_bypass(f"{host}:{url.port}"):
         return None
     return None if _is_in_network(host, proxies.get("no", "")) else text
 

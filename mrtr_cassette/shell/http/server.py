@@ -96,15 +96,7 @@ class HttpDownstream:
                 return
             chunk = self.rewritten(bytes(self._held))
         self.sent += len(chunk)
-        parts = []
-        if not self.is_started:
-            framing = b""
-            if self._has_body and not self._head.has_length and is_last:
-                framing = b"Content-Length: %d\r\n" % len(chunk)
-            elif self._has_body and not self._head.has_length:
-                self._is_chunked = self.takes_chunks
-                framing = b"Transfer-Encoding: chunked\r\n" if self._is_chunked else b""
-            parts.append(self._started(framing))
+        parts = [] if self.is_started else [self._started(len(chunk), is_last=is_last)]
         if chunk and self._has_body:
             parts += [b"%x\r\n" % len(chunk), chunk, b"\r\n"] if self._is_chunked else [chunk]
         if is_last and self._is_chunked:
@@ -117,8 +109,16 @@ class HttpDownstream:
         # What was sent still arrives; the last chunk, or the rest of the length, does not.
         self.connection.transport.close()
 
-    def _started(self, framing: bytes) -> bytes:
+    def _started(self, size: int, *, is_last: bool) -> bytes:
+        """Return the head, before the first bytes of the body."""
         self.is_started = True
+        framing = b""
+        if self._has_body and not self._head.has_length:
+            if is_last:
+                framing = b"Content-Length: %d\r\n" % size
+            elif self.takes_chunks:
+                self._is_chunked = True
+                framing = b"Transfer-Encoding: chunked\r\n"
         connection = b"" if self.keep_alive else b"Connection: close\r\n"
         return b"".join((b"HTTP/1.1", self._head.raw, framing, connection, b"\r\n"))
 
@@ -134,7 +134,9 @@ class Service:
         self, handler: HttpHandler, options: ProxyOptions, complain: Callable[[str], None]
     ) -> None:
         """Serve requests by a handler; `complain` takes a line about what can't be handled."""
-        self.handler, self.options, self.complain = handler, options, complain
+        self.handler = handler
+        self.options = options
+        self.complain = complain
         self.connections: set[_ClientConnection] = set()
         self.is_ending = False
         """No request is begun any more."""
@@ -150,7 +152,8 @@ class _RefusedError(Exception):
     """A request is refused, with this status and text."""
 
     def __init__(self, status: int, text: str) -> None:
-        self.status, self.text = status, text
+        self.status = status
+        self.text = text
 
 
 class _ClientConnection(asyncio.Protocol):
@@ -218,7 +221,8 @@ class _ClientConnection(asyncio.Protocol):
             # After a last request the parser takes nothing.
             if not self._takes_no_more:
                 # The client's earlier requests are answered first.
-                self._refusal, self._takes_no_more = _refusal(error, data), True
+                self._refusal = _refusal(error, data)
+                self._takes_no_more = True
                 if self._refusal.status == 400:
                     self._service.complain(f"a {self._refusal.text.removeprefix('the ')}")
         self._begin_next()
@@ -256,7 +260,8 @@ class _ClientConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         parser = self._parser
-        method, is_current = parser.get_method().decode(), parser.get_http_version() >= "1.1"
+        method = parser.get_method().decode()
+        is_current = parser.get_http_version() >= "1.1"
         if method == "CONNECT":
             text = "it asks for a tunnel, and this is the proxy of one server"
             raise _RefusedError(400, f"{_NOT_HANDLED}: {text}")
@@ -270,7 +275,8 @@ class _ClientConnection(asyncio.Protocol):
             keep_alive=is_current and parser.should_keep_alive(),
         )
         headers = {name.lower(): value for name, value in self._headers}
-        self._headers, self._url = [], b""
+        self._headers = []
+        self._url = b""
         if int(headers.get(b"content-length") or 0) > self._service.options.max_body:
             raise self._too_large()
         waits = headers.get(b"expect", b"").lower() == b"100-continue"
@@ -294,7 +300,8 @@ class _ClientConnection(asyncio.Protocol):
 
     def _head_without_offer(self) -> bytes:
         """Return the head of the coming request again, for a parser that reads its body."""
-        coming, self._coming = cast("HttpDownstream", self._coming), None
+        coming = cast("HttpDownstream", self._coming)
+        self._coming = None
         target = coming.target.encode("utf-8", "surrogateescape")
         headers = [pair for pair in coming.raw_headers if pair[0].lower() != b"upgrade"]
         lines = [b"%b: %b\r\n" % pair for pair in headers]
@@ -403,8 +410,8 @@ async def serving(
         if drain_s:
             await _drain(service, listeners, drain_s)
     finally:
-        for each in listeners:
-            each.close()
+        for server in listeners:
+            server.close()
         await _end(service)
 
 
@@ -418,13 +425,13 @@ async def _drain(service: Service, listeners: Sequence[asyncio.Server], seconds:
     for connection in connections:
         connection.let_go()
     if connections:
-        await asyncio.wait([each.gone for each in connections], timeout=seconds)
+        await asyncio.wait([connection.gone for connection in connections], timeout=seconds)
 
 
 async def _end(service: Service) -> None:
     """Cancel all requests, await their ends, and close the connections."""
     service.is_ending = True
-    tasks = [each.task for each in service.connections if each.task is not None]
+    tasks = [client.task for client in service.connections if client.task is not None]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -432,6 +439,6 @@ async def _end(service: Service) -> None:
     for connection in connections:
         connection.transport.close()
     if connections:
-        await asyncio.wait([each.gone for each in connections], timeout=_SHUTDOWN_S)
+        await asyncio.wait([connection.gone for connection in connections], timeout=_SHUTDOWN_S)
     for connection in tuple(service.connections):
         connection.transport.abort()

@@ -1,4 +1,4 @@
-"""Lines to and from a pipe, for an event loop."""
+"""Lines to and from a pipe, and the client on our own pipes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,22 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Semaphore, Thread
-from typing import Final
+from typing import Any, Final
 
-from mrtr_cassette.core.wire.http import LineFramer, Read
+from mrtr_cassette.core.cassette.transports import FIRST_SESSION
+from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.wire.http import (
+    NO_STATUS,
+    Headers,
+    LineFramer,
+    Read,
+    Request,
+    channel_request,
+    line_request,
+    opens_channel,
+)
+from mrtr_cassette.shell.http.transport import Handler
 
 _READ_AT_ONCE: Final = 64 * 1024
 _MOST_UNTAKEN: Final = 16
@@ -124,3 +137,112 @@ def _write_all(target: int, raw: bytes) -> bool:
     except OSError:
         return False
     return True
+
+
+# A client on our own pipes, to which a handler answers as to one over HTTP
+
+_BEFORE_RESPONSE_S: Final = 0.005
+"""Seconds between a notification of a call and its response.
+
+The TypeScript SDK's client drops notifications that it reads together with the response.
+"""
+LAST_S: Final = 0.3
+"""Seconds after the client's end for responses that are still under way."""
+
+
+class PipeDownstream:
+    """A client on a pipe, to which one request is answered; it gets nothing but messages."""
+
+    def __init__(self, request: Request, writer: LineWriter, end: Callable[[], None]) -> None:
+        """Answer a request by a writer; `end` is called when the recorded server ended."""
+        self._writer = writer
+        self._end = end
+        self._is_channel = opens_channel(request)
+        self._has_spoken = False
+        message = read_call(request).message
+        self._responds = message is not None and message.kind is Kind.REQUEST
+
+    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
+        """Do nothing: there is no head."""
+
+    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+        """Write lines."""
+        if chunk:
+            if is_last and self._has_spoken:
+                await asyncio.sleep(_BEFORE_RESPONSE_S)
+            self._has_spoken = True
+            self._writer.write(chunk)
+            await self._writer.room()
+        if is_last and self._is_channel:
+            self._end()
+
+    async def send_whole(self, status: int, _headers: Headers, body: bytes) -> None:
+        """Write recorded lines, or our own response to a request."""
+        if status == NO_STATUS:
+            await self.send(body, is_last=True)
+        elif self._responds and body:
+            self._writer.write(body + b"\n")
+
+    def break_off(self) -> None:
+        """End as the recorded server did."""
+        self._end()
+
+
+class PipedClient:
+    """One client on a pipe: its lines are requests, which a handler answers."""
+
+    def __init__(self, handler: Handler, longest: int) -> None:
+        self._handler = handler
+        self._longest = longest
+        self._listening: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
+        """Set when the recorded server ended."""
+        self._closed = asyncio.Event()
+        """Set when the client has ended."""
+        self._writer = LineWriter(STDOUT, self._closed.set)
+        self._answers: set[asyncio.Task[None]] = set()
+
+    def listen(self, handler: Handler | None = None) -> None:
+        """Pass on unsolicited messages of the server."""
+        self._listening = self._answer(channel_request(FIRST_SESSION), handler)
+
+    async def run(self, told_to_end: asyncio.Event, last_s: float = LAST_S) -> None:
+        """Answer until the client ends, the server does, or this process is told to end.
+
+        Responses under way have `last_s` seconds after the client's end.
+        """
+        reading = asyncio.ensure_future(self._read())
+        events = (self._closed, self._ended, told_to_end)
+        endings: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(event.wait()) for event in events
+        ]
+        await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
+        remaining = self._answers - {self._listening}
+        if remaining and self._closed.is_set():
+            endings.append(asyncio.gather(*remaining, return_exceptions=True))
+            await asyncio.wait(endings[-2:], timeout=last_s, return_when=asyncio.FIRST_COMPLETED)
+        under_way = (reading, *endings, *self._answers)
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+        await self._writer.finish(LAST_S)
+
+    async def _read(self) -> None:
+        async for brought in reads_from(STDIN, self._longest):
+            for line in brought.lines:
+                self._answer(line_request(line.raw, FIRST_SESSION))
+        self._closed.set()
+
+    def _answer(self, request: Request, handler: Handler | None = None) -> asyncio.Task[None]:
+        downstream = PipeDownstream(request, self._writer, self._ended.set)
+        chosen = handler or self._handler
+
+        async def answer() -> None:
+            # A client that is gone needs no answer.
+            with suppress(ConnectionError):
+                await chosen(request, downstream)
+
+        task = asyncio.ensure_future(answer())
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+        return task

@@ -1,29 +1,23 @@
-"""Start and end servers on pipes, and identify the client that started this process."""
+"""Start and end servers on pipes."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
-import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
-from mrtr_cassette.core.secrets.credentials import Given, WasGiven, shown_by
-from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
-from mrtr_cassette.core.secrets.sealed import sha256_of
+from mrtr_cassette.core.secrets.credentials import WasGiven
 from mrtr_cassette.core.wire.http import Read
-from mrtr_cassette.errors import UpstreamError, printable
-from mrtr_cassette.shell.files.clock import monotonic
-from mrtr_cassette.shell.files.disk import reason_of
+from mrtr_cassette.errors import UpstreamError
+from mrtr_cassette.shell.files.disk import monotonic, reason_of
+from mrtr_cassette.shell.pipes.commands import given_to, words_shown
 from mrtr_cassette.shell.pipes.lines import LineWriter, reads_from
 
 _POLL_S: Final = 0.01
@@ -62,35 +56,11 @@ class ProcessGroup:
         self.leader.wait()
 
 
-def shown_command(command: Sequence[str], rules: RedactionRules = BUILT_IN) -> str:
-    """Return a server's command as cassettes and messages show it."""
-    shown = shown_by(rules, Given(environment=tuple(_options(command))))
-    text = shown(shlex.join([Path(command[0]).name, *command[1:]]))
-    # A cassette doesn't name its user, and is the same in another one's home directory.
-    home = os.path.expanduser("~").rstrip("/")  # noqa: PTH111  a user may have none
-    return re.sub(rf"(?<![\w.~-]){re.escape(home)}/", "~/", text) if home else text
-
-
-def given_to(command: Sequence[str]) -> Given:
-    """Return the credentials that a started server gets: arguments and environment."""
-    settings = (*os.environ.items(), *_options(command))
-    return Given(environment=settings, command=shlex.join(command))
-
-
-def _options(command: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for option, following in pairwise((*command, "")):
-        name, has_value, value = option.lstrip("-").partition("=")
-        value = value if has_value else following
-        if option.startswith("-") and not value.startswith("-"):
-            yield name, value
-
-
 class CommandError(UpstreamError):
     """The server's command can't be run; the exit code is a shell's."""
 
     def __init__(self, command: Sequence[str], error: OSError) -> None:
-        shown = shown_by(BUILT_IN, given_to(command))(" ".join(map(printable, command)))
-        super().__init__(f"can't run the server {shown!r}: {reason_of(error)}")
+        super().__init__(f"can't run the server {words_shown(command)!r}: {reason_of(error)}")
         self.exit_code = 127 if isinstance(error, FileNotFoundError) else 126
 
 
@@ -120,13 +90,14 @@ class ServerProcess:
     def __init__(self, process: subprocess.Popen[bytes], grace: Grace) -> None:
         self._group = ProcessGroup(process)
         self._grace = grace
-        self._pipes = [cast("IO[bytes]", pipe) for pipe in (process.stdin, process.stdout)]
+        self._stdin = cast("IO[bytes]", process.stdin)
+        self._stdout = cast("IO[bytes]", process.stdout)
         self.client_left = asyncio.Event()
-        self.writer = LineWriter(self._pipes[0].fileno())
+        self.writer = LineWriter(self._stdin.fileno())
 
     def reads(self, longest: int) -> AsyncIterator[Read]:
         """Yield what the server says, in lines, as it is read."""
-        return reads_from(self._pipes[1].fileno(), longest)
+        return reads_from(self._stdout.fileno(), longest)
 
     async def close_stdin(self) -> None:
         """Close the server's stdin once everything is written to it."""
@@ -170,7 +141,8 @@ class ServerProcess:
         if told.done():
             seconds = grace.told_and_closed if left.done() else grace.told
         deadline = monotonic() + seconds
-        await _first_of(seconds, exited, *(each for each in (told, left) if not each.done()))
+        coming = [future for future in (told, left) if not future.done()]
+        await _first_of(seconds, exited, *coming)
         if told.done() and left.done():
             await _first_of(min(deadline - monotonic(), grace.told_and_closed), exited)
         if not exited.done():
@@ -187,7 +159,7 @@ class ServerProcess:
         """Kill the processes that are left, and close the pipes."""
         if self._group.signal(0):
             self._group.stop(0.0)
-        for pipe in self._pipes:
+        for pipe in (self._stdin, self._stdout):
             with suppress(OSError):
                 pipe.close()
 
@@ -244,59 +216,3 @@ def guarded(group: int) -> Iterator[None]:
         guard.kill()
         guard.wait()
         cast("IO[bytes]", guard.stdin).close()
-
-
-_MOST_WRAPPERS: Final = 8
-_WRAPPERS: Final = frozenset({"env", "pipx", "timeout", "uv", "uvx"})
-"""Programs that only pass their arguments on, and are started anew each time."""
-_SHELLS: Final = frozenset({"bash", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh"})
-"""Programs that pass on the arguments of their only command, and are no client otherwise."""
-_PROC: Final = Path("/proc")
-
-
-def client_sha256() -> str | None:
-    """Return a hash of the client that started this process; None where that can't be told.
-
-    Programs that only pass the arguments on, such as `uvx`, don't count, and a shell that runs
-    other commands too is no client. Two starts have the same hash only if the same living process
-    caused both.
-    """
-    arguments = " ".join(sys.argv[1:])
-    number = os.getppid()
-    look_up = _from_proc if _PROC.joinpath("self/stat").exists() else _from_ps
-    for _ in range(_MOST_WRAPPERS):
-        try:
-            parent, started, command = look_up(number)
-        except (OSError, ValueError, IndexError, subprocess.CalledProcessError):
-            return None
-        name = command.strip().partition(" ")[0].rpartition("/")[2].removeprefix("-")
-        if name in _SHELLS:
-            # What stands in a script is followed by other commands, or follows some.
-            passes_on = command.count(arguments) == 1 and command.rstrip().endswith(arguments)
-            if not passes_on:
-                return None
-        elif name not in _WRAPPERS or arguments not in command:
-            return sha256_of(f"{number} {started}")
-        number = parent
-    return None
-
-
-def _from_proc(number: int) -> tuple[int, str, str]:
-    """Return a process's parent, its start, in whatever unit the system has, and its command."""
-    folder = _PROC / str(number)
-    # Its name, in parentheses, may be anything.
-    fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
-    command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
-    return int(fields[1]), fields[19], command.decode(errors="replace")
-
-
-def _from_ps(number: int) -> tuple[int, str, str]:
-    shown = subprocess.run(  # noqa: S603
-        ["/bin/ps", "-o", "ppid=,lstart=,command=", "-p", str(number)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "LC_ALL": "C"},
-    ).stdout
-    parent, *started, command = shown.split(None, 6)
-    return int(parent), " ".join(started), command

@@ -45,17 +45,19 @@ class Metrics:
 
         self._registry = CollectorRegistry()
         common: dict[str, Any] = {"namespace": _PREFIX, "registry": self._registry}
-        self._counters = {
-            event: Counter(*words, **common) for event, words in _COUNTED_EVENTS.items()
-        }
+        self._counters: dict[str, Any] = {}
+        for event, words in _COUNTED_EVENTS.items():
+            self._counters[event] = Counter(*words, **common)
         for reason in Reason:
             self._counters["missed"].labels(reason.value)
-        words = "Requests that got a recorded reply"
-        self._plays = Counter("plays", words, ["method", "name"], **common)
+        self._plays = Counter(
+            "plays", "Requests that got a recorded reply", ["method", "name"], **common
+        )
         self._exchanges = Counter("exchanges", "Exchanges that were recorded", **common)
         self._failed = Gauge("recording_failed", "1 where a recording is not whole", **common)
-        in_flight = "Requests whose response is not whole"
-        self._in_flight = Gauge("requests_in_flight", in_flight, **common)
+        self._in_flight = Gauge(
+            "requests_in_flight", "Requests whose response is not whole", **common
+        )
         self._duration = Histogram(
             "request_duration_seconds",
             "Time from a request to the end of its response",
@@ -70,8 +72,10 @@ class Metrics:
         """Count what has happened."""
         counter = self._counters.get(event["event"])
         if counter is not None:
-            labels = [event[each] for each in ("reason", "via") if each in event]
-            (counter.labels(*labels) if labels else counter).inc()
+            labels = [event[label] for label in ("reason", "via") if label in event]
+            if labels:
+                counter = counter.labels(*labels)
+            counter.inc()
         elif event["event"] == "failed":
             self._failed.set(1)
         elif event["event"] == "played":
@@ -143,7 +147,8 @@ class Admin:
         Raises:
             UsageError: the admin port can't be bound.
         """
-        metrics, log = self._metrics, announcer.log
+        metrics = self._metrics
+        log = announcer.log
         if metrics is None or self._options.admin_port is None:
             async with serving(handler, listener, self._options, log, drain_s=drain_s):
                 yield None
@@ -152,9 +157,9 @@ class Admin:
         served = serving(counted, listener, self._options, log, drain_s=drain_s)
         # It has the clients' host and names.
         options = replace(self._options, port=self._options.admin_port)
-        with listening(options) as own:
-            async with serving(self._handle, own, options, log), served:
-                url = own.url("")
+        with listening(options) as bound:
+            async with serving(self._handle, bound, options, log), served:
+                url = bound.url("")
                 announcer.say(lambda: ({"event": "admin", "url": url}, f"admin port on {url}"))
                 self._is_ready = True
                 try:
@@ -164,16 +169,24 @@ class Admin:
                     self._is_ready = False
 
     async def _handle(self, request: Request, downstream: Downstream) -> None:
-        path, headers = request.target.partition("?")[0], TEXT_HEADERS
-        status, body = 404, b"no such page; there are /livez, /readyz, /metrics\n"
+        path = request.target.partition("?")[0]
+        headers = TEXT_HEADERS
+        status = 200
         if request.method not in ("GET", "HEAD"):
-            status, body = 405, b"GET only\n"
+            status = 405
+            body = b"GET only\n"
             headers = (*TEXT_HEADERS, ("Allow", "GET, HEAD"))
         elif path == "/livez":
-            status, body = 200, b"alive\n"
+            body = b"alive\n"
+        elif path == "/readyz" and self._is_ready:
+            body = b"ready\n"
         elif path == "/readyz":
-            status, body = (200, b"ready\n") if self._is_ready else (503, b"not ready\n")
+            status = 503
+            body = b"not ready\n"
         elif path == "/metrics" and self._metrics is not None:
             content_type, body = self._metrics.exposition(request.header("accept"))
-            status, headers = 200, (("Content-Type", content_type),)
+            headers = (("Content-Type", content_type),)
+        else:
+            status = 404
+            body = b"no such page; there are /livez, /readyz, /metrics\n"
         await downstream.send_whole(status, headers, body)

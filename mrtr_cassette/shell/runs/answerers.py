@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
-
-from yarl import URL
 
 from mrtr_cassette.core.answers.forms import dialogue
 from mrtr_cassette.core.answers.fulfilment import LARGEST_REPLY, Rounds
@@ -19,13 +18,14 @@ from mrtr_cassette.core.answers.written import AnswersFile, RestModel, read_answ
 from mrtr_cassette.core.drive.conversation import Answered, LiveAsk
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.events import turn_said
-from mrtr_cassette.core.wire.http import JSON_HEADERS
+from mrtr_cassette.core.wire.http import JSON_HEADERS, Request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import checked_headers
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.log import Announcer
-from mrtr_cassette.shell.http.client import credentials, shown_url, tls_context, upstream_url
-from mrtr_cassette.shell.http.forward_proxy import proxy_text
+from mrtr_cassette.shell.http.client import connecting, credentials, tls_context, upstream_url
+from mrtr_cassette.shell.http.forward_proxy import forward_proxy
+from mrtr_cassette.shell.http.transport import Upstream, network_reason
 
 AskTheEndpoint = Callable[[bytes], Awaitable[bytes | str]]
 """Asks the endpoint; returns what it replies, or why it doesn't."""
@@ -57,7 +57,8 @@ class Answerers:
 
     async def answer(self, rounds: Rounds, ask: LiveAsk) -> Answered | None:
         """Return the answer to an ask; None where there is none."""
-        steps, told = rounds.answer(ask), len(rounds.turns)
+        steps = rounds.answer(ask)
+        told = len(rounds.turns)
         reply: Any = None
         while True:
             try:
@@ -85,7 +86,6 @@ async def answers_endpoint(
     ca_file: Path | None = None,
     *,
     verifies: bool = True,
-    largest: int = LARGEST_REPLY,
 ) -> AsyncIterator[AskTheEndpoint | None]:
     """Open a function that posts to an endpoint, if there is one, and follows no redirect.
 
@@ -95,42 +95,39 @@ async def answers_endpoint(
     if rest is None:
         yield None
         return
-    # Most runs have no endpoint, and an HTTP client takes long to import.
-    import aiohttp
-
     try:
         url = upstream_url(rest.url)
     except UsageError:
         raise UsageError("rest.url of the answers file is no HTTP URL") from None
-    headers = [*JSON_HEADERS, *credentials(url), *checked_headers(rest.headers)]
-    proxy = proxy_text(url)
+    headers = (*JSON_HEADERS, *credentials(url), *checked_headers(rest.headers))
     tls = tls_context(url, ca_file, verifies=verifies)
+    async with connecting(url.origin(), tls, forward_proxy(url)) as client:
 
-    async def ask(body: bytes) -> bytes | str:
-        try:
-            async with (
-                asyncio.timeout(rest.timeout),
-                client.post(URL(shown_url(url)), data=body, allow_redirects=False) as response,
-            ):
-                reply = b""
-                async for chunk in response.content.iter_any():
-                    reply += chunk
-                    if len(reply) > largest:
-                        return f"its reply has more than {largest:,} bytes"
-                is_good = 200 <= response.status < 300
-                return reply if is_good else f"it answered HTTP {response.status}"
-        except (aiohttp.ClientError, OSError) as error:
-            if isinstance(error, TimeoutError):
-                return f"nothing whole within {rest.timeout:g} s"
-            if isinstance(error, aiohttp.ClientConnectorCertificateError):
-                return f"its certificate is not verified ({error.certificate_error})"
-            if isinstance(error, aiohttp.ClientConnectorError):
-                return f"no connection ({error.strerror or type(error.os_error).__name__})"
-            return f"the connection failed ({type(error).__name__})"
+        async def ask(body: bytes) -> bytes | str:
+            request = Request("POST", url.raw_path_qs, headers, body)
+            try:
+                async with asyncio.timeout(rest.timeout):
+                    return await _reply(client, request)
+            except TimeoutError as error:
+                return str(error) or f"nothing whole within {rest.timeout:g} s"
+            except ssl.SSLCertVerificationError as error:
+                return f"its certificate is not verified ({error.verify_message})"
+            except OSError as error:
+                return f"the connection failed ({network_reason(error)})"
 
-    connector = aiohttp.TCPConnector(ssl=tls or True)
-    async with aiohttp.ClientSession(connector=connector, headers=headers, proxy=proxy) as client:
         yield ask
+
+
+async def _reply(client: Upstream, request: Request) -> bytes | str:
+    with closing(await client.send(request, request.headers)) as response:
+        reply = b""
+        while chunk := await response.read():
+            reply += chunk
+            if len(reply) > LARGEST_REPLY:
+                return f"its reply has more than {LARGEST_REPLY:,} bytes"
+    if 200 <= response.status < 300:
+        return reply
+    return f"it answered HTTP {response.status}"
 
 
 # A person
@@ -143,7 +140,9 @@ def has_terminal() -> bool:
 
 async def ask_at_terminal(key: str, request: InputRequest) -> Any:
     """Ask one request for input; return the answer, or None where there is none."""
-    loop, terminal, came = asyncio.get_running_loop(), sys.stdin.fileno(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    terminal = sys.stdin.fileno()
+    came = asyncio.Event()
     steps = dialogue(key, request)
     reply: str | None = None
     while True:
@@ -151,7 +150,9 @@ async def ask_at_terminal(key: str, request: InputRequest) -> Any:
             lines, text = steps.send(reply)
         except StopIteration as ended:
             return ended.value
-        sys.stderr.write("".join([*(f"{line}\n" for line in lines), text]))
+        for line in lines:
+            sys.stderr.write(f"{line}\n")
+        sys.stderr.write(text)
         sys.stderr.flush()
         loop.add_reader(terminal, came.set)
         try:
@@ -160,5 +161,5 @@ async def ask_at_terminal(key: str, request: InputRequest) -> Any:
             loop.remove_reader(terminal)
         came.clear()
         # A terminal hands over one line at a time.
-        line = os.read(terminal, _LONGEST_LINE)
-        reply = line.decode("utf-8", "replace").rstrip("\r\n") if line else None
+        raw = os.read(terminal, _LONGEST_LINE)
+        reply = raw.decode("utf-8", "replace").rstrip("\r\n") if raw else None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
 from yarl import URL
 
 from mrtr_cassette import __version__
@@ -21,7 +24,7 @@ from mrtr_cassette.core.answers.fulfilment import (
     outcome_of,
     refused,
 )
-from mrtr_cassette.core.answers.written import Wanted, tool_named
+from mrtr_cassette.core.answers.written import GivenAnswers, Wanted, WrittenPair, tool_named
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.drive.conversation import (
     Answered,
@@ -32,25 +35,35 @@ from mrtr_cassette.core.drive.conversation import (
     outcome,
 )
 from mrtr_cassette.core.drive.live_session import OwnClient, ServerSession
-from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS
+from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS, METHODS, method_of
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.report.events import call_ended_event, recording_said, task_said
-from mrtr_cassette.core.report.runs import CallResult
+from mrtr_cassette.core.report.runs import CallResult, UnansweredError
 from mrtr_cassette.core.secrets.credentials import Credentials, Given
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.core.wire.http import Request
-from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError
-from mrtr_cassette.options import CallOptions, RecordOptions
+from mrtr_cassette.core.wire.jsonbytes import parse
+from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError, UsageError
+from mrtr_cassette.options import CallOptions, FilePath, RecordOptions
 from mrtr_cassette.shell.files.log import Announcer
-from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.shell.files.stores import Location, location
 from mrtr_cassette.shell.http.client import connecting
-from mrtr_cassette.shell.runs.answerers import Answerers, AskThePerson, answers_endpoint
+from mrtr_cassette.shell.runs.answerers import (
+    Answerers,
+    AskThePerson,
+    answers_endpoint,
+    load_answers,
+)
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.recording import recording
+from mrtr_cassette.shell.runs.running import result_in_thread
 from mrtr_cassette.shell.runs.sessions import RecordSession
 from mrtr_cassette.shell.runs.upstreams import NOT_FOUND, nothing_at, reaching
+
+Answers = Mapping[str, Any] | FilePath | None
+"""By the name of a field or the key of a question; or an answers file."""
 
 
 class _Reached(NamedTuple):
@@ -244,3 +257,50 @@ class _Caller:
         quiet = replace(self.answerers, announcer=Announcer())
         reply = await quiet.answer(Rounds(self.rounds.sources), ask)
         return refused(ask.push) if reply is None and ask.push is not None else reply
+
+
+def answered_call(
+    upstream: str | Sequence[str],
+    name: str,
+    arguments: Mapping[str, Any] | None,
+    method: str,
+    answers: Answers,
+    *,
+    path: FilePath | None = None,
+    options: CallOptions | None = None,
+) -> CallResult:
+    """Make one call without a client.
+
+    Raises:
+        UsageError: an answer or an argument is wrong, or the tool is unknown.
+        UnansweredError: nothing answers a question of the server.
+    """
+    options = options or CallOptions()
+    if not method_of(method).named_by:
+        named = ", ".join(name for name, each in METHODS.items() if each.named_by)
+        raise UsageError(f"the method {method!r} is not one of {named}")
+    wanted = Wanted(method, name, _pairs_of(arguments or {}, "arguments"))
+    if isinstance(answers, str | os.PathLike):
+        sources = AnswerSources(file=load_answers(Path(answers)))
+    else:
+        pairs = _pairs_of({} if answers is None else answers, "answers")
+        sources = AnswerSources(GivenAnswers(pairs))
+    cassette, announcer = None if path is None else location(path), Announcer(options.log)
+    calling = call(upstream, wanted, sources, options, announcer, cassette=cassette)
+    result = result_in_thread(calling)
+    if result.unanswered is not None:
+        raise UnansweredError(result)
+    return result
+
+
+def _pairs_of(values: Any, what: str) -> tuple[WrittenPair, ...]:
+    """Return named values of Python as JSON values."""
+    if not isinstance(values, Mapping):
+        raise UsageError(f"{what} is {values!r}, and not a mapping of names to values")
+    pairs = []
+    for name, value in values.items():
+        try:
+            pairs.append(WrittenPair(name, parse(orjson.dumps(value)), is_json=True))
+        except TypeError:
+            raise UsageError(f"{what}: {name!r} has no value that JSON can carry") from None
+    return tuple(pairs)

@@ -1,4 +1,6 @@
-"""Record and replay on pipes: in this process, or in those that a client starts by a command."""
+"""Record and replay on our own pipes, and have a client start that."""
+
+# A replay loads no client: what records imports it in its functions.
 
 from __future__ import annotations
 
@@ -6,43 +8,49 @@ import asyncio
 import fcntl
 import json
 import os
-import pickle
 import secrets
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import over_pipes
 from mrtr_cassette.core.record.recorder import Channel
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.runs import MissReport, Nearest
 from mrtr_cassette.core.secrets.credentials import Given, shown_by
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Line, Request, opens_channel
 from mrtr_cassette.core.wire.pointers import Difference
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, MrtrCassetteError, UsageError
-from mrtr_cassette.options import RecordOptions, ReplayOptions
+from mrtr_cassette.options import Options, RecordOptions, ReplayOptions
 from mrtr_cassette.shell.files import cassettes
-from mrtr_cassette.shell.files.cassettes import journal_path, recorded_so_far, recover_journal
-from mrtr_cassette.shell.files.clock import monotonic
-from mrtr_cassette.shell.files.disk import is_locked
-from mrtr_cassette.shell.files.log import Announcer, OnEvent, heard_by
-from mrtr_cassette.shell.files.stores import Location
-from mrtr_cassette.shell.pipes.lines import STDIN, STDOUT, LineWriter, reads_from
-from mrtr_cassette.shell.pipes.processes import (
-    ServerProcess,
-    given_to,
-    server_process,
-    shown_command,
+from mrtr_cassette.shell.files.cassettes import (
+    client_of,
+    journal_path,
+    load_if_readable,
+    recorded_so_far,
+    recover_journal,
 )
-from mrtr_cassette.shell.pipes.transport import LAST_S, PipedClient, pipe_upstream
-from mrtr_cassette.shell.runs.recording import Appender, Relay
+from mrtr_cassette.shell.files.disk import is_free_within, is_locked
+from mrtr_cassette.shell.files.log import Announcer, OnEvent, heard_by
+from mrtr_cassette.shell.files.stores import Location, StoreFile
+from mrtr_cassette.shell.pipes.commands import given_to, shown_command
+from mrtr_cassette.shell.pipes.lines import (
+    LAST_S,
+    STDIN,
+    STDOUT,
+    LineWriter,
+    PipedClient,
+    reads_from,
+)
 from mrtr_cassette.shell.runs.replaying import load_server, player_of
 from mrtr_cassette.shell.runs.running import run, told_to_end
 from mrtr_cassette.shell.runs.sessions import (
@@ -57,24 +65,171 @@ from mrtr_cassette.shell.runs.sessions import (
     rules_of_both,
 )
 
+if TYPE_CHECKING:
+    from mrtr_cassette.shell.pipes.processes import ServerProcess
+
 _PREDECESSOR_S: Final = 5.0
 """Seconds to wait for the end of a recorder that the same client started before."""
-_LOOK_S: Final = 0.02
-"""Seconds between two looks whether it has ended."""
+_WITHIN_S: Final = 10.0
+"""Seconds after the end of a server on pipes within which its client starts it again, as the
+TypeScript SDK does after its probe; a busy machine takes long to start a program."""
+
+Note = Literal["kept", "probed"]
+"""A recording was the same as its cassette, or only `server/discover` was played."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartingClient:
+    """The client that started this process, and may have started others before."""
+
+    sha256: str
+    """Names it in journals and cassettes."""
+    within_s: float | None = _WITHIN_S
+    """Seconds after the end of a start within which the next one belongs to it; None: always."""
+    folder: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
+    """Has the notes of a start for the next one."""
+
+    def note(self, note: Note, cassette: Location) -> None:
+        """Leave a note about a cassette for the next start."""
+        self._file(note, cassette).touch()
+
+    def has_noted(self, note: Note, cassette: Location) -> bool:
+        """Tell whether the last start has left a note."""
+        return self._is_recent(self._file(note, cassette))
+
+    def _file(self, note: Note, cassette: Location) -> Path:
+        name = sha256_of(f"{self.sha256} {cassette.absolute()}")[:32]
+        return self.folder / f"mrtr-cassette-{note}-{name}"
+
+    def _is_recent(self, path: Path) -> bool:
+        if not path.exists():
+            return False
+        return self.within_s is None or time.time() - path.stat().st_mtime < self.within_s
+
+    def continues(self, cassette: Location) -> bool:
+        """Tell whether this start belongs to a cassette that the last one recorded."""
+        if self.has_noted("kept", cassette):
+            return True
+        recorded = load_if_readable(cassette)
+        if recorded is None or recorded.client != self.sha256:
+            return False
+        return not isinstance(cassette, Path) or self._is_recent(cassette)
+
+    async def wait_for_predecessor(self, cassette: Location, named: str) -> None:
+        """Wait until the client's last recording is published; it may have been killed.
+
+        Raises:
+            CassetteError: it goes on.
+        """
+        journal = journal_path(cassette)
+        if client_of(journal) != self.sha256:
+            return
+        if not await asyncio.to_thread(is_free_within, journal, _PREDECESSOR_S):
+            raise CassetteError(
+                named,
+                "a server that the client has started before is still running",
+                hint="end it first: what two servers say at the same time is no one recording",
+            )
+        if client_of(journal) == self.sha256:
+            # Whoever ended it did not wait for its cassette.
+            recover_journal(cassette)
+
+
+def starting_client() -> StartingClient | None:
+    """Return the client that started this process; None where that can't be told."""
+    sha256 = client_sha256()
+    return None if sha256 is None else StartingClient(sha256)
+
+
+def next_place(output: Path) -> Path:
+    """Return where this start of a client records: the first place that no other recording has.
+
+    After `c.json` comes `c-2.json`. A start that continues the client's last one has its place.
+    """
+    client = starting_client()
+    number = 1
+    place = output
+    while cassettes.exists(place) or journal_path(place).exists():
+        if client is not None:
+            is_under_way = client_of(journal_path(place)) == client.sha256
+            if is_under_way or client.continues(place):
+                return place
+        number += 1
+        place = output.with_stem(f"{output.stem}-{number}")
+    return place
+
+
+# Who the client is
+
+_MOST_WRAPPERS: Final = 8
+_WRAPPERS: Final = frozenset({"env", "pipx", "timeout", "uv", "uvx"})
+"""Programs that only pass their arguments on, and are started anew each time."""
+_SHELLS: Final = frozenset({"bash", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh"})
+"""Programs that pass on the arguments of their only command, and are no client otherwise."""
+_PROC: Final = Path("/proc")
+
+
+def client_sha256() -> str | None:
+    """Return a hash of the client that started this process; None where that can't be told.
+
+    Programs that only pass the arguments on, such as `uvx`, don't count, and a shell that runs
+    other commands too is no client. Two starts have the same hash only if the same living process
+    caused both.
+    """
+    arguments = " ".join(sys.argv[1:])
+    number = os.getppid()
+    look_up = _from_proc if _PROC.joinpath("self/stat").exists() else _from_ps
+    for _ in range(_MOST_WRAPPERS):
+        try:
+            parent, started, command = look_up(number)
+        except (OSError, ValueError, IndexError, subprocess.CalledProcessError):
+            return None
+        name = command.strip().partition(" ")[0].rpartition("/")[2].removeprefix("-")
+        if name in _SHELLS:
+            # In a script, other commands come before or after.
+            passes_on = command.count(arguments) == 1 and command.rstrip().endswith(arguments)
+            if not passes_on:
+                return None
+        elif name not in _WRAPPERS or arguments not in command:
+            return sha256_of(f"{number} {started}")
+        number = parent
+    return None
+
+
+def _from_proc(number: int) -> tuple[int, str, str]:
+    """Return a process's parent, its start, in whatever unit the system has, and its command."""
+    folder = _PROC / str(number)
+    # Its name, in parentheses, may be anything.
+    fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
+    return int(fields[1]), fields[19], command.decode(errors="replace")
+
+
+def _from_ps(number: int) -> tuple[int, str, str]:
+    shown = subprocess.run(  # noqa: S603
+        ["/bin/ps", "-o", "ppid=,lstart=,command=", "-p", str(number)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "LC_ALL": "C"},
+    ).stdout
+    parent, *started, command = shown.split(None, 6)
+    return int(parent), " ".join(started), command
+
+
 _LAST_S: Final = 4.0
-"""Seconds after the client's end for what a server that is added from is still to say."""
+"""Seconds after the client's end for responses of a server that is added from."""
 
 
-async def record_pipe(  # noqa: PLR0913  all but two are by name
+async def record_pipe(
     command: Sequence[str],
     output: Location,
     options: RecordOptions,
     on_event: OnEvent | None = None,
     *,
     cwd: Path | None = None,
-    client: str | None = None,
-    restarts_within_s: float | None = None,
-    named: Location | None = None,
+    client: StartingClient | None = None,
+    named: str = "",
     began: Callable[[RecordSession], None] = lambda _session: None,
 ) -> tuple[RecordSession, int]:
     """Record between our own stdin and stdout and a server, until both sides have ended.
@@ -84,13 +239,11 @@ async def record_pipe(  # noqa: PLR0913  all but two are by name
     its recording, this one is added to it: some clients start a server twice.
 
     Args:
-        client: hash of the client; None where nobody can tell.
-        restarts_within_s: seconds after the end of a recording within which another start of the
-            client belongs to it; None: any start of it does.
-        named: the cassette that is added to, as shown in messages.
+        client: None where nobody can tell who it is.
+        named: the cassette as messages show it.
 
     Returns:
-        what it came to, and the server's exit code; 0 where it was never started.
+        the session, and the server's exit code; 0 where it was never started.
 
     Raises:
         CassetteError: the cassette can't be written, or exists.
@@ -98,9 +251,10 @@ async def record_pipe(  # noqa: PLR0913  all but two are by name
         CommandError: the server can't be started.
     """
     plays = options.existing == "append"
+    named = named or str(output)
     if client is not None:
-        await _predecessor_ended(output, client, named or output)
-        if _continues(output, client, restarts_within_s):
+        await client.wait_for_predecessor(output, named)
+        if client.continues(output):
             options = replace(options, existing="append")
     with cassettes.without_collection():
         earlier = check_output(output, options)
@@ -108,105 +262,70 @@ async def record_pipe(  # noqa: PLR0913  all but two are by name
     shown = shown_by(rules, Given(secrets=options.secrets))(shown_command(command, rules))
     player = None
     if plays and earlier is not None:
-        _check_transport(earlier)
-        earlier = replace(earlier, path=str(named or output))
+        _check_transport(earlier, named)
+        earlier = replace(earlier, path=named)
         player = player_of(over_pipes(earlier), options, given_to(command), strict=True)
         player.recording = replace(player.recording, upstream=shown)
     announcer = Announcer(options.log, heard_by(on_event), options.terms)
-    run = (output, options, announcer, earlier, player)
+    server = RecordedServer(shown, "stdio", client.sha256 if client is not None else None)
     async with told_to_end() as told:
-        with journaling(*run, RecordedServer(shown, "stdio", client)) as session:
+        with journaling(output, options, announcer, earlier, player, server) as session:
             began(session)
             if earlier is not None and player is not None:
-                tell = session.recorder.was_given
-                upstream = pipe_upstream(command, options.max_body, tell, told, cwd)
-                async with session.finishing(), upstream as live:
-                    relay = Relay(live, shown, (), session)
-                    appender = Appender(relay, earlier, player)
-                    answered = PipedClient(appender.handle, options.max_body)
-                    live.on_own_line = partial(answered.listen, appender.listen)
-                    await _answer(answered, earlier, told, _LAST_S)
-                return session, live.exit_code or 0
-            with server_process(command, session.recorder.was_given, cwd) as server:
-                code = await _PipedRecorder(session, server).run(told)
-            if not session.outcomes.errors and not session.outcomes.has_success:
-                session.failure = f"{command[0]!r} ended with {code} and answered nothing"
+                code = await _append(session, earlier, player, command, cwd, told)
+            else:
+                code = await _record(session, command, cwd, told)
     if client is not None and session.published is not None and session.published.is_same:
-        _mark("kept", output, client).touch()
+        client.note("kept", output)
     return session, code
 
 
-def _check_transport(earlier: Cassette) -> None:
+def _check_transport(earlier: Cassette, named: str) -> None:
+    """Make sure that a recording over pipes can be added to a cassette.
+
+    Raises:
+        UsageError: it was recorded over HTTP.
+    """
     if earlier.transport != "stdio":
         raise UsageError(
-            f"{earlier.path} was recorded over HTTP, and this recording would be over pipes",
+            f"{named} was recorded over HTTP, and this recording would be over pipes",
             hint="choose another <<cassette>>, or add to it over HTTP",
         )
 
 
-async def _predecessor_ended(output: Location, client: str, named: Location) -> None:
-    """Wait until the client's earlier recording is published; it may have been killed."""
-    journal = journal_path(output)
-    deadline = monotonic() + _PREDECESSOR_S
-    while cassettes.client_of(journal) == client:
-        if not is_locked(journal):
-            # Whoever ended it did not wait for its cassette.
-            recover_journal(output)
-        elif monotonic() > deadline:
-            raise CassetteError(
-                named,
-                "a server that the client has started before is still running",
-                hint="end it first: what two servers say at the same time is no one recording",
-            )
-        else:
-            await asyncio.sleep(_LOOK_S)
+async def _append(
+    session: RecordSession,
+    earlier: Cassette,
+    player: Player,
+    command: Sequence[str],
+    cwd: Path | None,
+    told: asyncio.Event,
+) -> int:
+    """Play a cassette, and record what it lacks; return the server's exit code, if it has one."""
+    from mrtr_cassette.shell.pipes.upstream import pipe_upstream
+    from mrtr_cassette.shell.runs.recording import Appender, Relay
+
+    longest = session.recorder.largest_body
+    upstream = pipe_upstream(command, longest, session.recorder.was_given, told, cwd)
+    async with session.finishing(), upstream as live:
+        appender = Appender(Relay(live, session.url, (), session), earlier, player)
+        client = PipedClient(appender.handle, longest)
+        live.on_own_line = partial(client.listen, appender.listen)
+        await answer_pipe(client, earlier, told, _LAST_S)
+    return live.exit_code or 0
 
 
-def next_place(output: Path, client: str | None, within_s: float) -> Path:
-    """Return where a start of a client records: the first place that no other recording has.
+async def _record(
+    session: RecordSession, command: Sequence[str], cwd: Path | None, told: asyncio.Event
+) -> int:
+    """Record all that passes; return the server's exit code."""
+    from mrtr_cassette.shell.pipes.processes import server_process
 
-    After `c.json` comes `c-2.json`. A start that continues the client's last one has its place.
-    """
-    number = 1
-    place = output
-    while cassettes.exists(place) or journal_path(place).exists():
-        if client is not None:
-            is_under_way = cassettes.client_of(journal_path(place)) == client
-            if is_under_way or _continues(place, client, within_s):
-                return place
-        number += 1
-        place = output.with_stem(f"{output.stem}-{number}")
-    return place
-
-
-def _mark(kind: str, cassette: Location, client: str) -> Path:
-    """Return the file by which a start of a client tells the next one what became of a cassette.
-
-    It was recorded and left alone (`kept`), or only `server/discover` was played (`probed`).
-    """
-    name = sha256_of(f"{client} {cassette.absolute()}")[:32]
-    return Path(tempfile.gettempdir()) / f"mrtr-cassette-{kind}-{name}"
-
-
-def _continues(output: Location, client: str, within_s: float | None) -> bool:
-    """Tell whether a start belongs to a cassette that the client's last start recorded."""
-    written: list[Location] = [output] if _client_of(output) == client else []
-    mark = _mark("kept", output, client)
-    if mark.exists():
-        written.append(mark)
-    if within_s is None:
-        return bool(written)
-    return any(not isinstance(place, Path) or _age_s(place) < within_s for place in written)
-
-
-def _age_s(path: Path) -> float:
-    """Return the seconds since a file was written."""
-    return time.time() - path.stat().st_mtime
-
-
-def _client_of(output: Location) -> str | None:
-    cassette = cassettes.load_if_readable(output)
-    return None if cassette is None else cassette.client
+    with server_process(command, session.recorder.was_given, cwd) as server:
+        code = await _PipedRecorder(session, server).run(told)
+    if not session.outcomes.errors and not session.outcomes.has_success:
+        session.failure = f"{command[0]!r} ended with {code} and answered nothing"
+    return code
 
 
 class _PipedRecorder:
@@ -218,16 +337,16 @@ class _PipedRecorder:
         self._server = server
         self._client = LineWriter(STDOUT, server.client_left.set)
         # Each run of the server after the first one in a cassette is a session of its own.
-        own = secrets.token_hex(16) if session.base is not None else ""
-        self._channel: Channel[ExchangeRecording] = Channel(self._begin, own)
+        name = "" if session.base is None else secrets.token_hex(16)
+        self._channel: Channel[ExchangeRecording] = Channel(self._begin, name)
 
     async def run(self, told: asyncio.Event) -> int:
         """Pass lines on until both sides have ended; return the server's exit code."""
-        heard = asyncio.ensure_future(self._from_server())
-        said = asyncio.ensure_future(self._from_client())
-        by_server = await self._server.ended(told, heard)
-        for task in (said, heard):
-            task.cancel()
+        from_server = asyncio.ensure_future(self._from_server())
+        from_client = asyncio.ensure_future(self._from_client())
+        by_server = await self._server.ended(told, from_server)
+        from_client.cancel()
+        from_server.cancel()
         for exchange, end in self._channel.ended(by_server=by_server):
             if end is None:
                 exchange.forget()
@@ -241,7 +360,7 @@ class _PipedRecorder:
             for line in brought.lines:
                 # Nothing that the server says in response is read before the line is shown.
                 writer.write(line.new)
-                self._show(line, is_by_client=True)
+                self._show(line, self._show_clients)
             if brought.rest:
                 writer.write(brought.rest)
             await writer.room()
@@ -251,7 +370,7 @@ class _PipedRecorder:
         client = self._client
         async for brought in self._server.reads(self._longest):
             for line in brought.lines:
-                self._show(line, is_by_client=False)
+                self._show(line, self._show_servers)
                 client.write(line.new)
             if brought.rest:
                 client.write(brought.rest)
@@ -265,31 +384,27 @@ class _PipedRecorder:
             exchange.response_started(NO_STATUS, ())
         return exchange
 
-    def _show(self, line: Line, *, is_by_client: bool) -> None:
+    def _show(self, line: Line, show: Callable[[bytes], None]) -> None:
         if not line.is_whole:
             self._session.failed(BodyTooLargeError("a line", self._longest))
             return
         try:
-            if is_by_client:
-                exchange, is_over = self._channel.client_line(line.raw)
-                if not is_over:
-                    exchange.response_started(NO_STATUS, ())
-            else:
-                exchange, is_over = self._channel.server_line(line.raw)
-                exchange.response_bytes(line.raw)
-            if is_over:
-                exchange.response_ended(End.COMPLETE)
+            show(line.raw)
         except Exception as error:  # noqa: BLE001  the recorder is a spectator
             self._session.failed(error)
 
+    def _show_clients(self, line: bytes) -> None:
+        exchange, is_over = self._channel.client_line(line)
+        if is_over:
+            exchange.response_ended(End.COMPLETE)
+        else:
+            exchange.response_started(NO_STATUS, ())
 
-async def _answer(
-    client: PipedClient, cassette: Cassette, told: asyncio.Event, last_s: float = LAST_S
-) -> None:
-    """Answer a client from a cassette until it ends."""
-    if any(opens_channel(each.exchanges[0].request) for each in cassette.interactions):
-        client.listen()
-    await client.run(told, last_s)
+    def _show_servers(self, line: bytes) -> None:
+        exchange, is_over = self._channel.server_line(line)
+        exchange.response_bytes(line)
+        if is_over:
+            exchange.response_ended(End.COMPLETE)
 
 
 async def replay_pipe(
@@ -298,15 +413,17 @@ async def replay_pipe(
     on_event: OnEvent | None = None,
     *,
     server_command: Sequence[str] = (),
-    client: str | None = None,
-    restarts_within_s: float = 0.0,
+    client: StartingClient | None = None,
     began: Callable[[ReplaySession], None] = lambda _session: None,
 ) -> tuple[ReplaySession, int]:
     """Serve a cassette on our own pipes until the client ends, a signal comes, or the server ended.
 
-    `server_command` starts the server in whose place it stands, where that is known. What a start
-    of the client played that was a probe, and has just ended, counts as played. Returns what it
-    came to, and an exit code.
+    Args:
+        server_command: starts the recorded server, if that is known.
+        client: where it has just probed this server, the probe counts as played.
+
+    Returns:
+        the session, and an exit code.
 
     Raises:
         CassetteError: the cassette can't be read, or not be played over pipes.
@@ -315,90 +432,94 @@ async def replay_pipe(
     cassette, server = load_server(path, over_pipes, options, announcer)
     player = server.player
     player.was_given(given_to(server_command))
-    mark = None if client is None else _mark("probed", path, client)
-    if mark is not None and mark.exists():
-        player.was_probed = _age_s(mark) < restarts_within_s
+    player.was_probed = client is not None and client.has_noted("probed", path)
     session = ReplaySession("", "", path, cassette, player, options.terms)
     began(session)
     async with told_to_end() as told:
-        await _answer(PipedClient(server.handle, options.max_body), cassette, told)
-    if mark is not None and player.only_probed:
-        mark.touch()
+        await answer_pipe(PipedClient(server.handle, options.max_body), cassette, told)
+    if client is not None and player.only_probed:
+        client.note("probed", path)
     return session, int(bool(player.misses))
 
 
-# What a client starts
+async def answer_pipe(
+    client: PipedClient, cassette: Cassette, told: asyncio.Event, last_s: float = LAST_S
+) -> None:
+    """Answer a client on pipes from a cassette until it ends."""
+    for interaction in cassette.interactions:
+        if opens_channel(interaction.exchanges[0].request):
+            client.listen()
+            break
+    await client.run(told, last_s)
 
-_WORK: Final = "work"
+
+# What a client starts is a process of its own, and clients hand on neither their environment nor
+# descriptors: its work and its outcomes pass as JSON, in the files of a folder.
+
+_WORK: Final = "work.json"
 _OUTCOMES: Final = "outcomes"
-_PROGRAM: Final = "from mrtr_cassette.shell.runs.piped import main; main()"
 _PUBLISHING_S: Final = 5.0
 """Seconds for processes whose clients have closed, which publish what they recorded."""
-_LEFT_OPEN: Final = (
-    "a process that the client started as its server is still running: close the client before "
-    "the test ends"
+_LEFT_OPEN: Final = RunOutcome(
+    problem="a process that the client started as its server is still running: close the client "
+    "before the test ends"
 )
-_Work = partial[Any]
-"""The call of `record_pipe` or `replay_pipe` that a started process makes."""
 
 
 class ClientStarts:
-    """A recording or a replay whose command a client may start any number of times.
-
-    Its work and the outcomes pass in the files of a folder: clients hand on neither their
-    environment nor descriptors.
-    """
+    """A recording or a replay whose command a client may start any number of times."""
 
     admin_url = None
+    is_piped = True
 
-    def __init__(self, path: Location, work: _Work, folder: Path, base: Cassette | None) -> None:
+    def __init__(
+        self, path: Location, base: Cassette | None, folder: Path, *, is_recording: bool
+    ) -> None:
         self.path = path
         self.base = base
-        self.is_recording = work.func is record_pipe
-        self.command = [sys.executable, "-c", _PROGRAM, str(folder)]
+        self.is_recording = is_recording
+        self.command = [sys.executable, "-m", __name__, str(folder)]
         self._outcomes = folder / _OUTCOMES
+        self._outcomes.touch()
         self._last: list[RunOutcome] | None = None
         self._whole: Cassette | None = None
-        self._outcomes.touch()
-        (folder / _WORK).write_bytes(pickle.dumps(work))
 
     @property
     def url(self) -> str:
         """There is none."""
+        done = "recorded" if self.is_recording else "played"
         raise UsageError(
-            f"{self.path} is {'recorded' if self.is_recording else 'played'} over pipes, "
-            "where there is no URL",
+            f"{self.path} is {done} over pipes, where there is no URL",
             hint="have the client start `command`",
         )
 
     @property
     def exchanges(self) -> int:
         """How many exchanges have been recorded."""
-        recorded, before = (
-            0 if each is None else each.highest_number for each in (self.recorded(), self.base)
-        )
-        return recorded - before
+        return _highest_number(self.recorded()) - _highest_number(self.base)
 
     @property
     def outcome(self) -> RunOutcome:
         """What all starts came to so far."""
         starts = self._starts() if self._last is None else self._last
-        numbers = set(range(1, 1 + (0 if self.base is None else len(self.base.interactions))))
+        unplayed = set(range(1, 1 + (0 if self.base is None else len(self.base.interactions))))
         unused: set[tuple[str, str]] | None = None
+        after_other_writes: set[int] = set()
         for start in starts:
+            after_other_writes.update(start.after_other_writes)
             if start.unplayed is not None:
-                numbers &= set(start.unplayed)
+                unplayed.intersection_update(start.unplayed)
             if start.unused is not None:
-                unused = {*start.unused} if unused is None else unused & {*start.unused}
+                unused = set(start.unused).intersection(start.unused if unused is None else unused)
         return RunOutcome(
             misses=[miss for start in starts for miss in start.misses],
             played=sum(start.played for start in starts),
-            unplayed=sorted(numbers),
-            after_other_writes=sorted({it for start in starts for it in start.after_other_writes}),
+            unplayed=sorted(unplayed),
+            after_other_writes=sorted(after_other_writes),
             unreachable=sum(start.unreachable for start in starts),
             unrecorded=[text for start in starts for text in start.unrecorded],
-            problem=next(filter(None, (start.problem for start in starts)), None),
-            objection=next(filter(None, (start.objection for start in starts)), None),
+            problem=next((start.problem for start in starts if start.problem), None),
+            objection=next((start.objection for start in starts if start.objection), None),
             unused=None if unused is None else sorted(unused),
         )
 
@@ -418,29 +539,36 @@ class ClientStarts:
 
     def finish(self) -> None:
         """Wait for all starts, and publish the journal of one that was killed."""
-        deadline = monotonic() + _PUBLISHING_S
-        while (is_left_open := is_locked(self._outcomes)) and monotonic() < deadline:
-            time.sleep(_LOOK_S)
-        last = [*self._starts(), *[RunOutcome(problem=_LEFT_OPEN)] * is_left_open]
-        if self.is_recording:
+        have_ended = is_free_within(self._outcomes, _PUBLISHING_S)
+        starts = self._starts()
+        if not have_ended:
+            starts.append(_LEFT_OPEN)
+        if self.is_recording and all(start.objection is None for start in starts):
             journal = journal_path(self.path)
-            is_good = all(start.objection is None for start in last)
-            if is_good and journal.exists() and not is_locked(journal):
+            if journal.exists() and not is_locked(journal):
                 recover_journal(self.path)
-        self._whole, self._last = self.recorded(), last
+        self._whole = self.recorded()
+        self._last = starts
+
+
+def _highest_number(cassette: Cassette | None) -> int:
+    return 0 if cassette is None else cassette.highest_number
 
 
 def _outcome_from(data: dict[str, Any]) -> RunOutcome:
-    misses = [*map(_miss_from, data["misses"])]
-    unused = None if data["unused"] is None else [tuple(pair) for pair in data["unused"]]
-    return RunOutcome(**{**data, "misses": misses, "unused": unused})
+    data["misses"] = [_miss_from(miss) for miss in data["misses"]]
+    if data["unused"] is not None:
+        data["unused"] = [tuple(pair) for pair in data["unused"]]
+    return RunOutcome(**data)
 
 
 def _miss_from(data: dict[str, Any]) -> MissReport:
-    lists = {name: tuple(data[name]) for name in ("questions", "fixes")}
-    nearest = None if data["nearest"] is None else Nearest(*data["nearest"])
-    differences = tuple(Difference(*each) for each in data["differences"])
-    return MissReport(**{**data, **lists, "nearest": nearest, "differences": differences})
+    data["questions"] = tuple(data["questions"])
+    data["fixes"] = tuple(data["fixes"])
+    data["differences"] = tuple(Difference(*difference) for difference in data["differences"])
+    if data["nearest"] is not None:
+        data["nearest"] = Nearest(*data["nearest"])
+    return MissReport(**data)
 
 
 def recorded_by_client(
@@ -460,13 +588,18 @@ def recorded_by_client(
         CassetteError: the cassette can't be written, or exists.
         UsageError: a cassette that is to be added to was recorded over HTTP.
     """
+    shown = str(named or output)
     earlier = check_output(output, options)
     if earlier is not None:
-        _check_transport(replace(earlier, path=str(named or output)))
-    begin = partial(record_pipe, tuple(server), output.absolute(), replace(options, log=None))
-    # Whoever has the command is the same client, by however many processes it starts it.
-    work = partial(begin, cwd=cwd, named=named or output, client=secrets.token_hex(32))
-    return _started(output, work, earlier)
+        _check_transport(earlier, shown)
+    work = {
+        "server": list(server),
+        "cwd": cwd,
+        "named": shown,
+        # Whoever has the command is the same client, by however many processes it starts it.
+        "client": secrets.token_hex(32),
+    }
+    return _started(output, earlier, options, work)
 
 
 def replayed_by_client(
@@ -477,17 +610,24 @@ def replayed_by_client(
     Raises:
         CassetteError: the cassette can't be read.
     """
-    cassette = cassettes.load_cassette(path)
-    work = partial(replay_pipe, path.absolute(), replace(options, log=None))
-    return _started(path, work, cassette)
+    return _started(path, cassettes.load_cassette(path), options, {})
 
 
 @asynccontextmanager
 async def _started(
-    path: Location, work: _Work, base: Cassette | None
+    path: Location, base: Cassette | None, options: Options, work: Mapping[str, object]
 ) -> AsyncIterator[ClientStarts]:
-    with tempfile.TemporaryDirectory(prefix="mrtr-cassette-") as folder:
-        starts = ClientStarts(path, work, Path(folder), base)
+    place = path.absolute()
+    names = [option.name for option in fields(options) if option.name != "log"]
+    whole = {
+        **work,
+        "place": place if isinstance(place, StoreFile) else [place],
+        "options": {name: getattr(options, name) for name in names},
+    }
+    with tempfile.TemporaryDirectory(prefix="mrtr-cassette-") as name:
+        folder = Path(name)
+        (folder / _WORK).write_text(json.dumps(whole, default=os.fspath), encoding="utf-8")
+        starts = ClientStarts(path, base, folder, is_recording=bool(work))
         try:
             yield starts
         finally:
@@ -497,19 +637,16 @@ async def _started(
 # In the process that a client has started
 
 
-def main() -> NoReturn:
-    """Record or replay in a process that a client has started, and exit."""
-    sys.exit(run(_started_by_client(Path(sys.argv[1]))))
-
-
-async def _started_by_client(folder: Path) -> int:
+async def _work_of(folder: Path) -> int:
     """Record or replay, write the outcomes to the file as they change; return the code."""
-    work: _Work = pickle.loads((folder / _WORK).read_bytes())  # noqa: S301  ours alone
+    work = json.loads((folder / _WORK).read_bytes())
+    place = work["place"]
+    path = Path(place[0]) if len(place) == 1 else StoreFile(place[0], Path(place[1]))
     outcomes = os.open(folder / _OUTCOMES, os.O_RDWR | os.O_APPEND)
     # It is let go of when this process ends, whatever ends it.
     fcntl.flock(outcomes, fcntl.LOCK_SH)
     sessions: list[Session] = []
-    code: int
+    session: Session
 
     def tell(outcome: RunOutcome) -> None:
         line = json.dumps([os.getpid(), asdict(outcome)]) + "\n"
@@ -522,11 +659,28 @@ async def _started_by_client(folder: Path) -> int:
             tell(sessions[0].outcome)
 
     try:
-        session, code = await work(on_event=on_event, began=sessions.append)
+        if "server" not in work:
+            options = ReplayOptions(**work["options"])
+            session, code = await replay_pipe(path, options, on_event, began=sessions.append)
+        else:
+            session, code = await record_pipe(
+                work["server"],
+                path,
+                RecordOptions(**work["options"]),
+                on_event,
+                cwd=work["cwd"],
+                client=StartingClient(work["client"], None, folder),
+                named=work["named"],
+                began=sessions.append,
+            )
     except MrtrCassetteError as error:
-        problem = error.in_terms(work.args[-1].terms)
+        problem = error.in_terms(work["options"]["terms"])
         tell(RunOutcome(problem=problem))
         sys.stderr.write(f"error: {problem}\n")
         return error.exit_code
     tell(session.outcome)
     return code
+
+
+if __name__ == "__main__":
+    sys.exit(run(_work_of(Path(sys.argv[1]))))

@@ -33,7 +33,7 @@ from mrtr_cassette.core.secrets.credentials import NOTHING, Given
 from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Request
 from mrtr_cassette.options import ProxyOptions, ReplayOptions
 from mrtr_cassette.shell.files import cassettes
-from mrtr_cassette.shell.files.clock import CLOCK, Clock
+from mrtr_cassette.shell.files.disk import CLOCK, Clock
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
 from mrtr_cassette.shell.files.stores import Location, location
 from mrtr_cassette.shell.http.access import OwnOrigin, listening

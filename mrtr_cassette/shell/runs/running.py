@@ -15,8 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from mrtr_cassette.errors import StoppedError, UsageError
-from mrtr_cassette.shell.files.clock import UnfrozenLoop
-from mrtr_cassette.shell.files.disk import reason_of
+from mrtr_cassette.shell.files.disk import UnfrozenLoop, reason_of
 
 URL_VARIABLE = "MRTR_CASSETTE_URL"
 TOLD_VARIABLE = "MRTR_CASSETTE_MISSES_TOLD"
@@ -92,7 +91,8 @@ def run_until_signal(main: Coroutine[Any, Any, T]) -> T:
 async def stop_signals() -> AsyncIterator[asyncio.Queue[signal.Signals]]:
     """Queue SIGINT, SIGTERM and SIGHUP instead of letting them end the process."""
     signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
-    loop, numbers = asyncio.get_running_loop(), [signal.SIGINT, signal.SIGTERM]
+    loop = asyncio.get_running_loop()
+    numbers = [signal.SIGINT, signal.SIGTERM]
     # Under `nohup` the end of the terminal is none for the run.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
@@ -257,7 +257,9 @@ class Proxy(Generic[T]):
         shown_as: Callable[[Any], T],
         check: Callable[[T], None],
     ) -> None:
-        self._opened, self._shown_as, self._check = opened, shown_as, check
+        self._opened = opened
+        self._shown_as = shown_as
+        self._check = check
         self._value: T | None = None
         self._running: Any = None
         """The context manager, once it is entered."""

@@ -36,7 +36,7 @@ from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError, i
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import Publication, publish_journal, recorded_so_far
-from mrtr_cassette.shell.files.clock import CLOCK
+from mrtr_cassette.shell.files.disk import CLOCK
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.terms import LIBRARY_TERMS, Terms
@@ -89,6 +89,7 @@ class Session:
     problem: str | None = None
 
     is_recording = False
+    is_piped = False
 
     @property
     def objection(self) -> str | None:

@@ -28,8 +28,7 @@ from mrtr_cassette.core.secrets.credentials import Given, WasGiven, shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
 from mrtr_cassette.errors import UpstreamError, UsageError, printable, printable_lines
 from mrtr_cassette.options import UpstreamOptions
-from mrtr_cassette.shell.files.clock import monotonic
-from mrtr_cassette.shell.files.disk import reason_of
+from mrtr_cassette.shell.files.disk import monotonic, reason_of
 from mrtr_cassette.shell.http.client import (
     connecting,
     credentials,
@@ -39,8 +38,9 @@ from mrtr_cassette.shell.http.client import (
 )
 from mrtr_cassette.shell.http.forward_proxy import forward_proxy
 from mrtr_cassette.shell.http.transport import Upstream
-from mrtr_cassette.shell.pipes.processes import ProcessGroup, given_to, guarded, shown_command
-from mrtr_cassette.shell.pipes.transport import pipe_upstream
+from mrtr_cassette.shell.pipes.commands import given_to, shown_command
+from mrtr_cassette.shell.pipes.processes import ProcessGroup, guarded
+from mrtr_cassette.shell.pipes.upstream import pipe_upstream
 from mrtr_cassette.shell.runs.running import in_thread
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from mrtr_cassette.shell.files.cassettes import load_cassette, load_if_readable,
 from mrtr_cassette.shell.files.disk import reason_of, write_whole
 from mrtr_cassette.shell.files.ignored import read_rules
 from mrtr_cassette.shell.files.stores import Location
-from mrtr_cassette.shell.pipes.old_transport import over_old_transport
+from mrtr_cassette.shell.pipes.upstream import over_old_transport
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.upstreams import NOT_FOUND, Target, is_on_pipes, nothing_at, reaching
 

@@ -1,32 +1,20 @@
-"""The recording, the replay and the call without a client, as users see them."""
+"""The recording and the replay, as users see them."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import orjson
-
-from mrtr_cassette.core.answers.fulfilment import AnswerSources
-from mrtr_cassette.core.answers.written import GivenAnswers, Wanted, WrittenPair
-from mrtr_cassette.core.protocol.methods import METHODS, method_of
 from mrtr_cassette.core.report.details import Interaction, details_of
-from mrtr_cassette.core.report.runs import CallResult, MissReport, UnansweredError
-from mrtr_cassette.core.wire.jsonbytes import parse
-from mrtr_cassette.errors import UsageError
-from mrtr_cassette.options import CallOptions, FilePath
-from mrtr_cassette.shell.files.log import Announcer
+from mrtr_cassette.core.report.runs import CallResult, MissReport
 from mrtr_cassette.shell.files.stores import location, path_of
-from mrtr_cassette.shell.runs.answerers import load_answers
-from mrtr_cassette.shell.runs.calling import call as call_server
-from mrtr_cassette.shell.runs.piped import ClientStarts
-from mrtr_cassette.shell.runs.running import result_in_thread
 from mrtr_cassette.shell.runs.sessions import Session
 
-Answers = Mapping[str, Any] | FilePath | None
-"""By the name of a field or the key of a question; or an answers file."""
+if TYPE_CHECKING:
+    from mrtr_cassette.shell.runs.calling import Answers
+    from mrtr_cassette.shell.runs.piped import ClientStarts
+
 Mode = Literal["none", "once", "append", "all", "verify"]
 
 
@@ -89,16 +77,19 @@ class MrtrCassette:
     @property
     def unplayed(self) -> tuple[Interaction, ...]:
         """What is on the cassette, or on one that is added to, and was not wholly played so far."""
-        base, unplayed = self._session.base, self._session.outcome.unplayed or ()
-        details = () if base is None else details_of(base).interactions
-        return tuple(each for each in details if each.number in unplayed)
+        return self._interactions_of_base(self._session.outcome.unplayed or ())
 
     @property
     def after_other_writes(self) -> tuple[Interaction, ...]:
         """The reads that were played after other writes than recorded, as they had one answer."""
-        base, numbers = self._session.base, self._session.outcome.after_other_writes
-        details = () if base is None else details_of(base).interactions
-        return tuple(each for each in details if each.number in numbers)
+        return self._interactions_of_base(self._session.outcome.after_other_writes)
+
+    def _interactions_of_base(self, numbers: Collection[int]) -> tuple[Interaction, ...]:
+        base = self._session.base
+        if base is None:
+            return ()
+        interactions = details_of(base).interactions
+        return tuple(details for details in interactions if details.number in numbers)
 
     @property
     def misses(self) -> tuple[MissReport, ...]:
@@ -141,10 +132,11 @@ class MrtrCassette:
             answers: by the name of a field or the key of a question, or an answers file; None
                 takes those of the marker.
         """
-        is_piped = isinstance(self._session, ClientStarts)
-        upstream = self.command if is_piped else self.url
-        own = self._answers if answers is None else answers
-        result = answered_call(upstream, name, arguments, method, own)
+        from mrtr_cassette.shell.runs.calling import answered_call
+
+        upstream = self.command if self._session.is_piped else self.url
+        chosen = self._answers if answers is None else answers
+        result = answered_call(upstream, name, arguments, method, chosen)
         if answers is not None:
             self._unused.update(result.unused)
         elif self._unused_of_all is None:
@@ -175,50 +167,3 @@ class Replay(MrtrCassette):
     def played(self) -> int:
         """How many requests got a recorded reply so far."""
         return self._session.outcome.played
-
-
-def answered_call(
-    upstream: str | Sequence[str],
-    name: str,
-    arguments: Mapping[str, Any] | None,
-    method: str,
-    answers: Answers,
-    *,
-    path: FilePath | None = None,
-    options: CallOptions | None = None,
-) -> CallResult:
-    """Make one call without a client.
-
-    Raises:
-        UsageError: an answer or an argument is wrong, or the tool is unknown.
-        UnansweredError: nothing answers a question of the server.
-    """
-    options = options or CallOptions()
-    if not method_of(method).named_by:
-        named = ", ".join(name for name, each in METHODS.items() if each.named_by)
-        raise UsageError(f"the method {method!r} is not one of {named}")
-    wanted = Wanted(method, name, _pairs_of(arguments or {}, "arguments"))
-    if isinstance(answers, str | os.PathLike):
-        sources = AnswerSources(file=load_answers(Path(answers)))
-    else:
-        pairs = _pairs_of({} if answers is None else answers, "answers")
-        sources = AnswerSources(GivenAnswers(pairs))
-    cassette, announcer = None if path is None else location(path), Announcer(options.log)
-    calling = call_server(upstream, wanted, sources, options, announcer, cassette=cassette)
-    result = result_in_thread(calling)
-    if result.unanswered is not None:
-        raise UnansweredError(result)
-    return result
-
-
-def _pairs_of(values: Any, what: str) -> tuple[WrittenPair, ...]:
-    """Return named values of Python as JSON values."""
-    if not isinstance(values, Mapping):
-        raise UsageError(f"{what} is {values!r}, and not a mapping of names to values")
-    pairs = []
-    for name, value in values.items():
-        try:
-            pairs.append(WrittenPair(name, parse(orjson.dumps(value)), is_json=True))
-        except TypeError:
-            raise UsageError(f"{what}: {name!r} has no value that JSON can carry") from None
-    return tuple(pairs)

@@ -1,0 +1,46 @@
+"""A server's command: how it is shown, and the credentials in it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from mrtr_cassette.core.secrets.credentials import Given, shown_by
+from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
+from mrtr_cassette.errors import printable
+
+
+def shown_command(command: Sequence[str], rules: RedactionRules = BUILT_IN) -> str:
+    """Return a server's command as cassettes and messages show it."""
+    shown = shown_by(rules, Given(environment=tuple(_options(command))))
+    text = shown(shlex.join([Path(command[0]).name, *command[1:]]))
+    # A cassette doesn't name its user, and is the same in another one's home directory.
+    home = os.path.expanduser("~").rstrip("/")  # noqa: PTH111  a user may have none
+    if not home:
+        return text
+    return re.sub(rf"(?<![\w.~-]){re.escape(home)}/", "~/", text)
+
+
+def words_shown(command: Sequence[str]) -> str:
+    """Return a command as an error names it: its words, without the credentials it is given."""
+    without_secrets = shown_by(BUILT_IN, given_to(command))
+    return without_secrets(" ".join(map(printable, command)))
+
+
+def given_to(command: Sequence[str]) -> Given:
+    """Return the credentials that a started server gets: arguments and environment."""
+    settings = (*os.environ.items(), *_options(command))
+    return Given(environment=settings, command=shlex.join(command))
+
+
+def _options(command: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for option, following in pairwise((*command, "")):
+        name, has_value, value = option.lstrip("-").partition("=")
+        if not has_value:
+            value = following
+        if option.startswith("-") and not value.startswith("-"):
+            yield name, value

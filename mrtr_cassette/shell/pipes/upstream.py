@@ -1,0 +1,486 @@
+"""Servers that take lines as `Upstream`: on pipes, or over HTTP+SSE."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    closing,
+    suppress,
+)
+from functools import partial
+from itertools import count
+from pathlib import Path
+from secrets import token_hex
+from typing import Final, Literal
+
+from mrtr_cassette.core.cassette.sessions import is_endpoint, posted_to
+from mrtr_cassette.core.cassette.transports import on_one_line
+from mrtr_cassette.core.protocol.calls import ids_given_in, read_call
+from mrtr_cassette.core.protocol.jsonrpc import (
+    ID_PATH,
+    Kind,
+    classify,
+    server_message,
+    server_messages,
+)
+from mrtr_cassette.core.protocol.methods import INITIALIZE
+from mrtr_cassette.core.protocol.origins import ServerOrigin
+from mrtr_cassette.core.record.recorder import Channel
+from mrtr_cassette.core.secrets.credentials import Given, WasGiven
+from mrtr_cassette.core.wire.http import (
+    ACCEPTED,
+    EVENT_STREAM,
+    NO_STATUS,
+    POST_HEADERS,
+    SESSION_HEADER,
+    Headers,
+    Request,
+    is_event_stream,
+    opens_channel,
+)
+from mrtr_cassette.core.wire.jsonbytes import find_spans, splice
+from mrtr_cassette.core.wire.sse import SseFramer, read_event
+from mrtr_cassette.shell.http.transport import (
+    RawHeaders,
+    Upstream,
+    UpstreamResponse,
+    passed_headers,
+    sent_headers,
+)
+from mrtr_cassette.shell.pipes.processes import CommandError, Grace, ServerProcess, server_process
+
+_GRACE: Final = Grace(closed=2.0, terminated=1.0, told=0.5, told_and_closed=0.5)
+"""A server whose clients have gone already: whoever ends this process may kill it soon."""
+_JSON: Final[RawHeaders] = ((b"Content-Type", b"application/json"),)
+_STREAM: Final[RawHeaders] = ((b"Content-Type", EVENT_STREAM.encode()),)
+_EVENT: Final = b"event: message\ndata: %b\n\n"
+_HAS_ENDED: Final = "the server has ended"
+
+Framing = Literal["lines", "message", "events"]
+"""How the lines of a server are the body of a response."""
+
+
+class PipeResponse:
+    """The lines of a server on pipes that respond to one request."""
+
+    status = NO_STATUS
+    reason = b""
+    headers: RawHeaders = ()
+
+    def __init__(self) -> None:
+        self.client_id: bytes | None = None
+        """The client's id, where the server knows another one."""
+        self.is_over = False
+        """Nothing more comes."""
+        self.is_lost = False
+        """The server has ended before its response."""
+        self.lines: list[bytes] = []
+        """Lines that have come and were not taken."""
+        self.on_close: Callable[[], None] = lambda: None
+        """Called when its client has left, or has had it all."""
+        self._framing: Framing = "lines"
+        self._came = asyncio.Event()
+
+    def as_http(self, status: int, headers: RawHeaders, framing: Framing) -> PipeResponse:
+        """Make it a response of HTTP."""
+        self.status = status
+        self.headers = headers
+        self._framing = framing
+        return self
+
+    def line(self, raw: bytes, *, is_over: bool) -> None:
+        """Add a line."""
+        if is_over and self.client_id is not None:
+            raw = _with_id(raw, self.client_id)
+        self.lines.append(raw)
+        self.is_over = is_over
+        self._came.set()
+
+    def end(self, *, is_lost: bool = False) -> None:
+        """Note that no more lines come."""
+        self.is_over = True
+        self.is_lost = is_lost
+        self._came.set()
+
+    async def more(self) -> None:
+        """Wait for a line or the end."""
+        if not (self.lines or self.is_over):
+            await self._came.wait()
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the whole response has come and has been read."""
+        return self.is_over and not self.is_lost and not self.lines
+
+    def read_now(self) -> bytes:
+        """Return the bytes that have come."""
+        lines = self.lines
+        self.lines = []
+        self._came.clear()
+        if self._framing == "lines":
+            return b"".join(lines)
+        messages = [line.strip(b"\r\n") for line in lines if server_messages(line)]
+        if self._framing == "events":
+            messages = [_EVENT % message for message in messages]
+        return b"".join(messages)
+
+    async def read(self) -> bytes:
+        """Return the next bytes, or none at the end."""
+        while not self.is_read:
+            await self.more()
+            chunk = self.read_now()
+            if chunk:
+                return chunk
+            if self.is_lost:
+                raise ConnectionResetError(_HAS_ENDED)
+        return b""
+
+    def close(self) -> None:
+        """Leave it to the channel, which reads on."""
+        self.on_close()
+
+
+def response_channel(listening: PipeResponse) -> Channel[PipeResponse]:
+    """Return a channel whose unsolicited messages are one response, `listening`."""
+    return Channel(lambda request: listening if opens_channel(request) else PipeResponse())
+
+
+def _with_id(message: bytes, identity: bytes) -> bytes:
+    spans = find_spans(message, [ID_PATH])[ID_PATH]
+    return splice(message, [(spans[-1], identity)])
+
+
+def _empty(status: int, headers: RawHeaders = ()) -> PipeResponse:
+    response = PipeResponse().as_http(status, headers, "message")
+    response.end()
+    return response
+
+
+class PipeUpstream:
+    """A server on pipes as an upstream, which is started for the first request that it gets.
+
+    Clients over HTTP have ids of their own, so the server gets others where two have the same;
+    nobody else sees these. Those of the 2025 era get sessions, as they listen in one only.
+    """
+
+    def __init__(
+        self, start: Callable[[], AbstractContextManager[ServerProcess]], longest: int
+    ) -> None:
+        self.on_own_line: Callable[[], None] | None = None
+        """Called at the first unsolicited message of the server."""
+        self.exit_code: int | None = None
+        """Once it has ended; None where it was never started."""
+        self._start = start
+        self._longest = longest
+        self._running = ExitStack()
+        self._server: ServerProcess | None = None
+        self._reading: asyncio.Future[None] | None = None
+        self._ids = count(1)
+        self._sessions: set[str] = set()
+        self._has_http = False
+        self._heard: PipeResponse | None = None
+        """The stream of the client over HTTP that listens to the server."""
+        self._heard_in = ""
+        """Its session."""
+        self._listening = PipeResponse()
+        self._channel: Channel[PipeResponse] | None = None
+
+    async def _read(self, server: ServerProcess, channel: Channel[PipeResponse]) -> None:
+        async for brought in server.reads(self._longest):
+            for line in brought.lines:
+                self._take(line.raw, channel)
+        self._channel = None
+        for response, _ in channel.ended(by_server=True):
+            response.end(is_lost=True)
+        if self._heard is not None:
+            self._heard.end(is_lost=True)
+
+    def _take(self, line: bytes, channel: Channel[PipeResponse]) -> None:
+        response, is_over = channel.server_line(line)
+        if response is self._listening and self._has_http:
+            response = self._listener(line, channel)
+        response.line(line, is_over=is_over)
+        if response is self._listening and self.on_own_line is not None:
+            self.on_own_line()
+            self.on_own_line = None
+
+    def _listener(self, line: bytes, channel: Channel[PipeResponse]) -> PipeResponse:
+        """Return the stream for an unsolicited message of the server.
+
+        A question goes to the stream of the latest call where nobody listens.
+        """
+        if self._heard is not None:
+            return self._heard
+        message = server_message(line)
+        is_question = message is not None and message.kind is Kind.REQUEST
+        call = channel.latest_call if is_question else None
+        return call or self._listening
+
+    async def send(self, request: Request, _headers: Headers) -> PipeResponse:
+        """Send a request, and return the response when it has begun.
+
+        Raises:
+            OSError: the server can't be started, or has ended.
+        """
+        server = self._started()
+        if opens_channel(request):
+            return self._listening
+        if request.is_line:
+            response = self._sent(request, server)
+            await server.writer.room()
+            return response
+        self._has_http = True
+        session = request.header(SESSION_HEADER)
+        if session and session not in self._sessions:
+            return _empty(404)
+        if request.method != "POST":
+            return self._listened(request)
+        response = self._sent(request, server)
+        response.on_close = partial(self._give_up, response)
+        await server.writer.room()
+        try:
+            await response.more()
+        except asyncio.CancelledError:
+            response.close()
+            raise
+        return self._begun(request, response)
+
+    def _started(self) -> ServerProcess:
+        """Return the server, which is started unless it was."""
+        if self._server is None:
+            try:
+                self._server = self._running.enter_context(self._start())
+            except CommandError as error:
+                raise OSError(0, str(error)) from None
+            self._channel = response_channel(self._listening)
+            self._reading = asyncio.ensure_future(self._read(self._server, self._channel))
+        return self._server
+
+    def _give_up(self, response: PipeResponse) -> None:
+        if self._channel is not None:
+            self._channel.given_up(response)
+
+    def _begun(self, request: Request, response: PipeResponse) -> PipeResponse:
+        """Return a response over HTTP that has begun or ended.
+
+        Raises:
+            OSError: the server has ended.
+        """
+        if response.is_lost and not response.lines:
+            raise ConnectionResetError(_HAS_ENDED)
+        if response.is_over and not response.lines:
+            return response.as_http(ACCEPTED, (), "message")
+        session = self._opened(request, response)
+        if response.is_over and len(response.lines) == 1:
+            return response.as_http(200, (*_JSON, *session), "message")
+        return response.as_http(200, (*_STREAM, *session), "events")
+
+    def _opened(self, request: Request, response: PipeResponse) -> RawHeaders:
+        """Open a session for a client that begins, unless the server refuses; return its header."""
+        if read_call(request).method != INITIALIZE:
+            return ()
+        for line in response.lines:
+            message = server_message(line)
+            if message is not None and "error" in message.tree:
+                return ()
+        session = token_hex(16)
+        self._sessions.add(session)
+        return ((SESSION_HEADER.encode(), session.encode()),)
+
+    def _sent(self, request: Request, server: ServerProcess) -> PipeResponse:
+        """Write a request's line, with another id if the client's own is in use."""
+        channel = self._channel
+        if channel is None:
+            raise ConnectionResetError(_HAS_ENDED)
+        body = on_one_line(request.body)
+        message = classify(body)
+        client_id = None
+        if message is not None and message.kind is Kind.REQUEST and not request.is_line:
+            if channel.is_pending(message.id or ""):
+                client_id = message.spelled(ID_PATH)
+                body = _with_id(body, b'"mrtr-%d"' % next(self._ids))
+        response, is_over = channel.client_line(body + b"\n")
+        response.client_id = client_id
+        if is_over:
+            response.end()
+        server.writer.write(body + b"\n")
+        return response
+
+    def _listened(self, request: Request) -> PipeResponse:
+        """Return the stream of unsolicited messages, which one client at a time gets."""
+        session = request.header(SESSION_HEADER)
+        if request.method == "DELETE" and session:
+            self._sessions.remove(session)
+            if self._heard is not None and self._heard_in == session:
+                self._heard.end()
+            return _empty(204)
+        is_stream = request.method == "GET" and EVENT_STREAM in request.header("accept")
+        if not is_stream or self._heard is not None:
+            return _empty(405, ((b"Allow", b"POST"),))
+        heard = PipeResponse()
+        heard.lines = self._listening.lines
+        heard.on_close = self._leave
+        self._listening.lines = []
+        self._heard = heard
+        self._heard_in = session
+        return heard.as_http(200, _STREAM, "events")
+
+    def _leave(self) -> None:
+        if self._heard is not None:
+            self._listening.lines = self._heard.lines
+        self._heard = None
+
+    async def close(self, told_to_end: asyncio.Event) -> None:
+        """End the server."""
+        server = self._server
+        if server is None or self._reading is None:
+            return
+        closing = asyncio.ensure_future(server.close_stdin())
+        await server.ended(told_to_end, self._reading)
+        closing.cancel()
+        self._reading.cancel()
+        self.exit_code = server.exit_code
+        self._running.close()
+
+
+@asynccontextmanager
+async def pipe_upstream(
+    command: Sequence[str],
+    longest: int,
+    was_given: WasGiven,
+    told_to_end: asyncio.Event | None = None,
+    cwd: Path | None = None,
+) -> AsyncIterator[PipeUpstream]:
+    """Open a server on pipes until the block ends or `told_to_end` is set."""
+    upstream = PipeUpstream(partial(server_process, command, was_given, cwd, _GRACE), longest)
+    try:
+        yield upstream
+    finally:
+        await upstream.close(told_to_end or asyncio.Event())
+
+
+# HTTP+SSE: each line is posted, and one stream has all replies.
+# Source: MCP 2024-11-05, "Transports", HTTP with SSE.
+
+_REFUSED = 400
+"""The lowest HTTP status of a response that refuses its request."""
+
+Connecting = Callable[[WasGiven], AbstractAsyncContextManager[Upstream]]
+
+
+class StreamUpstream:
+    """A server of HTTP+SSE, whose stream is opened for the first line."""
+
+    def __init__(
+        self, http: Upstream, target: str, origin: str, headers: Headers, was_given: WasGiven
+    ) -> None:
+        self._http = http
+        self._target = target
+        self._origin = ServerOrigin(origin)
+        self._headers = headers
+        self._was_given = was_given
+        self._listening = PipeResponse()
+        self._channel = response_channel(self._listening)
+        self._reading: asyncio.Task[None] | None = None
+        self._endpoint: asyncio.Future[str] | None = None
+
+    async def send(self, request: Request, _headers: Headers) -> PipeResponse:
+        """Send a line, and return the response, which may come later.
+
+        Raises:
+            OSError: the server opens no stream, or refuses the line.
+        """
+        if self._endpoint is None:
+            self._endpoint = asyncio.get_running_loop().create_future()
+            self._reading = asyncio.ensure_future(self._read(self._endpoint))
+        endpoint = await asyncio.shield(self._endpoint)
+        if opens_channel(request):
+            return self._listening
+        line = on_one_line(request.body)
+        response, is_over = self._channel.client_line(line + b"\n")
+        if is_over:
+            response.end()
+        response.on_close = lambda: self._channel.given_up(response)
+        posted = Request("POST", endpoint, POST_HEADERS, line)
+        with closing(await self._sent(posted)) as accepted:
+            if accepted.status >= _REFUSED:
+                raise OSError(0, f"status {accepted.status} for a posted message")
+            while await accepted.read():
+                pass
+        return response
+
+    async def _sent(self, request: Request) -> UpstreamResponse:
+        return await self._http.send(request, sent_headers(request.headers, self._headers))
+
+    async def _read(self, endpoint: asyncio.Future[str]) -> None:
+        try:
+            listening = Request("GET", self._target, (("Accept", EVENT_STREAM),), b"")
+            with closing(await self._sent(listening)) as stream:
+                await self._take_events(stream, endpoint)
+            if not endpoint.done():
+                endpoint.set_exception(OSError(0, "its stream does not say where to post"))
+        except OSError as error:
+            if not endpoint.done():
+                endpoint.set_exception(error)
+        finally:
+            for response, _ in self._channel.ended(by_server=True):
+                response.end(is_lost=True)
+
+    async def _take_events(self, stream: UpstreamResponse, endpoint: asyncio.Future[str]) -> None:
+        if not is_event_stream(passed_headers(stream.headers)):
+            raise OSError(0, f"status {stream.status} and no stream that says where to post")
+        framer = SseFramer()
+        is_first = True
+        while chunk := await stream.read():
+            for event in framer.feed(chunk):
+                self._take(event, endpoint, is_first=is_first)
+                is_first = False
+
+    def _take(self, event: bytes, endpoint: asyncio.Future[str], *, is_first: bool) -> None:
+        data = read_event(event, first=is_first).data
+        if not data:
+            return
+        if not endpoint.done() and is_endpoint(event):
+            endpoint.set_result(self._endpoint_of(data.decode("latin-1")))
+            return
+        line = on_one_line(data) + b"\n"
+        response, is_over = self._channel.server_line(line)
+        response.line(line, is_over=is_over)
+
+    def _endpoint_of(self, url: str) -> str:
+        if self._origin.path_of(url) is None:
+            raise OSError(0, "it sends its client to another server")
+        target = posted_to(self._target, url)
+        spans = ids_given_in(target, self._target)
+        ids = tuple(target[span.start : span.end] for span in spans)
+        self._was_given(Given(secrets=ids))
+        return target
+
+    async def close(self) -> None:
+        """Leave the stream."""
+        if self._reading is not None:
+            self._reading.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._reading
+
+
+def over_old_transport(
+    connecting: Connecting, target: str, origin: str, headers: Headers
+) -> Connecting:
+    """Return how a server of HTTP+SSE at a target is reached as one that takes lines."""
+
+    @asynccontextmanager
+    async def connected(was_given: WasGiven) -> AsyncIterator[Upstream]:
+        async with connecting(was_given) as http:
+            upstream = StreamUpstream(http, target, origin, headers, was_given)
+            try:
+                yield upstream
+            finally:
+                await upstream.close()
+
+    return connected
