@@ -185,8 +185,9 @@ class Piped:
 
 
 def start_piped(command: Sequence[str], stderr: IO[Any]) -> Piped | subprocess.Popen[bytes]:
-    """Start a command on pipes; a Python program that is no text is forked."""
-    if command[0] == sys.executable and command[1] != "-c" and _FORKS_HERE:
+    """Start a command on pipes; a script, a module and a text of this program's are forked."""
+    is_python = command[0] == sys.executable and _FORKS_HERE
+    if is_python and (command[1] != "-c" or command[2].startswith("from mrtr_cassette")):
         return Piped(command, stderr)
     pipe = subprocess.PIPE
     return subprocess.Popen(
@@ -195,7 +196,7 @@ def start_piped(command: Sequence[str], stderr: IO[Any]) -> Piped | subprocess.P
 
 
 def _become(words: list[str], outputs: dict[int, int], env: dict[str, str], cwd: Path) -> None:
-    """Run a script, or a module after `-m`, in the process that was forked for it."""
+    """Run a script, a module after `-m` or a text after `-c`, in the process forked for it."""
     for number, descriptor in outputs.items():
         os.dup2(descriptor, number)
         os.close(descriptor)
@@ -210,7 +211,10 @@ def _become(words: list[str], outputs: dict[int, int], env: dict[str, str], cwd:
     named = env.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:1] = [str(cwd if is_module else Path(words[0]).parent), *filter(None, named)]
     sys.dont_write_bytecode = bool(env.get("PYTHONDONTWRITEBYTECODE"))
-    if is_module:
+    if words[0] == "-c":
+        sys.argv = ["-c", *words[2:]]
+        exec(words[1], {"__name__": "__main__"})
+    elif is_module:
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
     else:
         runpy.run_path(words[0], run_name="__main__")
