@@ -207,17 +207,13 @@ def held_to(
     made = {interaction.number: interaction for interaction in repeated.interactions}
     found = []
     for pair in comparison.interactions:
+        if pair.mark == "-" and is_part:
+            continue
         candidates: tuple[RecordedInteraction, ...] = ()
         if pair.mark == "+":
             candidates = recorded.interactions
         elif pair.mark == "~" and is_part:
-            left = []
-            for call in recorded.interactions:
-                if call.number not in same:
-                    left.append(call)
-            candidates = tuple(left)
-        elif pair.mark == "-" and is_part:
-            continue
+            candidates = _without(recorded, same)
         equal = None
         if candidates and pair.received is not None:
             single = replace(repeated, interactions=(made[pair.received],))
@@ -226,6 +222,12 @@ def held_to(
             same.add(equal.recorded)
         found.append(equal or pair)
     return replace(comparison, interactions=tuple(found))
+
+
+def _without(
+    cassette: Cassette, numbers: Collection[int | None]
+) -> tuple[RecordedInteraction, ...]:
+    return tuple([call for call in cassette.interactions if call.number not in numbers])
 
 
 def _equal_pair(

@@ -17,6 +17,7 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.compare.surface import SERVER_INFO, by_name, is_offer
 from mrtr_cassette.core.compare.values import (
     Change,
+    Verdict,
     by_place,
     change_of,
     is_below,
@@ -518,10 +519,7 @@ def _headers(response: Response) -> dict[str, str]:
 
 def _message(tree: dict[str, Any], token: str | None, message: Message) -> dict[str, Any]:
     """Return the members of a message that are compared."""
-    kept = {}
-    for key, value in tree.items():
-        if key not in ("id", "jsonrpc"):
-            kept[key] = value
+    kept = {key: value for key, value in tree.items() if key not in ("id", "jsonrpc")}
     params = pinned(kept, _VOLATILE_OF_MESSAGES).get("params")
     kept["params"] = params
     if isinstance(params, dict) and "progressToken" in params:
@@ -532,15 +530,23 @@ def _message(tree: dict[str, Any], token: str | None, message: Message) -> dict[
         params[INPUT_REQUESTS] = task_question(task.input_requests, task.id)
     if "result" in kept:
         kept["result"] = pinned(kept["result"], _VOLATILE)
-    found = {}
-    for key, value in kept.items():
-        if value is not None:
-            found[key] = value
-    return found
+    return {key: value for key, value in kept.items() if value is not None}
 
 
 def _judged(change: Change, *, is_surface: bool) -> Change:
     """Return a change of a response with its verdict."""
+    verdict = _verdict_of_place(change)
+    if verdict is not None:
+        return change._replace(verdict=verdict)
+    steps = pointer_path(change.pointer)
+    is_in_surface = is_surface and not change.pointer.startswith("/#")
+    if is_in_surface or not SERVER_INFO.isdisjoint(steps):
+        return change._replace(verdict="surface-changed", is_information=is_offer(change, steps))
+    return change
+
+
+def _verdict_of_place(change: Change) -> Verdict | None:
+    """Return the verdict on a change at a place that always means the same; else None."""
     pointer = change.pointer
     old = change.recorded or ""
     new = change.received or ""
@@ -549,16 +555,12 @@ def _judged(change: Change, *, is_surface: bool) -> Change:
     is_refusal = pointer == "/#status" and max(old, new) >= "400"
     is_stream = pointer == "/#headers/content-type" and EVENT_STREAM in old + new
     if is_state_gone or is_below(pointer, ASKS):
-        return change._replace(verdict="question-changed")
+        return "question-changed"
     if is_refusal or pointer in _ENDINGS:
-        return change._replace(verdict="error-changed")
+        return "error-changed"
     if is_stream or pointer in _OF_SHAPE:
-        return change._replace(verdict="shape-changed")
-    steps = pointer_path(pointer)
-    is_in_surface = is_surface and not pointer.startswith("/#")
-    if is_in_surface or not SERVER_INFO.isdisjoint(steps):
-        return change._replace(verdict="surface-changed", is_information=is_offer(change, steps))
-    return change
+        return "shape-changed"
+    return None
 
 
 # Messages of a server on pipes that name no request: they come before any response by chance
