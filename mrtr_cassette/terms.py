@@ -128,6 +128,25 @@ SUITE_TERMS_WITHOUT_UPSTREAM: Final[Terms] = {
 }
 """The same for a test that names no server: it has to."""
 
+COMMANDS: Final[Mapping[str, str]] = {
+    "accept_edit": "mrtr-cassette check <<path>> --fix",
+    "merge_sides": (
+        "git -C <<folder>> show <<ours>> > ours.json && "
+        "git -C <<folder>> show <<theirs>> > theirs.json && "
+        "mrtr-cassette merge ours.json theirs.json -o both.json && mv both.json <<path>>"
+    ),
+    "publish_journal": "mrtr-cassette recover <<path>>",
+    "report_replay": "mrtr-cassette replay <<path>> --report <<report>>",
+    "unwrap_server": "mrtr-cassette unwrap <<path>> <<server>>",
+}
+"""The commands that messages on every front offer: only a shell runs them."""
+
+
+def shell_command(name: str, **values: str) -> str:
+    """Return one of the commands with these values."""
+    return _SLOT.sub(lambda slot: shell_words(values[slot[1]]), COMMANDS[name])
+
+
 _SLOT = re.compile("<<([a-z_]+)>>")
 _OF_A_SHELL = ("--", "mrtr-cassette ", "pytest")
 """Begin what is written in a shell; all else is Python."""

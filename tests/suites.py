@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import mrtr_cassette.demo.server  # noqa: F401  imported once here, as the next, and not in each run
 import mrtr_cassette.testing.uses  # noqa: F401
@@ -59,6 +60,11 @@ class Suite:
         )
         result.assert_outcomes(**(outcomes or {"passed": 1}))
         return result
+
+    def follow(self, result, **outcomes):
+        """Run pytest with the only mode that the output of a run offers."""
+        (option,) = set(re.findall(r" (--mrtr-mode=\w+)", result.stdout.str()))
+        return self.run(option, **outcomes)
 
     def cassettes(self):
         """Return the files under `cassettes` folders, as paths in the project."""

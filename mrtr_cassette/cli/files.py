@@ -55,6 +55,7 @@ from mrtr_cassette.shell.files.cassettes import (
 )
 from mrtr_cassette.shell.files.disk import change_config, is_locked
 from mrtr_cassette.shell.files.stores import Location, path_of
+from mrtr_cassette.terms import shell_command
 
 
 def _ignore_option(text: str) -> Decorator:
@@ -332,7 +333,8 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
         where = f"#{number}, {f'answer of turn {place.turn}, ' if place.turn else ''}{side}"
         tell(f"{cassette}: {where}: a secret by the rule {rule!r}")
     if secrets:
-        say("record it again, or replace them by hand and accept that with --fix")
+        accept = shell_command("accept_edit", path=str(cassette))
+        say(f"record it again, or replace them by hand and accept that with: {accept}")
     return bool(secrets)
 
 
@@ -420,12 +422,14 @@ def _write_page(
 
 def _replay_report(path: Path, cassette: Cassette) -> ReplayReport:
     with suppress(ValueError):
-        report = saved_report(path.read_bytes())
-        if is_report_of(report, cassette):
-            return report
+        saved = saved_report(path.read_bytes())
+        if is_report_of(saved, cassette):
+            return saved
+    report = str(path.with_suffix(".json"))
+    write = shell_command("report_replay", path=cassette.path, report=report)
     raise UsageError(
         f"--report {path} is no JSON report of a replay of this cassette",
-        hint=f"write one with: mrtr-cassette replay --report {path.with_suffix('.json')}",
+        hint=f"write one with: {write}",
     )
 
 

@@ -52,6 +52,7 @@ from mrtr_cassette.shell.runs.upstreams import (
     start_upstream,
 )
 from mrtr_cassette.shell.runs.views import Mode, MrtrCassette, Recording, Replay
+from mrtr_cassette.terms import SUITE_TERMS
 
 TestOutcome = Literal["passed", "skipped", "xfailed", "failed"]
 """The outcome of a test; where it was run again, that of the last time."""
@@ -113,7 +114,7 @@ class SharedRecording:
                 return "discarded (not all calls recorded)", (
                     f"{self.path} was not replaced: this run has not recorded "
                     f"{counted(lost, 'call')} that it has, and {left_out}\nrun all tests that "
-                    "share it, add to it with --mrtr-mode=append, or delete it first"
+                    f"share it, add to it with {SUITE_TERMS['append']}, or delete it first"
                 )
         published = publish_recording(
             *(self.path, recorded, self.existing),
@@ -268,8 +269,8 @@ class CassetteUse:
             error = CassetteError(
                 self.path,
                 f"there is no such cassette, and in mode {self._mode} no new one is recorded",
-                hint="record it with --mrtr-mode=once where the server can be reached, and commit "
-                f"it{default}",
+                hint=f"record it with {SUITE_TERMS['record']} where the server can be reached, and "
+                f"commit it{default}",
             )
             self._missing = _NoCassette(error, self._fail)
             return Replay(cast("Any", self._missing), *shown)
@@ -425,7 +426,7 @@ class CassetteUse:
         if passed and plays_all and self.shown.unplayed:
             unplayed = UnplayedError(self.path, self.shown.unplayed)
             problems.append(
-                f"{unplayed}\nmake these calls too, or record anew with --mrtr-mode=all"
+                f"{unplayed}\nmake these calls too, or record anew with {SUITE_TERMS['replace']}"
             )
         if self._recording is not None:
             self._run.recording.discard(self.path)
@@ -572,7 +573,8 @@ class CassetteUse:
             )
         if self.outcome == "replayed" and self.age_days is not None:
             told.append(
-                f"{self.path} is {self.age_days} days old; record it anew with --mrtr-mode=all"
+                f"{self.path} is {self.age_days} days old; record it anew with "
+                f"{SUITE_TERMS['replace']}"
             )
         if self.shown.unused_answers:
             told.append(unused_text(self.shown.unused_answers))
@@ -606,5 +608,5 @@ class CassetteUse:
         more = f", and {count - 1} more" if count > 1 else ""
         end = f"{counted(count, 'request')} {what} on {self.path}"
         if not misses:
-            end += "; --mrtr-mode=all records the whole cassette anew"
+            end += f"; {SUITE_TERMS['replace']} records the whole cassette anew"
         return "\n\n".join([f"{head}{more}", *unreported, end])

@@ -250,7 +250,8 @@ async def test_a_secret_in_a_cassette_is_found(tmp_path: Path) -> None:
     ended = await run("check", path, "--fix")
     assert ended.code == 1
     assert f"{path}: #1, answer of turn 1, response: a secret by the rule 'github'\n" in ended.out
-    assert ended.err.endswith("replace them by hand and accept that with --fix\n")
+    accept = f"replace them by hand and accept that with: mrtr-cassette check {path} --fix\n"
+    assert ended.err.endswith(accept)
     assert token not in ended.err + ended.out
 
 

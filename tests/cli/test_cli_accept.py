@@ -110,7 +110,9 @@ def test_a_breakdown_is_taken_after_a_look_only(recorded: Path, tmp_path: Path) 
     """At a terminal somebody is asked, and the answer decides."""
     cassette = Path(shutil.copy(recorded, tmp_path / "call.json"))
     before = cassette.read_bytes()
-    assert session(cassette, "error", "--accept", "all")[0] == 1
+    code, shown = session(cassette, "error", "--accept", "all")
+    assert code == 1
+    assert ": the server broke down; --review takes that too\n" in shown
     code, shown = session(cassette, "error", "--review", keys="n")
     assert (code, cassette.read_bytes()) == (1, before)
     assert "#1 tools/call" in shown

@@ -17,7 +17,7 @@ from processes import listening
 import mrtr_cassette
 from mrtr_cassette.shell.runs.running import in_thread
 from mrtr_cassette.shell.runs.upstreams import running_command
-from mrtr_cassette.terms import WAYS_OUT
+from mrtr_cassette.terms import COMMANDS, WAYS_OUT
 
 SERVER = """
 import json, pathlib, sys, uuid
@@ -100,9 +100,9 @@ class Shell:
         return ended.stdout
 
 
-def told(output: str, pattern: str) -> str:
-    """Return the only way out of this form in an output."""
-    found = set(re.findall(f"(?m) ({pattern})$", output))
+def told(output: str, pattern: str, end: str = "$") -> str:
+    """Return the only way out of this form in an output, at the end of a line or before `end`."""
+    found = set(re.findall(f"(?m) ({pattern}){end}", output))
     assert len(found) == 1, output
     (way,) = found
     return str(way)
@@ -288,6 +288,108 @@ def test_question_is_answered_by_the_options_that_are_told(shell: Shell) -> None
     shell.run(f"{call} -- {shell.server}")
 
 
+KILLED = "sh -c 'mrtr-cassette call get && kill -9 $PPID'"
+"""A client that kills what runs it."""
+
+
+def test_journal_is_published_by_the_command_that_is_told(shell: Shell) -> None:
+    """The calls recorded before the recorder was killed are replayed then."""
+    server = f"--upstream {shlex.quote(shell.server)}"
+    shell.run(f"mrtr-cassette record -o 'my c.json' {server} -- {KILLED}; true")
+    replay = "mrtr-cassette replay 'my c.json' -- mrtr-cassette call get"
+    refused = shell.run(replay, code=3)
+    shell.run(told(refused, "mrtr-cassette recover .*", end=r" \(or delete"))
+    shell.run(replay)
+
+
+def test_journal_that_adds_is_published_by_the_command_that_is_told(shell: Shell) -> None:
+    """The cassette that it adds to can be merged then."""
+    server = f"--upstream {shlex.quote(shell.server)}"
+    shell.run(f"mrtr-cassette record -o 'my c.json' {server} -- mrtr-cassette call set to=1")
+    shell.run(f"mrtr-cassette record --append -o 'my c.json' {server} -- {KILLED}; true")
+    refused = shell.run("mrtr-cassette merge 'my c.json.journal' -o both.json", code=3)
+    shell.run(told(refused, "mrtr-cassette recover .*", end=", and merge"))
+    shell.run("mrtr-cassette merge 'my c.json' -o both.json")
+    shell.run("mrtr-cassette replay both.json -- mrtr-cassette call get")
+
+
+def test_edit_is_accepted_by_the_command_that_is_told(shell: Shell) -> None:
+    """An edited call replays, and a secret that was replaced is not reported."""
+    path = shell.folder / "my c.json"
+    shell.run(f"mrtr-cassette call set to=abc -o 'my c.json' -- {shell.server}")
+    path.write_text(path.read_text().replace('"abc"', f'"sk-proj-{"Ab1" * 8}"'))
+    replay = "mrtr-cassette replay 'my c.json' -- mrtr-cassette call set"
+    accept = told(shell.run(f"{replay} to=abc", code=3), "mrtr-cassette check .*")
+    exposed = shell.run(accept, code=1)
+    assert told(exposed, "mrtr-cassette check .*") == accept
+    path.write_text(path.read_text().replace(f'"sk-proj-{"Ab1" * 8}"', '"new"'))
+    shell.run(accept)
+    shell.run(f"{replay} to=new")
+
+
+def test_report_is_written_by_the_command_that_is_told(shell: Shell) -> None:
+    """The page of the cassette can show it then."""
+    shell.run(f"mrtr-cassette call get -o 'my c.json' -- {shell.server}")
+    (shell.folder / "r.xml").write_text("<testsuites/>")
+    wrong = shell.run("mrtr-cassette view 'my c.json' --report r.xml", code=2)
+    way = told(wrong, "mrtr-cassette replay .*")
+    shell.run(f"{way} -- mrtr-cassette call get")
+    shell.run("mrtr-cassette view 'my c.json' --report r.json")
+
+
+def test_sides_of_a_conflict_are_merged_by_the_commands_that_are_told(shell: Shell) -> None:
+    """From any folder of the repository, the calls recorded on two branches are one cassette."""
+    git = "git -c user.name=a -c user.email=a@example.org"
+    shell.run(f"git init -q -b main && {git} commit -q --allow-empty -m empty && mkdir 'my c'")
+    for branch in ("ours", "theirs"):
+        shell.run(f"git checkout -q -b {branch} main && mkdir -p 'my c'")
+        shell.run(f"mrtr-cassette call set -o 'my c/c.json' to={branch} -- {shell.server}")
+        shell.run(f"git add 'my c' && {git} commit -q -m {branch}")
+    shell.run(f"{git} merge ours", code=1)
+    replay = "mrtr-cassette replay 'my c/c.json' -- mrtr-cassette call set"
+    conflict = shell.run(f"{replay} to=ours", code=3)
+    shell.run(told(conflict, "git .* && mv .*", end="; or take"))
+    for branch in ("ours", "theirs"):
+        shell.run(f"{replay} to={branch}")
+
+
+def test_wrapped_server_is_unwrapped_by_the_command_that_is_told(shell: Shell) -> None:
+    """It can be wrapped in another way then."""
+    config = '{"mcpServers": {"my s": {"command": "node", "args": ["s.mjs"]}}}'
+    (shell.folder / "my config.json").write_text(config)
+    wrap = "mrtr-cassette wrap 'my config.json' 'my s'"
+    shell.run(f"{wrap} --record c.json")
+    wrapped = shell.run(f"{wrap} --replay c.json", code=3)
+    shell.run(told(wrapped, "mrtr-cassette unwrap .*"))
+    shell.run(f"{wrap} --replay c.json")
+
+
+def test_tool_that_may_destroy_is_called_with_the_option_that_is_told(shell: Shell) -> None:
+    """Its result is compared then."""
+    (shell.folder / "my server.py").write_text(SERVER.replace("readOnlyHint", "destructiveHint"))
+    record = f"mrtr-cassette record --stdio -o c.json -- {shell.server}"
+    shell.run(f"mrtr-cassette call now -- {record}")
+    verify = "mrtr-cassette verify c.json"
+    way = told(shell.run(f"{verify} -- {shell.server}"), "--allow-destructive")
+    assert "text-changed" in shell.run(f"{verify} {way} -- {shell.server}", code=1)
+
+
+def test_secret_in_a_path_is_redacted_by_the_option_that_is_told(shell: Shell) -> None:
+    """There is nothing to warn of then, and it is not in the cassette."""
+    secret = "q7ZrT2mWx9KbLp4VnYc8HdJ3"
+    (shell.folder / "server.py").write_text(KEEPING.replace("/api/mcp", f"/{secret}/mcp"))
+    command = [sys.executable, "server.py", "{port}"]
+    with in_thread(running_command(command, shell.folder, path=f"/{secret}/mcp")) as server:
+        record = f"mrtr-cassette record --force -o c.json --upstream {server.url}"
+        client = "-- mrtr-cassette call put word=a"
+        warned = shell.run(f"{record} {client}")
+        assert secret in (shell.folder / "c.json").read_text()
+        way = told(warned, "--redact .*")
+        assert "warning: " not in shell.run(f"{record} {way} {client}")
+    assert secret not in (shell.folder / "c.json").read_text()
+    shell.run(f"mrtr-cassette replay c.json {client}")
+
+
 def test_every_way_out_is_tried() -> None:
     """A new one is a case here, or of the misses of tests/core/report, or a part of another."""
     here = {"accept_verdicts", "answer", "ignore_values", "learn_places"}
@@ -298,3 +400,5 @@ def test_every_way_out_is_tried() -> None:
     parts |= {"pointers", "rules", "started", "test", "tool", "upstream", "verdicts"}
     words = {"accept_gzip", "append", "cassette", "header_form", "record", "replace"}
     assert here | of_misses | parts | words == {*WAYS_OUT}
+    commands = {"accept_edit", "merge_sides", "publish_journal", "report_replay", "unwrap_server"}
+    assert commands == {*COMMANDS}

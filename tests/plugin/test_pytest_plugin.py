@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -69,6 +70,10 @@ def test_append_fails_where_the_live_server_asks_something_else(suite):
     )
     assert (suite.path / "cassettes/test_one/test_train.json").read_bytes() == before
     assert suite.cassettes() == ["cassettes/test_one/test_train.json"]
+    then = 'assert result.text == "Train 2: never, none"'
+    suite.write("test_one.py", test.format(more=" Really?", window="never", then=then))
+    suite.follow(result)
+    suite.run("--mrtr-mode=none")
 
 
 def test_none_needs_a_cassette(suite):
@@ -78,6 +83,9 @@ def test_none_needs_a_cassette(suite):
     result = suite.run("--mrtr-mode=none", failed=1)
     result.stdout.fnmatch_lines([missing, "mrtr-cassette: 1 not used"])
     assert "Traceback" not in result.stdout.str()
+    suite.follow(result)
+    suite.run("--mrtr-mode=none")
+    shutil.rmtree(suite.path / "cassettes")
     suite.write(
         "test_one.py",
         """
@@ -500,6 +508,7 @@ def test_unplayed_interactions_fail_where_that_is_asked_for(suite, recorded):
             '  #3 tools/call "deploy"',
         ]
     )
+    assert " or record anew with --mrtr-mode=all\n" in result.stdout.str()
 
 
 # --- Clients ---

@@ -92,7 +92,7 @@ def test_a_marked_test_is_held_to_its_cassette(talk):
     write(talk, 'assert say(mrtr_cassette) == "Deployed to Ada"', 'mode="verify", ')
     missing = shown(talk, failed=1)
     assert "test_say.json: there is no such cassette, and in mode verify no new one" in missing
-    assert "record it with --mrtr-mode=once" in missing
+    assert "record it with pytest --mrtr-mode=once" in missing
     talk.run("--mrtr-mode=once")
     assert "1 the same" in shown(talk)
     (talk.path / "said.txt").write_text("Really to")

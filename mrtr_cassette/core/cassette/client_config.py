@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.wire.jsonbytes import Span, find_spans, item_spans, splice
 from mrtr_cassette.errors import CassetteError, printable
-from mrtr_cassette.terms import shell_words
+from mrtr_cassette.terms import shell_command
 
 _SERVERS: Final = ("mcpServers", "servers")
 """The members with a client's servers; the second one is that of VS Code."""
@@ -47,7 +47,7 @@ def wrapped(data: bytes, path: str, server: str, ours: Sequence[str]) -> bytes:
         raise CassetteError(
             path,
             printable(f"the server {server!r} is wrapped already"),
-            hint=f"first: mrtr-cassette unwrap {shell_words([str(path), server])}",
+            hint=f"first: {shell_command('unwrap_server', path=str(path), server=server)}",
         )
     program, *arguments = [json.dumps(word).encode() for word in [*ours, _DASHES]]
     command = entry.command

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import re
-import shlex
 from typing import Final
 
 import orjson
@@ -15,6 +14,7 @@ from mrtr_cassette.core.cassette.model import VERSION, CassetteModel
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.wire.pointers import escape_pointer
 from mrtr_cassette.errors import CassetteError, shorten
+from mrtr_cassette.terms import shell_command
 
 LFS_POINTER: Final = b"version https://git-lfs"
 """The first bytes of a file that Git LFS has not fetched."""
@@ -107,12 +107,9 @@ def _not_json(data: bytes, path: str, error: orjson.JSONDecodeError) -> Cassette
 
 def _merge_conflict(data: bytes, path: str, mark: int) -> CassetteError:
     line = data.count(b"\n", 0, mark) + 1
-    name = path.rpartition("/")[2]
-    ours = f"git show {shlex.quote(f':2:./{name}')} > ours.json"
-    theirs = f"git show {shlex.quote(f':3:./{name}')} > theirs.json"
-    merge = "mrtr-cassette merge ours.json theirs.json -o both.json"
-    move = f"mv both.json {shlex.quote(name)}"
-    commands = f"{ours} && {theirs} && {merge} && {move}"
+    folder, slash, name = path.rpartition("/")
+    sides = {"ours": f":2:./{name}", "theirs": f":3:./{name}"}
+    commands = shell_command("merge_sides", folder=folder + slash or ".", path=path, **sides)
     return CassetteError(
         path,
         f"line {line} is the mark of a merge conflict",

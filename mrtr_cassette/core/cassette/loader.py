@@ -48,7 +48,7 @@ from mrtr_cassette.core.wire.http import (
     line_request,
 )
 from mrtr_cassette.errors import CassetteError, printable
-from mrtr_cassette.terms import shell_words
+from mrtr_cassette.terms import shell_command
 
 
 class ExchangePlace(NamedTuple):
@@ -289,7 +289,7 @@ class _Loader:
             self._path,
             f"interaction {facts.interaction}{turn}: {reason}",
             hint="restore the file, or if you edited it on purpose, accept the edit with: "
-            f"mrtr-cassette check {shell_words(self._path)} --fix",
+            + shell_command("accept_edit", path=self._path),
         )
 
     def _request(self, model: RequestModel | AnswerModel, http: HttpModel | None) -> Request:

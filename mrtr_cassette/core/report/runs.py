@@ -35,7 +35,7 @@ from mrtr_cassette.errors import (
     printable_lines,
     shorten,
 )
-from mrtr_cassette.terms import LIBRARY_TERMS, SHELL_TERMS, Terms, in_terms, shell_words
+from mrtr_cassette.terms import LIBRARY_TERMS, SHELL_TERMS, Terms, in_terms, shell_command
 
 # Misses
 
@@ -436,7 +436,7 @@ class UnpublishedError(MrtrCassetteError):
         super().__init__(
             f"{shown} was not written: {printable(reason)}\n"
             "what was recorded is in the journal beside it; publish it with: "
-            f"mrtr-cassette recover {shell_words(shown)} (or delete the journal)"
+            f"{shell_command('publish_journal', path=shown)} (or delete the journal)"
         )
         self.reason = reason
 

@@ -39,7 +39,7 @@ from mrtr_cassette.shell.files.disk import (
     write_whole,
 )
 from mrtr_cassette.shell.files.stores import Location
-from mrtr_cassette.terms import shell_words
+from mrtr_cassette.terms import shell_command
 
 _TOOL: Final = f"mrtr-cassette {__version__}"
 OPENED_VARIABLE: Final = "MRTR_CASSETTE_OPENED"
@@ -308,8 +308,8 @@ def journal_in_the_way(cassette: Location) -> CassetteError:
     return CassetteError(
         path,
         "an earlier recording ended before it was published",
-        hint="publish it with: mrtr-cassette recover "
-        f"{shell_words(str(cassette))} (or delete the journal)",
+        hint=f"publish it with: {shell_command('publish_journal', path=str(cassette))} "
+        "(or delete the journal)",
     )
 
 
@@ -361,7 +361,7 @@ def publish_journal(
             renews=renews,
             ignored_for=ignored_for,
             hint="the recording is in the journal; make way for the cassette, "
-            f"and publish it with: mrtr-cassette recover {shell_words(str(output))}",
+            f"and publish it with: {shell_command('publish_journal', path=str(output))}",
         )
     path.unlink()
     return published, journal.lost
@@ -438,10 +438,12 @@ def _sources(places: Iterable[Location], notes: list[str]) -> Iterator[Source]:
             continue
         header, exchanges, lost = decode_journal(data, str(place))
         if header.existing == "append":
+            cassette = str(place).removesuffix(".journal")
+            publish = shell_command("publish_journal", path=cassette)
             raise CassetteError(
                 place,
                 "it adds to a cassette, whose request states it repeats",
-                hint="publish it with: mrtr-cassette recover CASSETTE, and merge that",
+                hint=f"publish it with: {publish}, and merge that",
             )
         if isinstance(place, Path) and is_locked(place):
             notes.append(f"{place}: its recorder is still at work; what came so far is merged")
