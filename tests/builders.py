@@ -33,9 +33,9 @@ from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.replay.reply import Delivery, Sending
 from mrtr_cassette.core.secrets.credentials import Credentials
+from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import (
     NO_STATUS,
     SESSION_HEADER,

@@ -30,7 +30,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     RecordedInteraction,
 )
-from mrtr_cassette.core.secrets.sealed import sealed_hash
+from mrtr_cassette.core.secrets.names import sealed_hash
 from mrtr_cassette.core.wire.http import End, Request
 
 SESSION = ("Mcp-Session-Id", "sess-0123456789abcdef")

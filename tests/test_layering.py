@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -103,6 +104,18 @@ CLIENTS = frozenset(
 
 MAY_START = frozenset({"mrtr_cassette.shell.runs.piped"})
 """Modules that ask the system who started this process."""
+
+SEARCH_FOR_NAMES = frozenset(
+    {
+        "core.cassette.model",
+        "core.protocol.calls",
+        "core.report.text",
+        "core.secrets.names",
+    }
+)
+"""The modules with a pattern of our names: besides the one that cuts texts, one below it that reads
+URLs, one that refuses a body that older versions withheld, and one that shortens what is shown."""
+PATTERN_OF_NAMES = re.compile(r"(?:mrtr-[a-z(?]+|sha256|\{[A-Z]+\}).*\[0-9")
 
 
 def tree_of(path: Path) -> ast.Module:
@@ -206,6 +219,16 @@ def test_replaying_needs_no_recording(path: Path) -> None:
     """What plays a cassette imports nothing of what records one."""
     for name in modules_of(imports_of(tree_of(path))):
         assert not is_within(name, "mrtr_cassette.core.record"), f"{name} in {dotted(path)}"
+
+
+def test_few_modules_search_texts_for_our_names() -> None:
+    """Our names are cut out of texts in one place; each further pattern of one has a reason."""
+    found = {
+        dotted(path)
+        for path in PACKAGE.rglob("*.py")
+        if PATTERN_OF_NAMES.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == {f"mrtr_cassette.{module}" for module in SEARCH_FOR_NAMES}
 
 
 def test_modules_form_no_circle() -> None:

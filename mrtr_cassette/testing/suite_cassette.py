@@ -16,9 +16,9 @@ from typing import Any, Literal, NoReturn, cast
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import IgnoredFor
-from mrtr_cassette.core.record.assembly import lasting
 from mrtr_cassette.core.report.redactions import Redaction
 from mrtr_cassette.core.report.runs import UnplayedError, unused_text
+from mrtr_cassette.core.secrets.names import lasting
 from mrtr_cassette.errors import (
     CassetteError,
     MrtrCassetteError,

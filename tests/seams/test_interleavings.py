@@ -16,7 +16,7 @@ from tasking import created, get, state, update
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.replay.worlds import History
-from mrtr_cassette.core.secrets.sealed import sha256_of
+from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import Request
 
 BOOK, COUNT = tool("book"), tool("count")

@@ -38,9 +38,9 @@ from mrtr_cassette.core.drive.plan import planned
 from mrtr_cassette.core.drive.verification import Verifier
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.secrets.credentials import Credentials, Given
+from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.secrets.sealed import sha256_of
 
 CREDENTIAL = "a-credential-of-the-user-9876"
 SECRET = "ghp_" + "aB3dE6gH9" * 4

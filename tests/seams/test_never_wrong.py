@@ -28,7 +28,8 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.report.runs import error_body, miss_report
-from mrtr_cassette.core.secrets.sealed import seal_answers, sealed_hash
+from mrtr_cassette.core.secrets.names import sealed_hash
+from mrtr_cassette.core.secrets.sealed import seal_answers
 from mrtr_cassette.core.wire.pointers import pointer_path
 
 DEPLOY = tool("deploy", env="prod", replicas=3)

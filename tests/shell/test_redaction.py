@@ -20,7 +20,7 @@ from standin import JSON, Visit, answering, json_response, response, upstream
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.report.events import recording_said
 from mrtr_cassette.core.report.runs import miss_report
-from mrtr_cassette.core.secrets.sealed import sha256_of
+from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ReplayOptions, VerifyOptions
 from mrtr_cassette.shell.runs.verifying import verify_cassette

@@ -31,7 +31,7 @@ from mrtr_cassette.core.protocol.dialect import (
 from mrtr_cassette.core.protocol.jsonrpc import Message, Via
 from mrtr_cassette.core.protocol.methods import GET_TASK, LIST_ROOTS
 from mrtr_cassette.core.protocol.tasks import TaskState, key_names, polled_state
-from mrtr_cassette.core.secrets.sealed import sha256_of
+from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import canonical, find_spans, parse, to_json
 from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import NotJsonError

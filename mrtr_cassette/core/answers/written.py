@@ -39,8 +39,8 @@ from mrtr_cassette.core.protocol.methods import (
     method_of,
 )
 from mrtr_cassette.core.protocol.tasks import key_names
+from mrtr_cassette.core.secrets.names import ANSWER, has_kind, has_secrets
 from mrtr_cassette.core.secrets.rules import matches_whole, refusal_of
-from mrtr_cassette.core.secrets.sealed import SEALED_ANSWER, without_numbers
 from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
 from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import NotJsonError, UsageError, printable
@@ -243,13 +243,13 @@ def _rules_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]]:
 def _answer_lines(request: InputRequest, answer: Any) -> str:
     text = canonical(answer)
     is_elicitation = request.kind in ELICITATIONS and not request.takes_value
-    if SEALED_ANSWER.search(text):
+    if has_kind(text, ANSWER):
         note = "# The recorded answer is sealed: only its hash is known.\n"
         if is_elicitation:
             return note + _lines({"action": "decline"})
         return note + _lines({"result": {}})
     note = ""
-    if without_numbers(text) != text:
+    if has_secrets(text):
         note = "# The recorded answer has redacted secrets: write them in the place of <...>.\n"
     is_result = not (request.takes_value or is_elicitation)
     # What a client answered may be no object, which only a result can say.

@@ -19,7 +19,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     Message,
     same_name,
 )
-from mrtr_cassette.core.secrets.sealed import compared_sha256
+from mrtr_cassette.core.secrets.names import compared_sha256
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 from mrtr_cassette.core.wire.pointers import without_paths
 

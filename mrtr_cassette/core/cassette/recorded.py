@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from mrtr_cassette.core.protocol.calls import Call, read_call
-from mrtr_cassette.core.protocol.dialect import InputRequest, input_request, may_ask
+from mrtr_cassette.core.protocol.dialect import InputRequest, input_request
 from mrtr_cassette.core.protocol.jsonrpc import (
     Ask,
     Located,
@@ -72,10 +72,7 @@ class RecordedExchange:
     @property
     def ask(self) -> Ask | None:
         """Where the response asks for input; None where it doesn't."""
-        response = self.response
-        if response is None or not may_ask(response.body):
-            return None
-        return ask_in(self.call.message, response)
+        return None if self.response is None else ask_in(self.call.message, self.response)
 
     @property
     def located_response(self) -> Located | None:

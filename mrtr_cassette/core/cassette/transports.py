@@ -15,7 +15,7 @@ from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, server_message, server_messages
 from mrtr_cassette.core.protocol.methods import DISCOVER
 from mrtr_cassette.core.protocol.origins import ServerOrigin
-from mrtr_cassette.core.secrets.sealed import PLACEHOLDER
+from mrtr_cassette.core.secrets.names import has_secrets
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
     EVENT_STREAM,
@@ -73,7 +73,7 @@ def recorded_path(cassette: Cassette) -> str:
     """Return the path of a recorded server, as far as it is known."""
     _, is_url, place = cassette.upstream.partition("://")
     path = f"/{place.partition('/')[2]}"
-    if not is_url or PLACEHOLDER.search(path):
+    if not is_url or has_secrets(path):
         return ENDPOINT
     return path
 

@@ -31,7 +31,8 @@ from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.secrets.sealed import SESSION_SURROGATE, SHORTEST_SEARCHED, STATE_SURROGATE
+from mrtr_cassette.core.secrets.names import STATE, TASK, has_kind, session_number
+from mrtr_cassette.core.secrets.sealed import SHORTEST_SEARCHED
 from mrtr_cassette.core.wire.http import (
     SESSION_HEADER,
     Request,
@@ -100,7 +101,7 @@ class Sessions:
     def opening_for(self, call: Call) -> SessionOpening | Miss | None:
         """Return how a live session is opened for a request; None where it needs none."""
         session = call.request.header(SESSION_HEADER)
-        if not SESSION_SURROGATE.fullmatch(session) or session in self._live:
+        if not session_number(session) or session in self._live:
             return None
         if call.request.is_line and (session not in self._opening or call.method == INITIALIZE):
             # What the client says to it opens it, or it needs no opening (from 2026-07-28 on).
@@ -174,7 +175,7 @@ class RecordedAsks:
         ]
         if not within:
             detail = "no ask in this cassette has its request state"
-            return unrecorded(shown, detail) if STATE_SURROGATE.search(state) else None
+            return unrecorded(shown, detail) if has_kind(state, STATE, TASK) else None
         askers = self._askers[max(within, key=len)]
         key = self._player.key_of(shown)
         asker = next((asker for asker in askers if asker.key == key), None)

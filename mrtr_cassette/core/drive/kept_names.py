@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,20 +12,19 @@ from mrtr_cassette.core.compare.responses import question_ids
 from mrtr_cassette.core.drive.live_session import ISSUED, SENT_BACK, issued_values, with_values
 from mrtr_cassette.core.protocol.jsonrpc import Kind, splice_pieces
 from mrtr_cassette.core.protocol.methods import TASK_VALUES, method_of
-from mrtr_cassette.core.record.assembly import is_journal_token
-from mrtr_cassette.core.secrets.sealed import (
-    NAME_BYTES,
-    PLACEHOLDER,
-    placeholder,
-    renumber,
-    sealed_hash,
+from mrtr_cassette.core.secrets.names import (
+    ANSWER,
+    HASH,
+    STATE,
+    Ref,
+    is_cassette_token,
+    is_journal_token,
+    refs_in,
+    sha256_of,
+    with_refs,
 )
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
 from mrtr_cassette.core.wire.pointers import value_at
-
-_NUMBER = re.compile("[0-9]{1,9}")
-_COUNTED = re.compile(r"(.*:)([0-9]{1,9})(>?)")
-"""A name that ends with a count: of a state without its turn, an id, or a secret."""
 
 
 class KeptNames:
@@ -77,33 +75,40 @@ class KeptNames:
         for identity, kept in self._question_ids.items():
             raw = raw.replace(identity, kept)
 
-        def named(match: re.Match[bytes]) -> bytes:
-            name = match[0].replace(b"%3A", b":").decode()
-            name = self._name(name, name)
-            return name.encode().replace(b":", b"%3A" if b"%3A" in match[0] else b":")
+        return with_refs(raw, self._renamed)
 
-        def number(rule: str, token: str) -> str | None:
-            if not _is_counted(token):
-                return None
-            first = placeholder(rule, "1" if is_journal_token(token) else token)
-            name = self._name(placeholder(rule, token), first)
-            return name.removesuffix(">").rpartition(":")[2]
+    def _renamed(self, ref: Ref) -> Ref | None:
+        name = _counted(ref)
+        if name is None:
+            return None
+        kept = self._kept_for(name)
+        turn = ref.parts[len(name.parts) :]
+        return Ref(kept.kind, (*kept.parts, *turn), ref.spelling)
 
-        return renumber(NAME_BYTES.sub(named, raw), number)
-
-    def _name(self, name: str, first: str) -> str:
-        """Return the kept name for one, or one that no other has, from the first one on."""
+    def _kept_for(self, name: Ref) -> Ref:
+        """Return the kept name for one, or the next one that no other has."""
         if name not in self._kept:
-            while first in self._taken:
-                match = _COUNTED.fullmatch(first)
-                first = f"{match[1]}{int(match[2]) + 1}{match[3]}" if match else sealed_hash(first)
-            self._kept[name] = first
-            self._taken.add(first)
+            is_of_journal = name.is_secret and is_journal_token(name.token)
+            new = name.with_last(1) if is_of_journal else name
+            while new in self._taken:
+                if new.kind == HASH:
+                    new = new.with_last(sha256_of(new.name))
+                else:
+                    new = new.with_last(int(new.token) + 1)
+            self._kept[name] = new
+            self._taken.add(new)
         return self._kept[name]
 
 
-def _is_counted(token: str) -> bool:
-    return is_journal_token(token) or _NUMBER.fullmatch(token) is not None
+def _counted(ref: Ref) -> Ref | None:
+    """Return what is counted of a name: all but the turn of a state; None where nothing is."""
+    if ref.is_secret:
+        is_counted = is_journal_token(ref.token) or is_cassette_token(ref.token)
+        return ref.plain if is_counted else None
+    if ref.kind == ANSWER:
+        return None
+    name = ref.plain
+    return name._replace(parts=name.parts[:2]) if name.kind == STATE else name
 
 
 def _texts_of(exchange: RecordedExchange) -> dict[str, bytes]:
@@ -118,11 +123,9 @@ def _texts_of(exchange: RecordedExchange) -> dict[str, bytes]:
     return texts
 
 
-def _names_in(raw: bytes) -> list[str]:
-    names = [match[0].replace(b"%3A", b":").decode() for match in NAME_BYTES.finditer(raw)]
-    found = PLACEHOLDER.finditer(raw.decode("latin-1"))
-    secrets = [(match["rule"], match["token"]) for match in found]
-    return [*names, *(placeholder(*each) for each in secrets if _is_counted(each[1]))]
+def _names_in(raw: bytes) -> list[Ref]:
+    names = [name for ref in refs_in(raw) if (name := _counted(ref)) is not None]
+    return sorted(names, key=lambda name: name.is_secret)
 
 
 def _issued_again(

@@ -7,7 +7,6 @@ What an earlier recording wrote stays as it is; a new one goes on from it.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -38,9 +37,15 @@ from mrtr_cassette.core.protocol.tasks import created_id, named_task
 from mrtr_cassette.core.record.facts import ExchangeFacts, Moment, facts_of
 from mrtr_cassette.core.record.linking import LinkedInteraction, link, streams_of_closing
 from mrtr_cassette.core.record.pushes import LinkedPush, PushTurn, link_pushes
-from mrtr_cassette.core.secrets.sealed import (
-    SEALED_HASH,
+from mrtr_cassette.core.secrets.names import (
+    HASH,
+    SESSION,
+    Ref,
+    is_cassette_token,
+    is_journal_token,
+    is_of_kind,
     occurrence_in,
+    refs_in,
     renumber,
     reveal,
     sealed_hash,
@@ -53,23 +58,6 @@ from mrtr_cassette.core.wire.http import LAST_EVENT_ID_HEADER, SESSION_HEADER
 from mrtr_cassette.core.wire.jsonbytes import splice
 from mrtr_cassette.core.wire.sse import event_id_spans
 
-NUMBER = re.compile("[0-9]{1,9}")
-"""The token of a placeholder in a cassette."""
-_JOURNAL_TOKEN = re.compile("[0-9a-f]{24}")
-_SESSION = re.compile(rb"mrtr-session(?::|%3A)([0-9]{1,9})")
-
-
-def lasting(text: str) -> str:
-    """Return a text of the journal without the hashes that every recording has anew."""
-    if "sha256" in text:
-        text = SEALED_HASH.sub("sha256", text)
-    return renumber(text, lambda _, token: 0 if is_journal_token(token) else None)
-
-
-def is_journal_token(token: str) -> bool:
-    """Tell whether a text in a placeholder is what a journal has; any other is somebody's text."""
-    return _JOURNAL_TOKEN.fullmatch(token) is not None
-
 
 class SecretNumbers:
     """The numbers of the secrets of a recording, given as the secrets turn up in the cassette."""
@@ -78,14 +66,10 @@ class SecretNumbers:
         self._numbers: dict[tuple[str, str], int] = {}
         self._last: Counter[str] = Counter()
 
-    def leave_out_those_in(self, file: bytes) -> None:
-        """Leave out the numbers that a cassette's file has."""
-
-        def leave_out(rule: str, token: str) -> None:
-            if NUMBER.fullmatch(token):
-                self._last[rule] = max(self._last[rule], int(token))
-
-        renumber(file, leave_out)
+    def leave_out(self, placed: Ref) -> None:
+        """Leave out a number that a cassette has already."""
+        if is_cassette_token(placed.token):
+            self._last[placed.kind] = max(self._last[placed.kind], int(placed.token))
 
     def number(self, rule: str, token: str) -> int | None:
         """Return the number of a secret, a new one where it has none; None for other text."""
@@ -203,9 +187,11 @@ class _Assembly:
         """Take the names in an earlier exchange; return its facts: any request may answer it."""
 
         def read(raw: bytes, name: str) -> bytes:
-            self._secrets.leave_out_those_in(raw)
-            for place in _SESSION.findall(raw):
-                self._last_session = max(self._last_session, int(place))
+            for ref in refs_in(raw):
+                if ref.is_secret:
+                    self._secrets.leave_out(ref)
+                elif ref.kind == SESSION:
+                    self._last_session = max(self._last_session, int(ref.token))
             if name == SESSION_HEADER:
                 session = raw.decode("utf-8", "surrogateescape")
                 self._sessions[sha256_of(session)] = session
@@ -263,8 +249,9 @@ class _Assembly:
             posted = [number for turn in turns for _, number in turn.answers]
             for number in [*own, *posted, *interaction.steps]:
                 if number > 0:
-                    for match in SEALED_HASH.finditer(self._facts[number].session):
-                        self._session(match[2])
+                    for ref in refs_in(self._facts[number].session):
+                        if ref.kind == HASH:
+                            self._session(ref.token)
                     self._exchanges[number] = with_texts(
                         self._exchanges[number], lambda raw, _: renumber(raw, self._secrets.number)
                     )
@@ -350,7 +337,7 @@ class _Assembly:
             return self._events.get(raw, raw)
         found = [] if name else [(span, raw[span.start : span.end]) for span in event_id_spans(raw)]
         for _, identity in found:
-            if SEALED_HASH.fullmatch(identity.decode("latin-1")):
+            if is_of_kind(identity.decode("latin-1"), HASH):
                 new = sealed_hash(f"{self._offset} {identity.decode()}")
                 self._events[identity] = new.encode()
         return splice(raw, [(span, self._events.get(each, each)) for span, each in found])

@@ -16,7 +16,7 @@ from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind, ask_in, completed_by
 from mrtr_cassette.core.protocol.methods import GET_TASK, PING, TASK_STEPS
 from mrtr_cassette.core.protocol.tasks import named_task, polled_state
-from mrtr_cassette.core.secrets.sealed import sha256_of
+from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import Piece, Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
 

@@ -31,15 +31,24 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.texts import recounted, with_texts
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.tasks import named_task
-from mrtr_cassette.core.record.assembly import (
-    NUMBER,
-    assemble,
-    is_journal_token,
-    issued_name,
-    lasting,
-)
+from mrtr_cassette.core.record.assembly import assemble, issued_name
 from mrtr_cassette.core.record.facts import Moment, facts_of
-from mrtr_cassette.core.secrets.sealed import STATE_SURROGATE, compared_sha256, renumber, sha256_of
+from mrtr_cassette.core.secrets.names import (
+    HASH,
+    SESSION,
+    STATE,
+    TASK,
+    Change,
+    Ref,
+    compared_sha256,
+    is_cassette_token,
+    is_journal_token,
+    is_of_kind,
+    lasting,
+    renumber,
+    sha256_of,
+    with_refs,
+)
 from mrtr_cassette.errors import CassetteError, counted
 
 _ORIGIN = re.compile("[a-z]+://[^/?]*")
@@ -365,11 +374,6 @@ def _tokens_in(exchange: RecordedExchange) -> tuple[str, list[tuple[str, str]]]:
 
 # A cassette's exchanges as the journals of its recorders had them
 
-_SURROGATE = re.compile(
-    rb"mrtr-(?:state(:|%3A)[0-9a-f]{16}\1[0-9]{1,9}\1[0-9]{1,9}|session(:|%3A)[0-9]{1,9}"
-    rb"|task(:|%3A)[0-9a-f]{16}\3[0-9]{1,9})"
-)
-
 
 def _reopened(cassette: Cassette) -> dict[str, dict[int, RecordedExchange]]:
     """Return the exchanges of a cassette by recorder, and by number there.
@@ -436,22 +440,28 @@ def _put_back(exchange: RecordedExchange, states: Mapping[str, str], path: str) 
         # A later recording that was added echoed the name itself.
         states = {**states, echoed: exchange.echoed_sha256 or _sha256_of_name(echoed, path)}
 
-    def hashed(match: re.Match[bytes]) -> bytes:
-        name = match[0].replace(b"%3A", b":").decode()
-        sha256 = states.get(name) or sha256_of(f"{path} {name}")
-        return b"sha256%b%b" % (match[match.lastindex or 0], sha256.encode())
-
-    def token(rule: str, number: str) -> str | None:
-        is_number = NUMBER.fullmatch(number)
-        return sha256_of(f"{path} {rule} {number}")[:24] if is_number else None
-
+    change = _names_put_back(states, path)
     return replace(
-        with_texts(exchange, lambda raw, _: renumber(_SURROGATE.sub(hashed, raw), token)),
+        with_texts(exchange, lambda raw, _: with_refs(raw, change)),
         issued_sha256=None if issued is None else states[issued],
         echoed_sha256=None if echoed is None else states[echoed],
     )
 
 
+def _names_put_back(states: Mapping[str, str], path: str) -> Change:
+    """Return what makes hashes of names, and tokens of a journal of the numbers of secrets."""
+
+    def as_in_journal(ref: Ref) -> Ref | None:
+        if ref.is_secret and is_cassette_token(ref.token):
+            return ref.with_last(sha256_of(f"{path} {ref.kind} {ref.token}")[:24])
+        if ref.kind not in (STATE, TASK, SESSION):
+            return None
+        sha256 = states.get(ref.name) or sha256_of(f"{path} {ref.name}")
+        return Ref(HASH, (sha256,), ref.spelling)
+
+    return as_in_journal
+
+
 def _sha256_of_name(state: str, path: str) -> str:
-    is_surrogate = STATE_SURROGATE.fullmatch(state)
+    is_surrogate = is_of_kind(state, STATE, TASK)
     return sha256_of(f"{path} {state}") if is_surrogate else compared_sha256(state)

@@ -50,9 +50,9 @@ from mrtr_cassette.core.protocol.origins import origin_in
 from mrtr_cassette.core.protocol.tasks import created_id, named_task, notified_states
 from mrtr_cassette.core.record.pushes import OpenPush, PushTurns
 from mrtr_cassette.core.secrets.credentials import Credentials, Given, KnownTexts
+from mrtr_cassette.core.secrets.names import HASH, is_of_kind, sealed_hash, sha256_of
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.sealed import (
-    SEALED_HASH,
     StatePlace,
     find_states,
     find_task_ids,
@@ -61,8 +61,6 @@ from mrtr_cassette.core.secrets.sealed import (
     may_name_tasks,
     replaced_states,
     seal_answers,
-    sealed_hash,
-    sha256_of,
     with_task,
 )
 from mrtr_cassette.core.wire.codings import ContentDecoder, content_coding, readable, why_unread
@@ -688,7 +686,7 @@ def _kept(headers: Headers, named: frozenset[str] | None = None) -> Headers:
 
 def _sealed_id(identity: str) -> str:
     # That of a replay, which is recorded, is sealed already.
-    return identity if SEALED_HASH.fullmatch(identity) else sealed_hash(identity)
+    return identity if is_of_kind(identity, HASH) else sealed_hash(identity)
 
 
 # States and ids of tasks

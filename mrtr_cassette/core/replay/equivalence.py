@@ -11,10 +11,10 @@ from typing import Final
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.jsonrpc import Kind, messages_in
 from mrtr_cassette.core.replay.history import Timelines
-from mrtr_cassette.core.replay.matching import MatchedForm, ReplayEntry, Secret
+from mrtr_cassette.core.replay.matching import MatchedForm, ReplayEntry
 from mrtr_cassette.core.replay.tasks import RecordedTask
 from mrtr_cassette.core.replay.worlds import answer_digest
-from mrtr_cassette.core.secrets.sealed import placeholder
+from mrtr_cassette.core.secrets.names import Ref
 from mrtr_cassette.errors import CassetteError, shorten
 
 _MOST_LISTED: Final = 10
@@ -84,14 +84,12 @@ class EqualRequests:
             entry.lookup = entry.lookup._replace(state=self.root(entry.lookup.state))
         return entry.lookup, entry.traits, entry.caller, *map(self._known_as, entry.secrets)
 
-    def _known_as(self, secret: Secret) -> str:
+    def _known_as(self, secret: Ref) -> str:
         """Return what a secret is known by; those that clients know by themselves are all alike."""
-        text = placeholder(*secret)
-        return text if text in self._matched.issued else secret.rule
+        text = secret.name
+        return text if text in self._matched.issued else secret.kind
 
-    def fitting(
-        self, entries: list[ReplayEntry], received: tuple[Secret, ...]
-    ) -> list[ReplayEntry]:
+    def fitting(self, entries: list[ReplayEntry], received: tuple[Ref, ...]) -> list[ReplayEntry]:
         """Return the exchanges whose secrets can be those of a request."""
         known = [*map(self._known_as, received)]
         same = [each for each in entries if [*map(self._known_as, each.secrets)] == known]

@@ -5,7 +5,6 @@ And several cassettes as one, in which each keeps its order.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,7 +31,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
 )
 from mrtr_cassette.core.protocol.methods import method_of
 from mrtr_cassette.core.replay.matching import ReplayEntry
-from mrtr_cassette.core.secrets.sealed import renumber
+from mrtr_cassette.core.secrets.names import SESSION, TASK, Change, Ref, with_refs
 from mrtr_cassette.core.wire.http import End, Response
 from mrtr_cassette.errors import CassetteError
 
@@ -273,10 +272,6 @@ def _end_of(entry: ReplayEntry) -> int | None:
 
 # Several cassettes
 
-_NUMBERED = re.compile(
-    rb"(mrtr-(?:session|task(?::|%3A)[0-9a-f]{16})(?::|%3A))([0-9]{1,9})(?![0-9])"
-)
-"""Names that a recorder numbers."""
 _NAMES_OF_A_CASSETTE: Final = 100_000
 
 
@@ -312,21 +307,25 @@ def united(cassettes: Sequence[Cassette]) -> Cassette:
 
 def _moved(cassette: Cassette, index: int, before: int) -> dict[RecordedExchange, RecordedExchange]:
     """Return a cassette's exchanges with numbers and names that those before it don't have."""
-
-    def named(number: bytes | str) -> int:
-        return index * _NAMES_OF_A_CASSETTE + int(number)
-
-    def renamed(raw: bytes, _name: str) -> bytes:
-        raw = _NUMBERED.sub(lambda match: b"%b%d" % (match[1], named(match[2])), raw)
-        return renumber(raw, lambda _, token: named(token) if token.isdigit() else None)
-
+    change = _renumbered(index * _NAMES_OF_A_CASSETTE)
     changed: dict[RecordedExchange, RecordedExchange] = {}
-    own = [exchange for one in cassette.interactions for exchange in one.own]
-    for at, each in enumerate(sorted(own, key=lambda each: each.number or 0), start=1):
-        by = each.recorded_by or RecordedBy("", at)
+    recorded = [exchange for interaction in cassette.interactions for exchange in interaction.own]
+    recorded.sort(key=lambda exchange: exchange.number or 0)
+    for at, exchange in enumerate(recorded, start=1):
+        by = exchange.recorded_by or RecordedBy("", at)
         by = by._replace(recorder=f"{index}:{by.recorder}")
-        number = before + (each.number or at)
-        moved = recounted(each, by, number, lambda after, _: after and before + after)
-        follows = tuple([before + one for one in each.follows])
-        changed[each] = with_texts(replace(moved, follows=follows), renamed)
+        number = before + (exchange.number or at)
+        moved = recounted(exchange, by, number, lambda after, _: after and before + after)
+        moved = replace(moved, follows=tuple([before + write for write in exchange.follows]))
+        changed[exchange] = with_texts(moved, lambda raw, _: with_refs(raw, change))
     return changed
+
+
+def _renumbered(first: int) -> Change:
+    """Return what counts names and secrets from another number on."""
+
+    def renumbered(ref: Ref) -> Ref | None:
+        is_number = ref.token.isdigit() if ref.is_secret else ref.kind in (SESSION, TASK)
+        return ref.with_last(first + int(ref.token)) if is_number else None
+
+    return renumbered

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -18,35 +17,41 @@ from mrtr_cassette.core.cassette.recorded import (
     TaskTurn,
 )
 from mrtr_cassette.core.cassette.sessions import Streams, listens, opened_session
-from mrtr_cassette.core.cassette.texts import TextChange, request_with
+from mrtr_cassette.core.cassette.texts import request_with
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey, read_call, session_of
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, hides_response
 from mrtr_cassette.core.protocol.methods import PING
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.secrets.credentials import Credentials, KnownTexts, is_told_apart
+from mrtr_cassette.core.secrets.names import (
+    ANSWER,
+    HASH,
+    Ref,
+    as_recorded,
+    is_name,
+    placeholder,
+    ref_of,
+    refs_in,
+    renumber,
+    sealed_hash,
+    secrets_in,
+    sha256_of,
+    with_refs,
+    without_numbers,
+    without_rules,
+)
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.sealed import (
-    PLACEHOLDER,
-    SEALED_ANSWER,
-    SEALED_HASH,
-    as_recorded,
-    is_name,
     is_searched,
     looks_sealed,
     may_have_states,
     may_name_tasks,
-    placeholder,
     reads_as_words,
-    renumber,
     seal_answers,
     seal_states,
-    sealed_hash,
-    sha256_of,
     with_task,
-    without_numbers,
-    without_rules,
 )
 from mrtr_cassette.core.wire.http import (
     ABOUT_COPIES,
@@ -70,28 +75,15 @@ _NOT_ISSUED: Final = "not-issued"
 """The token of what looks like a placeholder and stands in no response."""
 
 
-def _tokens_in(text: str) -> Iterator[str]:
-    yield from (f"sha256:{match[2]}" for match in SEALED_HASH.finditer(text))
-    yield from (placeholder(match["rule"], match["token"]) for match in PLACEHOLDER.finditer(text))
-    yield from (match[0] for match in SEALED_ANSWER.finditer(text))
-
-
-class Secret(NamedTuple):
-    """A placeholder: the rule that found the secret, and what tells it from others of this rule."""
-
-    rule: str
-    token: str
-
-    @property
-    def is_received(self) -> bool:
-        """Whether a client sent the secret itself."""
-        return self.token.startswith(_RECEIVED)
+def is_received(secret: Ref) -> bool:
+    """Tell whether a client sent the secret itself that a placeholder stands for."""
+    return secret.token.startswith(_RECEIVED)
 
 
 def placeholders_in(response: Response | None) -> list[str]:
     """Return the placeholders in a response's body."""
     body = b"" if response is None else response.body
-    return [match[0] for match in PLACEHOLDER.finditer(body.decode("latin-1"))]
+    return [ref.raw.decode() for ref in secrets_in(body)]
 
 
 class PlacedSecret(NamedTuple):
@@ -103,7 +95,7 @@ class PlacedSecret(NamedTuple):
 
     before: str
     behind: str
-    secret: Secret
+    secret: Ref
     was_told: bool
 
     def in_text(self, text: str) -> str:
@@ -113,7 +105,7 @@ class PlacedSecret(NamedTuple):
         given = text[len(self.before) : len(text) - len(self.behind)]
         if _NOT_ISSUED in given or any(map(str.isspace, given)):
             return ""
-        return given if is_told_apart(self.secret.rule, given) else ""
+        return given if is_told_apart(self.secret.kind, given) else ""
 
 
 def texts_in(value: Any, path: MemberPath = ()) -> Iterator[tuple[MemberPath, str]]:
@@ -152,7 +144,7 @@ class MatchedForm:
         self._sessions = {request.header(SESSION_HEADER) for request in requests}
         self._redacts = cassette.redaction is not None
         self.has_placeholders = self._redacts and any(map(_has_placeholders, requests))
-        self._tokens: dict[Secret, str] = {}
+        self._tokens: dict[tuple[str, str], str] = {}
         # A cassette that was written by hand has no rules, but what is shown of it has.
         self._redactor = Redactor(cassette.redaction or RedactionRules(), self._token)
         self._credentials = Credentials(self._redactor, seals_sessions=False)
@@ -160,7 +152,7 @@ class MatchedForm:
         """The secrets that clients have sent, which no message shows."""
         self._own = KnownTexts()
         """Those of the request that is read."""
-        self._learned: dict[tuple[str, Secret], str] = {}
+        self._learned: dict[tuple[str, Ref], str] = {}
         """What the clients of sessions sent for secrets that are told nowhere before."""
         self._redactor.on_find = self._take
         self._recorded: set[tuple[LookupKey, Headers]] = set()
@@ -178,7 +170,8 @@ class MatchedForm:
             if exchange.response is not None:
                 texts += (value for _, value in exchange.response.headers)
                 texts.append(exchange.response.body.decode("latin-1"))
-        return frozenset(token for text in texts for token in _tokens_in(text))
+        refs = [ref for text in texts for ref in refs_in(text)]
+        return frozenset(ref.name for ref in refs if ref.is_secret or ref.kind in (HASH, ANSWER))
 
     def lookup(self, call: Call) -> LookupKey:
         """Return the key by which a request in this form is looked up.
@@ -200,7 +193,7 @@ class MatchedForm:
         # The hash of a state counts only where it was issued.
         return b"sha256" not in recorded.body or not may_have_states(recorded.body)
 
-    def recorded(self, request: Request) -> tuple[Request, tuple[Secret, ...]]:
+    def recorded(self, request: Request) -> tuple[Request, tuple[Ref, ...]]:
         """Return a recorded request as it is matched, and the secrets in it."""
         request = self._sealed(request, lambda _: True)
         if not self.has_placeholders:
@@ -209,7 +202,7 @@ class MatchedForm:
         self._recorded.add(self._told_apart(request))
         return self._alike(request)
 
-    def received(self, request: Request) -> tuple[Request, tuple[Secret, ...]]:
+    def received(self, request: Request) -> tuple[Request, tuple[Ref, ...]]:
         """Return a client's request as it is matched, the same one if possible, and its secrets."""
         return self._alike(self._received(request))
 
@@ -228,7 +221,7 @@ class MatchedForm:
         placed = self._placed_in(matched)
         known = KnownTexts()
         for secret, text in placed.items():
-            known.add(text, self._redactor.placeholder(secret.rule, text))
+            known.add(text, self._redactor.placeholder(secret.kind, text))
         matched = known.sealed_request(matched)
         if self._remembers and self._told_apart(matched) in self._recorded:
             session = request.header(SESSION_HEADER)
@@ -250,43 +243,41 @@ class MatchedForm:
     def _placed(self) -> dict[tuple[str, str, MemberPath], set[PlacedSecret]]:
         """Where recorded calls have placeholders, by method, name and member."""
         placed: dict[tuple[str, str, MemberPath], set[PlacedSecret]] = {}
-        told: set[Secret] = set()
+        told: set[Ref] = set()
         exchanges = [each for one in self._cassette.interactions for each in one.own]
         for exchange in sorted(exchanges, key=lambda each: each.number or float("inf")):
             request = self._redacted(self._sealed(exchange.request, lambda _: True))
             call = read_call(request)
             for path, text in texts_in(call.arguments):
-                found = [*PLACEHOLDER.finditer(text)]
+                found = secrets_in(text)
                 if len(found) != 1:
                     continue
-                start, end = found[0].span()
-                secret = Secret(found[0]["rule"], found[0]["token"])
+                before, _, behind = text.partition(found[0].raw.decode())
+                secret = found[0].plain
                 places = placed.setdefault((call.method, call.name, path), set())
                 if len(places) < _MOST_PLACED:
-                    places.add(PlacedSecret(text[:start], text[end:], secret, secret in told))
+                    places.add(PlacedSecret(before, behind, secret, secret in told))
             told |= self._told_by(request)
         return placed
 
-    def _told_by(self, recorded: Request) -> set[Secret]:
+    def _told_by(self, recorded: Request) -> set[Ref]:
         """Return the secrets that rules find by themselves in a recorded request."""
-        secrets: dict[str, Secret] = {}
+        secrets: dict[str, Ref] = {}
 
-        def stand_in(found: re.Match[str]) -> str:
-            secret = Secret(found["rule"], found["token"])
+        def stand_in(ref: Ref) -> bytes | None:
+            if not ref.is_secret:
+                return None
             text = f"{_STAND_IN}{len(secrets)}"
-            secrets[text] = secret
-            return text
-
-        def with_stand_ins(raw: bytes, _name: str) -> bytes:
-            return PLACEHOLDER.sub(stand_in, raw.decode("latin-1")).encode("latin-1")
+            secrets[text] = ref.plain
+            return text.encode()
 
         told: set[str] = set()
         redactor = Redactor(self._cassette.redaction or RedactionRules(), lambda *_: "0")
         redactor.on_find = lambda _rule, secret: told.add(secret)
-        redactor.request(request_with(recorded, with_stand_ins))
+        redactor.request(request_with(recorded, lambda raw, _: with_refs(raw, stand_in)))
         return {secret for text, secret in secrets.items() if text in told}
 
-    def _placed_in(self, request: Request) -> dict[Secret, str]:
+    def _placed_in(self, request: Request) -> dict[Ref, str]:
         """Return what a call has for secrets that the recording tells nowhere before it.
 
         It may be any text that could be a secret, the same for the same from then on. One that was
@@ -294,7 +285,7 @@ class MatchedForm:
         """
         call = read_call(request)
         session = request.header(SESSION_HEADER)
-        found: dict[Secret, str] = {}
+        found: dict[Ref, str] = {}
         for path, text in texts_in(call.arguments):
             for placed in self._placed.get((call.method, call.name, path), ()):
                 is_known = placed.was_told and self._remembers
@@ -316,21 +307,21 @@ class MatchedForm:
         marked = request_with(request, self._marked)
         return request_with(self._redacted(marked), _disowned)
 
-    def _alike(self, request: Request) -> tuple[Request, tuple[Secret, ...]]:
+    def _alike(self, request: Request) -> tuple[Request, tuple[Ref, ...]]:
         """Return a request in which all secrets of a rule are the same one, and which they are."""
         same = _all_alike(request) if self.has_placeholders else request
         if same == request:
             return request, ()
         call, _, answers = lookup_key(read_call(request), self.ignored)
         texts = (*call, answers or "")
-        found = [match for text in texts for match in PLACEHOLDER.finditer(text)]
-        return same, tuple([Secret(match["rule"], match["token"]) for match in found])
+        found = [ref for text in texts for ref in secrets_in(text)]
+        return same, tuple([ref.plain for ref in found])
 
     def _sealed(self, request: Request, is_issued: Callable[[str], bool]) -> Request:
         def new_state(state: str) -> str:
-            sealed = SEALED_HASH.fullmatch(state)
+            sealed = ref_of(state, HASH)
             if sealed is not None:
-                is_hash = self._states_are_sealed and is_issued(f"sha256:{sealed[2]}")
+                is_hash = self._states_are_sealed and is_issued(sealed.name)
                 return state if is_hash else sealed_hash(state)
             return as_recorded(state) if self._states_are_sealed else state
 
@@ -354,7 +345,7 @@ class MatchedForm:
         return renumber(raw, marked)
 
     def _token(self, rule: str, secret: str) -> str:
-        return self._tokens.setdefault(Secret(rule, secret), f"{_RECEIVED}{len(self._tokens)}")
+        return self._tokens.setdefault((rule, secret), f"{_RECEIVED}{len(self._tokens)}")
 
     def told(self, request: Request) -> Request:
         """Return a client's request as it is matched, without secrets, to be shown."""
@@ -395,23 +386,6 @@ def _all_alike(request: Request) -> Request:
 def _disowned(raw: bytes, _name: str) -> bytes:
     """Spoil the tokens that were marked, which are no placeholders then."""
     return renumber(raw, lambda _, token: f"~{token}" if token == _NOT_ISSUED else None)
-
-
-def renaming(names: Mapping[str, str]) -> TextChange:
-    """Return what puts ids of sessions and tasks in the places of others, of all at once."""
-    spelled: dict[bytes, bytes] = {}
-    for old, new in names.items():
-        if old and old != new:
-            for colon in (b":", b"%3A"):
-                spelled[old.encode().replace(b":", colon)] = new.encode().replace(b":", colon)
-    # The id of session 1 begins that of session 12.
-    olds = b"|".join([re.escape(old) for old in spelled])
-    pattern = re.compile(b"(?:%b)(?![0-9])" % olds) if spelled else None
-
-    def change(raw: bytes, _name: str = "") -> bytes:
-        return raw if pattern is None else pattern.sub(lambda match: spelled[match[0]], raw)
-
-    return change
 
 
 # Recorded exchanges

@@ -20,11 +20,11 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.equivalence import EqualRequests
-from mrtr_cassette.core.replay.matching import ReplayEntry, Secret, renaming
+from mrtr_cassette.core.replay.matching import ReplayEntry, is_received
 from mrtr_cassette.core.replay.standing import OpenedSessions
 from mrtr_cassette.core.replay.tasks import LiveTask
 from mrtr_cassette.core.replay.worlds import PlayedWrites, Worlds
-from mrtr_cassette.core.secrets.sealed import SESSION_SURROGATE, session_surrogate
+from mrtr_cassette.core.secrets.names import Ref, renaming, session_number, session_surrogate
 from mrtr_cassette.core.wire.http import Request
 
 _SAFE_HTTP = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
@@ -46,7 +46,7 @@ class MatchKey(NamedTuple):
     traits: Traits
     caller: str
     values: CallerValues
-    secrets: tuple[Secret, ...]
+    secrets: tuple[Ref, ...]
 
 
 class Chosen(NamedTuple):
@@ -154,7 +154,10 @@ class LiveSession:
         names = {live: recorded for recorded, live in self.known_tasks.items()}
         if self.id not in (NO_SESSION, self.recorded):
             names[self.id] = self.recorded
-        return request_with(request, renaming(names)) if names else request
+        if not names:
+            return request
+        change = renaming(names)
+        return request_with(request, lambda raw, _: change(raw))
 
     def exchange(self, first: str, second: str) -> None:
         """Let the client know two recorded tasks by each other's ids."""
@@ -171,14 +174,12 @@ class SecretMapping:
     """
 
     def __init__(self) -> None:
-        self._received: dict[Secret, Secret] = {}
+        self._received: dict[Ref, Ref] = {}
 
-    def fitting(
-        self, entries: list[ReplayEntry], received: tuple[Secret, ...]
-    ) -> list[ReplayEntry]:
+    def fitting(self, entries: list[ReplayEntry], received: tuple[Ref, ...]) -> list[ReplayEntry]:
         """Return the recorded exchanges whose secrets can be those of a request."""
 
-        def keep(fits: Callable[[Secret, Secret], bool]) -> list[ReplayEntry]:
+        def keep(fits: Callable[[Ref, Ref], bool]) -> list[ReplayEntry]:
             return [each for each in entries if all(map(fits, each.secrets, received))]
 
         if len({each.secrets for each in entries}) > 1:
@@ -188,8 +189,8 @@ class SecretMapping:
             entries = keep(self._may_be)
         return [each for each in entries if not self._has_been_another(each, received)]
 
-    def _has_been_another(self, entry: ReplayEntry, received: tuple[Secret, ...]) -> bool:
-        earlier: set[Secret] = set()
+    def _has_been_another(self, entry: ReplayEntry, received: tuple[Ref, ...]) -> bool:
+        earlier: set[Ref] = set()
         parent = entry.parent
         while parent is not None:
             earlier.update(parent.secrets)
@@ -200,18 +201,18 @@ class SecretMapping:
             for other in earlier
         )
 
-    def played(self, entry: ReplayEntry, received: tuple[Secret, ...]) -> None:
+    def played(self, entry: ReplayEntry, received: tuple[Ref, ...]) -> None:
         """Take note of what the secrets of a request were played as."""
         for recorded, secret in zip(entry.secrets, received, strict=False):
-            if secret.is_received:
+            if is_received(secret):
                 self._received.setdefault(recorded, secret)
 
-    def _is(self, recorded: Secret, received: Secret) -> bool:
+    def _is(self, recorded: Ref, received: Ref) -> bool:
         return received in (recorded, self._received.get(recorded))
 
-    def _may_be(self, recorded: Secret, received: Secret) -> bool:
-        is_new = recorded not in self._received and received.is_received
-        return is_new or recorded.rule != received.rule or self._is(recorded, received)
+    def _may_be(self, recorded: Ref, received: Ref) -> bool:
+        is_new = recorded not in self._received and is_received(received)
+        return is_new or recorded.kind != received.kind or self._is(recorded, received)
 
 
 class PlayOrder:
@@ -239,8 +240,7 @@ class PlayOrder:
         for each in by_arrival:
             self._add(each)
         self.opened = OpenedSessions(by_arrival)
-        numbered = filter(None, map(SESSION_SURROGATE.fullmatch, self._recorded))
-        self._last = max((int(match[1]) for match in numbered), default=0)
+        self._last = max(map(session_number, self._recorded), default=0)
         # Each keeps some of the recordings; where one keeps none, that is why there is a miss.
         self._rules: tuple[tuple[Reason, _Rule], ...] = (
             (Reason.ARGUMENTS_DIFFER, self._of_session),
@@ -335,9 +335,9 @@ class PlayOrder:
         if not key.secrets:
             return entries
 
-        def takes(recorded: Secret, received: Secret) -> bool:
+        def takes(recorded: Ref, received: Ref) -> bool:
             # A placeholder that the client was given may stand where another rule found the secret.
-            return recorded.rule == received.rule or not received.is_received
+            return recorded.kind == received.kind or not is_received(received)
 
         taking = [each for each in entries if all(map(takes, each.secrets, key.secrets))]
         return (self._equal or self._secrets).fitting(taking, key.secrets)
@@ -393,7 +393,7 @@ class PlayOrder:
         return entry.kind is Kind.NOTIFICATION or self._worlds.only_reads(entry.key)
 
     def played(
-        self, chosen: ReplayEntry, secrets: tuple[Secret, ...], session: LiveSession
+        self, chosen: ReplayEntry, secrets: tuple[Ref, ...], session: LiveSession
     ) -> LiveSession:
         """Take note that an exchange is played now; return the session that its client is in."""
         chosen.played += 1

@@ -14,8 +14,9 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes, messages_
 from mrtr_cassette.core.protocol.tasks import TaskState, clock_spans, notified_state, polled_state
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.history import NO_WAITS, OPEN, Gate, Lifetime, Waits
-from mrtr_cassette.core.replay.matching import ReplayEntry, renaming
+from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.order import LiveSession
+from mrtr_cassette.core.secrets.names import renaming
 from mrtr_cassette.core.wire.http import End, Headers, Piece, Response, kept_response_headers
 from mrtr_cassette.core.wire.jsonbytes import Span
 
@@ -283,7 +284,8 @@ class Delivery:
         headers, recorded = self.reply.headers, self.entry.session
         if not recorded:
             return headers
-        return headers_with(headers, renaming({recorded: self.session.id}))
+        change = renaming({recorded: self.session.id})
+        return headers_with(headers, lambda raw, _: change(raw))
 
     def next(self) -> Sending | Refusal | End | None:
         """Return what is sent next, or the end; None while it waits for what clients send."""
@@ -307,7 +309,7 @@ class Delivery:
             session.sent[entry] = self.sent
             names = {**names, entry.session: session.id}
         if names:
-            raw = renaming(names)(raw, "")
+            raw = renaming(names)(raw)
         is_last = self.sent == len(self.reply.parts) and self._ending() is End.COMPLETE
         request = part.gate.request
         if part.gate.responds and request is not None and request in session.refused:

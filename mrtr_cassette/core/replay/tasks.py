@@ -24,7 +24,8 @@ from mrtr_cassette.core.protocol.tasks import (
     read_time,
 )
 from mrtr_cassette.core.replay.diagnosis import NoStep, Reason
-from mrtr_cassette.core.replay.matching import ReplayEntry, renaming
+from mrtr_cassette.core.replay.matching import ReplayEntry
+from mrtr_cassette.core.secrets.names import renaming
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER
 from mrtr_cassette.core.wire.jsonbytes import parse
 
@@ -94,7 +95,7 @@ class RecordedTask:
         change = renaming({task.created.id: self.created.id})
 
         def renamed(text: str) -> str:
-            return change(text.encode(), "").decode()
+            return change(text.encode()).decode()
 
         answers = None if lookup.answers is None else renamed(lookup.answers)
         return LookupKey(lookup.call._replace(name=self.created.id), lookup.state, answers)
@@ -177,7 +178,7 @@ class LiveTask:
             if isinstance(taken.request_received(renamed), NoStep):
                 return None
         change = renaming({self.recorded.created.id: recorded.created.id})
-        asked = {key: change(key.encode(), "").decode() for key in self._asked}
+        asked = {key: change(key.encode()).decode() for key in self._asked}
         for key, renamed_key in asked.items():
             if recorded.questions.get(renamed_key) != self.recorded.questions.get(key):
                 return None

@@ -7,7 +7,6 @@ write that a world does not have next.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,15 +22,10 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, INITIALIZE, LIST_TOOLS, method_of
 from mrtr_cassette.core.replay.history import Lifetime, Timelines
 from mrtr_cassette.core.replay.matching import ReplayEntry
-from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, is_searched
+from mrtr_cassette.core.secrets.names import ANSWER, HASH, Ref, with_refs
+from mrtr_cassette.core.secrets.sealed import is_searched
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import SHOWN_CHARS, counted, shorten
-
-GENERATED_NAME: Final = re.compile(
-    r"mrtr-(?P<kind>state|session|event|elicitation|task)(?:(?::|%3A)[0-9a-f]+)+|"
-    + PLACEHOLDER.pattern,
-    re.ASCII,
-)
 
 
 class History(Enum):
@@ -557,7 +551,12 @@ def called_as(key: CallKey) -> str:
 def _task_answers(entry: ReplayEntry) -> tuple[str, ...]:
     """Return how the questions of the task that a call created were answered, without its names."""
     answers = [str(step.lookup.answers) for step in entry.steps if step.state is None]
-    return tuple([GENERATED_NAME.sub(lambda match: match["kind"] or "", text) for text in answers])
+    return tuple([with_refs(text, _kind_alone) for text in answers])
+
+
+def _kind_alone(ref: Ref) -> bytes | None:
+    """Return a name or a placeholder without what tells it from others of its kind."""
+    return None if ref.kind in (HASH, ANSWER) else ref.kind.encode()
 
 
 def _is_free(entry: ReplayEntry) -> bool:
@@ -658,5 +657,5 @@ def answer_digest(entry: ReplayEntry) -> bytes:
     if state is not None:
         spelled = canonical(state)
         text = text.replace(spelled[1:-1] if is_searched(state) else spelled, "")
-    text = GENERATED_NAME.sub(lambda match: match["kind"] or match["rule"], text)
+    text = with_refs(text, _kind_alone)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -25,7 +25,7 @@ from mrtr_cassette.core.report.runs import (
     summary_text,
 )
 from mrtr_cassette.core.report.text import answer_words, as_data, final_words, question_words
-from mrtr_cassette.core.secrets.sealed import sha256_of
+from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import counted, line_by_line, printable, shorten
 from mrtr_cassette.terms import LIBRARY_TERMS, Terms, in_terms

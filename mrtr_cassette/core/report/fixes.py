@@ -13,7 +13,7 @@ from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.worlds import called_as
-from mrtr_cassette.core.secrets.sealed import PLACEHOLDER
+from mrtr_cassette.core.secrets.names import has_secrets
 from mrtr_cassette.core.wire.pointers import Difference, pointer_path
 from mrtr_cassette.terms import Terms, Values, in_terms
 
@@ -156,7 +156,7 @@ def _values_of(miss: Miss, cassette: Cassette, adds_to: str) -> Values:
 def _server_of(cassette: Cassette) -> Values:
     """Return what starts the recorded server, or where it is, unless a part of that is secret."""
     server = cassette.server
-    if not server or is_started_here(server) or PLACEHOLDER.search(server):
+    if not server or is_started_here(server) or has_secrets(server):
         return {}
     # Each way out takes the one that it needs.
     return {

@@ -22,7 +22,7 @@ from mrtr_cassette.core.report.comparison import conclusion, shown_values
 from mrtr_cassette.core.report.details import Interaction, details_of
 from mrtr_cassette.core.report.runs import MissReport, ReplayReport
 from mrtr_cassette.core.report.text import json_text, message_lines, outcome_line
-from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, SEALED_ANSWER
+from mrtr_cassette.core.secrets.names import Ref, as_bytes, cut, has_secrets
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference, members_of
 from mrtr_cassette.errors import counted, printable, shorten
@@ -101,7 +101,7 @@ def _misses_near(replay: ReplayReport | None) -> Mapping[int, Sequence[tuple[int
 
 def _is_redacted(recorded: RecordedInteraction) -> bool:
     for exchange in recorded.own:
-        if PLACEHOLDER.search(repr((exchange.request, exchange.response))):
+        if has_secrets(repr((exchange.request, exchange.response))):
             return True
     return False
 
@@ -225,12 +225,6 @@ _LARGEST_IMAGE: Final = 4_000_000
 _IMAGE: Final = re.compile(r"image/[a-z0-9.+-]+")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _TAB: Final = 4
-_REPLACED: Final = re.compile(
-    rf"({re.sub(r'[?]P<[a-z]+>', '?:', PLACEHOLDER.pattern)}|{SEALED_ANSWER.pattern}"
-    r"|mrtr-(?:state|session|event|task):[0-9a-f:]+|sha256:[0-9a-f]{64})",
-    re.ASCII,
-)
-"""The stand-ins in a cassette for secrets and for sealed values."""
 _MARK: Final = Markup('<mark title="This stands for what is not in the cassette.">{}</mark>')
 
 
@@ -249,11 +243,13 @@ def _recorded(text: str) -> Markup:
     """Return a recorded text with its stand-ins marked."""
     if isinstance(text, Markup):
         return text
-    parts = []
-    for number, part in enumerate(map(_plain, _REPLACED.split(text))):
-        is_replaced = number % 2 == 1
-        parts.append(_MARK.format(part) if is_replaced else escape(part))
-    return Markup("").join(parts)
+    shown = []
+    for part in cut(as_bytes(text)):
+        if isinstance(part, Ref):
+            shown.append(_MARK.format(part.raw.decode()))
+        else:
+            shown.append(escape(_plain(part.decode("utf-8", "surrogatepass"))))
+    return Markup("").join(shown)
 
 
 def is_app(content: Mapping[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
-from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, plain_rule
+from mrtr_cassette.core.secrets.names import plain_rule, secrets_in
 from mrtr_cassette.errors import printable
 
 _MOST_CALLS: Final = 10
@@ -53,8 +53,8 @@ def _counts(cassette: Cassette) -> Counter[tuple[str, int]]:
     counts: Counter[tuple[str, int]] = Counter()
     for interaction in cassette.interactions:
         for exchange in interaction.own:
-            for match in PLACEHOLDER.finditer(_text_of(exchange)):
-                counts[plain_rule(match["rule"]), interaction.number] += 1
+            for secret in secrets_in(_text_of(exchange)):
+                counts[plain_rule(secret.kind), interaction.number] += 1
     return counts
 
 

@@ -21,9 +21,10 @@ from mrtr_cassette.core.secrets.decode import (
     without_percent,
     words_of,
 )
+from mrtr_cassette.core.secrets.names import has_secrets, sealed_hash
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import CUSTOM_KEY, RedactionRules, builtin_name
-from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, is_searched, reads_as_words, sealed_hash
+from mrtr_cassette.core.secrets.sealed import is_searched, reads_as_words
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
 
@@ -321,10 +322,7 @@ def is_told_apart(rule: str, secret: str) -> bool:
     is_pattern = rule.startswith("custom-") and rule != CUSTOM_KEY
     has_length = SHORTEST_CREDENTIAL <= len(secret) <= _LONGEST_REPEATED
     return (
-        has_length
-        and not is_pattern
-        and not _WORDS.fullmatch(secret)
-        and not PLACEHOLDER.search(secret)
+        has_length and not is_pattern and not _WORDS.fullmatch(secret) and not has_secrets(secret)
     )
 
 

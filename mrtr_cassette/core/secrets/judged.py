@@ -25,6 +25,7 @@ from mrtr_cassette.core.secrets.harmless import (
     place_in_assignment,
 )
 from mrtr_cassette.core.secrets.layouts import is_among_settings, is_plain_setting, texts_in_rows
+from mrtr_cassette.core.secrets.names import ref_of, rule_of_number
 from mrtr_cassette.core.secrets.rules import (
     CUSTOM_KEY,
     ActiveRules,
@@ -34,7 +35,6 @@ from mrtr_cassette.core.secrets.rules import (
     is_encoded,
     is_strong,
 )
-from mrtr_cassette.core.secrets.sealed import rule_of_number
 
 Kind = Literal["text", "url", "form"]
 
@@ -111,10 +111,8 @@ _URL_END = ".,;:!?)]"
 _PARAMETERS = re.compile(r"(?:\A|[?&#\"'])([\w-]{2,40})=", re.ASCII)
 
 _SCHEME = re.compile(r"(?i)(bearer|basic|token|apikey|api-key|digest|negotiate|ssws)[ \t]+(?=\S)")
-_NOT_SECRET = re.compile(
-    r"sha256:[0-9a-f]{64}|mrtr-(?:state|session|answer):[0-9a-f:]+|[*.\u2022\u2026]+|"
-)
-"""What sealing has put in the place of a value, and what hides one."""
+_HIDDEN = re.compile(r"[*.\u2022\u2026]*")
+"""What hides a value."""
 
 _BY_PLACE = ("bearer", "url-password")
 """Rules that go by what stands before a secret."""
@@ -128,7 +126,7 @@ def in_named(rule: str, value: str, disabled: Collection[str]) -> Find | None:
         if named in ("basic", "bearer") and named not in disabled:
             rule = named
     secret = value[start:]
-    if _NOT_SECRET.fullmatch(secret) or (start and is_harmless_after_scheme(secret)):
+    if ref_of(secret) or _HIDDEN.fullmatch(secret) or (start and is_harmless_after_scheme(secret)):
         return None
     return Find(start, len(value), rule, secret)
 

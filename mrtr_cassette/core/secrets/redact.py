@@ -27,6 +27,7 @@ from mrtr_cassette.core.secrets.decode import (
     words_of,
 )
 from mrtr_cassette.core.secrets.judged import Find, JudgedText, Kind, in_named
+from mrtr_cassette.core.secrets.names import placeholder, ref_spans, secrets_in
 from mrtr_cassette.core.secrets.rules import (
     CUSTOM_KEY,
     ActiveRules,
@@ -34,7 +35,6 @@ from mrtr_cassette.core.secrets.rules import (
     RedactionRules,
     by_ending,
 )
-from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, placeholder
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
     Headers,
@@ -184,7 +184,7 @@ class Redactor:
         # It may mirror an argument, whose companions are in the body.
         is_named = known is not None and known.beside(searched)
         named = in_named(known.rule, searched, self._rules.disabled) if known and is_named else None
-        if named is None or PLACEHOLDER.fullmatch(named.plain):
+        if named is None:
             redacted = self.text(searched)
         else:
             rule = named.rule
@@ -199,8 +199,8 @@ class Redactor:
         if redacted == plain:
             return value
         if plain is not None and not (redacted.isascii() and redacted.isprintable()):
-            first = PLACEHOLDER.search(redacted)
-            return value if first is None else first[0]
+            placed = secrets_in(redacted)
+            return placed[0].raw.decode() if placed else value
         return redacted
 
     def _replaced(self, raw: bytes, kind: Kind, *, is_stream: bool = False) -> bytes:
@@ -356,7 +356,7 @@ def _moved(finds: Iterable[Find], source: Callable[[int], int]) -> Iterator[Find
 
 def _beside_placeholders(text: str, finds: Iterable[Find]) -> Iterator[Find]:
     """Leave out what a placeholder stands for or cuts; a secret may contain placeholders."""
-    placed = [match.span() for match in PLACEHOLDER.finditer(text)]
+    placed = [span for span, ref in ref_spans(text.encode("latin-1")) if ref.is_secret]
     starts, ends = [start for start, _ in placed], [end for _, end in placed]
     for find in finds:
         touched = placed[bisect_right(ends, find.start) : bisect_left(starts, find.end)]

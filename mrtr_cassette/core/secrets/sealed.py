@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import accumulate, chain, pairwise
 from json.encoder import encode_basestring_ascii
-from typing import Any, AnyStr, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import (
     ANSWERS_PATH,
@@ -22,7 +20,7 @@ from mrtr_cassette.core.protocol.jsonrpc import classify
 from mrtr_cassette.core.protocol.methods import TASK_ID
 from mrtr_cassette.core.protocol.tasks import named_task
 from mrtr_cassette.core.secrets.decode import as_text, flattened, string_end, undo_json
-from mrtr_cassette.core.secrets.rules import RULE_NAMES
+from mrtr_cassette.core.secrets.names import ANSWER, is_of_kind, sha256_of
 from mrtr_cassette.core.wire.http import Request, decoded_header
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
@@ -35,165 +33,15 @@ from mrtr_cassette.core.wire.jsonbytes import (
 )
 from mrtr_cassette.errors import NotJsonError
 
-_NUMBER: Final = "-number"
-_NAME = "|".join((*sorted(map(re.escape, RULE_NAMES), key=len, reverse=True), r"custom-\d+"))
-_RULE = rf"(?:{_NAME})(?:{_NUMBER})?"
-LONGEST_TOKEN: Final = 200
-_PLACED = rf"[A-Za-z0-9_.-]{{1,{LONGEST_TOKEN}}}"
-PLACEHOLDER: Final = re.compile(
-    # Clients that echo one may escape it: Go and .NET write `\\u003c` for `<` in JSON.
-    # Each way to begin does so with a literal, which makes the search several times faster.
-    rf"(?:<|%3[Cc]|\\\\{{0,7}}u003[cC])(?P<rule>{_RULE})(?::|%3[Aa])(?P<token>{_PLACED})"
-    r"(?:>|%3[Ee]|\\{1,8}u003[eE])",
-    re.ASCII,
-)
-_WITHOUT_NUMBER = re.compile(rf"<(?:{_NAME})({_NUMBER})?>", re.ASCII)
-
-
-def rule_of_number(rule: str) -> str:
-    """Return what a rule is called where it finds a number of JSON."""
-    return f"{rule}{_NUMBER}"
-
-
-def plain_rule(rule: str) -> str:
-    """Return a rule without what a placeholder adds where it finds a number."""
-    return rule.removesuffix(_NUMBER)
-
-
-def placeholder(rule: str, token: str) -> str:
-    """Return what stands for a secret; a token has letters, digits, `_`, `-` and `.`."""
-    return f"<{rule}:{token}>"
-
-
-def renumber(raw: AnyStr, number: Callable[[str, str], int | str | None]) -> AnyStr:
-    """Put numbers in the place of the tokens of placeholders: `<rule:TOKEN>` to `<rule:1>`."""
-    if isinstance(raw, bytes):
-        # Placeholders are ASCII; whatever else the bytes are, Latin-1 gives them back.
-        return renumber(raw.decode("latin-1"), number).encode("latin-1")
-    text = raw
-
-    def numbered(match: re.Match[str]) -> str:
-        first, last = match.start("token"), match.end("token")
-        new = number(match["rule"], match["token"])
-        if new is None:
-            return match[0]
-        return f"{text[match.start() : first]}{new}{text[last : match.end()]}"
-
-    return PLACEHOLDER.sub(numbered, text)
-
-
-def without_rules(text: str) -> str:
-    """Return a text without numbers in which a placeholder doesn't tell its rule either.
-
-    It still tells whether it stands for a number.
-    """
-    return _WITHOUT_NUMBER.sub(r"<\1>", text)
-
-
-def without_numbers(text: AnyStr) -> AnyStr:
-    """Return a text in which a placeholder tells the rule, but not which of its secrets it is."""
-    if isinstance(text, bytes):
-        return without_numbers(text.decode("latin-1")).encode("latin-1")
-    return PLACEHOLDER.sub(r"<\g<rule>>", text)
-
-
-SEALED_HASH = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
-_SEALED_HASH_BYTES = re.compile(rb"sha256(:|%3A)([0-9a-f]{64})")
-STATE_SURROGATE = re.compile(
-    r"mrtr-(?:state|task):[0-9a-f]{16}:(?P<occurrence>[0-9]{1,9})(?::[0-9]{1,9})?", re.ASCII
-)
-"""What a cassette has for a request state, or for the id of a task."""
-SESSION_SURROGATE = re.compile(r"mrtr-session:([0-9]{1,9})", re.ASCII)
-NAME_BYTES = re.compile(
-    rb"mrtr-state(:|%3A)[0-9a-f]{16}\1[0-9]{1,9}(?=\1[0-9]{1,9})|mrtr-session(?::|%3A)[0-9]{1,9}"
-    rb"|mrtr-(?:event|elicitation)(:|%3A)[0-9]{1,9}\2[0-9]{1,9}|sha256(?::|%3A)[0-9a-f]{64}"
-    rb"|mrtr-task(:|%3A)[0-9a-f]{16}\3[0-9]{1,9}"
-)
-"""What a recording has for a state, without its turn, and for an id of a session, event or task."""
-
-
-def is_name(text: str) -> bool:
-    """Tell whether a text is what a cassette has for a state, a task or a session."""
-    return bool(STATE_SURROGATE.fullmatch(text) or SESSION_SURROGATE.fullmatch(text))
-
-
-@lru_cache(maxsize=16)
-def sha256_of(state: str) -> str:
-    """Return the hash by which request states are compared, as 64 hexadecimal digits."""
-    return hashlib.sha256(state.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def sealed_hash(secret: str) -> str:
-    """Return what stands for a request state or a session id in the journal."""
-    return f"sha256:{sha256_of(secret)}"
-
-
-def compared_sha256(state: str) -> str:
-    """Return the hash by which a state is compared on replay; a sealed hash is compared as such."""
-    sealed = SEALED_HASH.fullmatch(state)
-    return sha256_of(state) if sealed is None else sealed[2]
-
-
-def as_recorded(state: str) -> str:
-    """Return what stands in a cassette for a state that a client sends on replay."""
-    is_sealed = STATE_SURROGATE.fullmatch(state) or SEALED_HASH.fullmatch(state)
-    return state if is_sealed else sealed_hash(state)
-
-
-def reveal(raw: AnyStr, surrogate_of: Callable[[str], str | None]) -> AnyStr:
-    """Replace sealed hashes by their surrogates; one that has no surrogate stays."""
-    if isinstance(raw, str):
-        revealed = reveal(raw.encode("utf-8", "surrogateescape"), surrogate_of)
-        return revealed.decode("utf-8", "surrogateescape")
-
-    def named(match: re.Match[bytes]) -> bytes:
-        surrogate = surrogate_of(match[2].decode())
-        return match[0] if surrogate is None else surrogate.encode().replace(b":", match[1])
-
-    return _SEALED_HASH_BYTES.sub(named, raw)
-
-
-def reveal_in_json(raw: bytes, states: Mapping[str, str]) -> bytes:
-    """Replace sealed hashes in a JSON text by recorded states, which may be any text."""
-
-    def spelled(sha256: str) -> str | None:
-        state = states.get(sha256)
-        return None if state is None else encode_basestring_ascii(state)[1:-1]
-
-    return reveal(raw, spelled)
-
-
-def state_surrogate(call_sha256: str, occurrence: int, turn: int) -> str:
-    """Return the surrogate of the state that an ask issued."""
-    return f"mrtr-state:{call_sha256[:16]}:{occurrence}:{turn}"
-
-
-def task_surrogate(call_sha256: str, occurrence: int) -> str:
-    """Return the surrogate of the id of the task that a call created."""
-    return f"mrtr-task:{call_sha256[:16]}:{occurrence}"
-
-
-def occurrence_in(surrogate: str) -> int | None:
-    """Return which interaction with its call key a surrogate belongs to; None for other text."""
-    match = STATE_SURROGATE.fullmatch(surrogate)
-    return None if match is None else int(match["occurrence"])
-
-
-def session_surrogate(number: int) -> str:
-    """Return the surrogate of the `number`th session id, from 1."""
-    return f"mrtr-session:{number}"
-
-
 _MARKERS = (f'"{INPUT_RESPONSES}"'.encode(), b'"result"', b"\\u", b"mrtr-answer:")
 """What a body has at least one of if there is something to seal; a name may be escaped."""
 _RESULT: MemberPath = ("result",)
 _ACTIONS = ("accept", "decline", "cancel")
-SEALED_ANSWER = re.compile(r"mrtr-answer:[0-9a-f]{64}")
 
 
 def looks_sealed(text: str) -> bool:
     """Tell whether a text looks like a sealed answer."""
-    return SEALED_ANSWER.fullmatch(text) is not None
+    return is_of_kind(text, ANSWER)
 
 
 def seal_answers(body: bytes, is_sealed: Callable[[str], bool] = looks_sealed) -> bytes:
@@ -214,7 +62,7 @@ def seal_answers(body: bytes, is_sealed: Callable[[str], bool] = looks_sealed) -
 
 
 def _answer_hash(text: str) -> str:
-    return f"mrtr-answer:{sha256_of(text)}"
+    return f"{ANSWER}:{sha256_of(text)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from mrtr_cassette.core.record.recorder import Channel
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.runs import MissReport, Nearest
 from mrtr_cassette.core.secrets.credentials import Given, shown_by
-from mrtr_cassette.core.secrets.sealed import sha256_of
+from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Line, Request, opens_channel
 from mrtr_cassette.core.wire.pointers import Difference
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, MrtrCassetteError, UsageError

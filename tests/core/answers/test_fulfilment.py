@@ -21,7 +21,7 @@ from mrtr_cassette.core.answers.written import AnswersFile, GivenAnswers, answer
 from mrtr_cassette.core.drive.conversation import LiveAsk
 from mrtr_cassette.core.protocol.dialect import DIALECTS, InputRequest, recognise, write_answers
 from mrtr_cassette.core.protocol.jsonrpc import classify
-from mrtr_cassette.core.secrets.sealed import sha256_of
+from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import parse
 
 SCHEMA = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}

@@ -19,7 +19,7 @@ from mrtr_cassette.core.cassette.lookup import (
 )
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, TOKEN_PATH, classify
-from mrtr_cassette.core.secrets.sealed import sealed_hash, sha256_of
+from mrtr_cassette.core.secrets.names import sealed_hash, sha256_of
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.pointers import pointer_path
 

@@ -32,7 +32,7 @@ from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.compare.responses import response_changes
 from mrtr_cassette.core.compare.values import Change, heaviest, without_ignored
 from mrtr_cassette.core.report.details import details_of
-from mrtr_cassette.core.secrets.sealed import sha256_of
+from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Headers, Piece, Response, line_request
 from mrtr_cassette.core.wire.jsonbytes import canonical
 

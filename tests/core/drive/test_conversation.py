@@ -50,7 +50,7 @@ from mrtr_cassette.core.drive.live_session import (
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
-from mrtr_cassette.core.secrets.sealed import sealed_hash
+from mrtr_cassette.core.secrets.names import sealed_hash
 from mrtr_cassette.core.wire.http import End, Request
 
 CALL = tool("deploy", env="prod")

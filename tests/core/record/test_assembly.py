@@ -34,7 +34,7 @@ from mrtr_cassette.core.cassette.model import BranchModel, CassetteModel, Intera
 from mrtr_cassette.core.cassette.recorded import Branch, RecorderFacts
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.secrets.sealed import sealed_hash
+from mrtr_cassette.core.secrets.names import sealed_hash
 from mrtr_cassette.core.wire.http import End, Request
 from mrtr_cassette.core.wire.sse import event_id
 

@@ -43,10 +43,10 @@ from mrtr_cassette.core.cassette.sessions import opened_session
 from mrtr_cassette.core.cassette.texts import recounted, with_texts
 from mrtr_cassette.core.compare.conversations import compared
 from mrtr_cassette.core.protocol.calls import session_of
-from mrtr_cassette.core.record.assembly import assemble, is_journal_token
+from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.merge import Source, merged, sources_of
+from mrtr_cassette.core.secrets.names import is_journal_token, renumber, secrets_in, sha256_of
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, renumber, sha256_of
 from mrtr_cassette.errors import CassetteError
 
 BEGAN_MS = 1_800_000_000_000.0
@@ -434,6 +434,6 @@ def test_other_names_are_those_of_this_file() -> None:
     assert b"mrtr-" not in all_text(first) + all_text(second)
     assert f"sha256:{sha256_of('this file mrtr-session:1')}".encode() in all_text(first)
     assert f"sha256:{sha256_of('this file mrtr-session:1')}".encode() in all_text(second)
-    tokens = [match["token"] for match in PLACEHOLDER.finditer(all_text(second).decode())]
+    tokens = [secret.token for secret in secrets_in(all_text(second))]
     assert len(tokens) == 2
     assert all(map(is_journal_token, tokens))

@@ -34,7 +34,7 @@ from messages import YES, asks, compact, text
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.credentials import Given
-from mrtr_cassette.core.secrets.sealed import sealed_hash, sha256_of
+from mrtr_cassette.core.secrets.names import sealed_hash, sha256_of
 from mrtr_cassette.core.wire.http import End, Headers, Request
 
 CALL = tool("deploy", env="prod")

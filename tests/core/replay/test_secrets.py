@@ -31,7 +31,7 @@ from mrtr_cassette.core.cassette.model import RedactionModel
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.secrets.sealed import sealed_hash
+from mrtr_cassette.core.secrets.names import sealed_hash
 from mrtr_cassette.core.wire.http import Request
 
 CALL = tool("deploy", env="prod")

@@ -7,9 +7,9 @@ from base64 import b64encode
 import pytest
 
 from mrtr_cassette.core.secrets.credentials import Credentials, Given
+from mrtr_cassette.core.secrets.names import sealed_hash
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.secrets.sealed import sealed_hash
 from mrtr_cassette.core.wire.http import Headers, Request
 
 BASIC = "Basic " + b64encode(b"bob:hunter2-4711").decode()

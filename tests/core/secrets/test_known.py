@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mrtr_cassette.core.secrets.credentials import KnownTexts
-from mrtr_cassette.core.secrets.sealed import sealed_hash
+from mrtr_cassette.core.secrets.names import sealed_hash
 
 SHOWN = "<token:1>"
 PLAIN = "kQ7-state.of_a-conversation"

@@ -27,6 +27,7 @@ from core.secrets.planted import (
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from mrtr_cassette.core.secrets.names import renumber, without_numbers
 from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
 from mrtr_cassette.core.secrets.rules import (
     AMBIGUOUS,
@@ -40,7 +41,6 @@ from mrtr_cassette.core.secrets.rules import (
     Rule,
     matches_whole,
 )
-from mrtr_cassette.core.secrets.sealed import renumber, without_numbers
 from mrtr_cassette.core.wire.http import Request
 
 STREAM = "text/event-stream"

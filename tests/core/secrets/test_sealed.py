@@ -4,16 +4,13 @@ import hashlib
 
 import pytest
 
-from mrtr_cassette.core.secrets.sealed import (
+from mrtr_cassette.core.secrets.names import (
     as_recorded,
     compared_sha256,
-    find_states,
-    find_task_ids,
     occurrence_in,
     renumber,
     reveal,
     reveal_in_json,
-    seal_states,
     sealed_hash,
     session_surrogate,
     sha256_of,
@@ -21,6 +18,7 @@ from mrtr_cassette.core.secrets.sealed import (
     without_numbers,
     without_rules,
 )
+from mrtr_cassette.core.secrets.sealed import find_states, find_task_ids, seal_states
 
 # Placeholders
 

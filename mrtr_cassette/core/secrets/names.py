@@ -1,0 +1,355 @@
+"""Our names in texts: what a cassette or a journal has for a state, a session, an id or a secret.
+
+A text is cut into its bytes and the references in it, and joined again. Nothing else searches texts
+for our names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from json.encoder import encode_basestring_ascii
+from typing import AnyStr, Final, NamedTuple
+
+from mrtr_cassette.core.secrets.rules import RULE_NAMES
+from mrtr_cassette.core.wire.jsonbytes import Span
+
+STATE: Final = "mrtr-state"
+TASK: Final = "mrtr-task"
+SESSION: Final = "mrtr-session"
+HASH: Final = "sha256"
+"""Of a state or an id: in a journal, and in a cassette where no response issued it."""
+ANSWER: Final = "mrtr-answer"
+
+_NUMBER: Final = "[0-9]{1,9}"
+_SHAPES: Final = (
+    f"{STATE}:[0-9a-f]{{16}}:{_NUMBER}(?::{_NUMBER})?",
+    f"{TASK}:[0-9a-f]{{16}}:{_NUMBER}",
+    f"{SESSION}:{_NUMBER}",
+    f"mrtr-event:{_NUMBER}(?::{_NUMBER})?",
+    f"mrtr-elicitation:{_NUMBER}(?::{_NUMBER})?",
+    f"{ANSWER}:[0-9a-f]{{64}}",
+    f"{HASH}:[0-9a-f]{{64}}",
+)
+_PLAIN_NAME: Final = "|".join(_SHAPES)
+_NAME_IN_URL: Final = re.sub(r"(?<!\?):", "%3A", _PLAIN_NAME)
+_NAME: Final = re.compile(f"{_PLAIN_NAME}|{_NAME_IN_URL}".encode())
+LONGEST_TOKEN: Final = 200
+_SIGN_OF_NUMBER: Final = "-number"
+_RULE: Final = "|".join([*sorted(map(re.escape, RULE_NAMES), key=len, reverse=True), r"custom-\d+"])
+_SECRET: Final = re.compile(
+    # Clients that echo one may escape it: Go and .NET write `\\u003c` for `<` in JSON.
+    # Each way to begin does so with a literal, which makes the search several times faster.
+    rf"(<|%3[Cc]|\\\\{{0,7}}u003[cC])((?:{_RULE})(?:{_SIGN_OF_NUMBER})?)(:|%3[Aa])"
+    rf"([A-Za-z0-9_.-]{{1,{LONGEST_TOKEN}}})(>|%3[Ee]|\\{{1,8}}u003[eE])".encode()
+)
+_WITHOUT_NUMBER: Final = re.compile(rf"<(?:{_RULE})({_SIGN_OF_NUMBER})?>", re.ASCII)
+_JOURNAL_TOKEN: Final = re.compile("[0-9a-f]{24}")
+_CASSETTE_TOKEN: Final = re.compile(_NUMBER)
+
+
+class Spelling(NamedTuple):
+    """How a text has a reference, which URLs and JSON may escape."""
+
+    opening: bytes
+    colon: bytes
+    closing: bytes
+
+
+_AS_NAME: Final = Spelling(b"", b":", b"")
+_AS_PLACEHOLDER: Final = Spelling(b"<", b":", b">")
+
+
+class Ref(NamedTuple):
+    """A reference in a text to what the text doesn't have itself.
+
+    Attributes:
+        kind: the first word of a name, or the rule that found a secret.
+        parts: the digests and the numbers of a name, or the token of a secret.
+    """
+
+    kind: str
+    parts: tuple[str, ...]
+    spelling: Spelling = _AS_NAME
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether it is a placeholder."""
+        return bool(self.spelling.opening)
+
+    @property
+    def plain(self) -> Ref:
+        """The same as a cassette spells it."""
+        return self._replace(spelling=_AS_PLACEHOLDER if self.is_secret else _AS_NAME)
+
+    @property
+    def raw(self) -> bytes:
+        """What the text has."""
+        inner = self.spelling.colon.join([word.encode() for word in (self.kind, *self.parts)])
+        return self.spelling.opening + inner + self.spelling.closing
+
+    @property
+    def name(self) -> str:
+        """What a cassette has for it."""
+        return self.plain.raw.decode()
+
+    @property
+    def token(self) -> str:
+        """What tells a secret from others of its rule."""
+        return self.parts[-1]
+
+    def with_last(self, part: int | str) -> Ref:
+        """Return the reference with another last number, or another token."""
+        return self._replace(parts=(*self.parts[:-1], str(part)))
+
+    def spelled(self, name: str) -> bytes:
+        """Return another name, spelled as this one."""
+        return name.encode().replace(b":", self.spelling.colon)
+
+
+Text = tuple[bytes | Ref, ...]
+Change = Callable[[Ref], Ref | bytes | None]
+"""Returns what takes the place of a reference; None leaves it."""
+
+
+def ref_spans(raw: bytes) -> list[tuple[Span, Ref]]:
+    """Return the references in a text, in order, and where they stand."""
+    found: list[tuple[Span, Ref]] = []
+    if b"mrtr-" in raw or b"sha256" in raw:
+        for match in _NAME.finditer(raw):
+            colon = b"%3A" if b"%3A" in match[0] else b":"
+            kind, *parts = match[0].decode().split(colon.decode())
+            found.append((Span(*match.span()), Ref(kind, tuple(parts), Spelling(b"", colon, b""))))
+    for match in _SECRET.finditer(raw):
+        opening, rule, colon, token, closing = match.groups()
+        spelling = Spelling(opening, colon, closing)
+        found.append((Span(*match.span()), Ref(rule.decode(), (token.decode(),), spelling)))
+    return sorted(found)
+
+
+def cut(raw: bytes) -> Text:
+    """Cut a text into its references and what stands between them."""
+    text: list[bytes | Ref] = []
+    end = 0
+    for span, ref in ref_spans(raw):
+        text += (raw[end : span.start], ref)
+        end = span.end
+    return (*text, raw[end:])
+
+
+def join(text: Iterable[bytes | Ref]) -> bytes:
+    """Return the bytes of a text."""
+    return b"".join([part.raw if isinstance(part, Ref) else part for part in text])
+
+
+def as_bytes(text: AnyStr) -> bytes:
+    """Return a text as bytes, which `cut` takes."""
+    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+
+
+def refs_in(text: AnyStr) -> list[Ref]:
+    """Return the references in a text, in order."""
+    return [ref for _, ref in ref_spans(as_bytes(text))]
+
+
+def secrets_in(text: AnyStr) -> list[Ref]:
+    """Return the placeholders in a text, in order."""
+    return [ref for ref in refs_in(text) if ref.is_secret]
+
+
+def has_secrets(text: AnyStr) -> bool:
+    """Tell whether a text has a placeholder."""
+    return bool(secrets_in(text))
+
+
+def has_kind(text: AnyStr, *kinds: str) -> bool:
+    """Tell whether a text has a reference of some kinds."""
+    return any(ref.kind in kinds for ref in refs_in(text))
+
+
+def with_refs(text: AnyStr, change: Change) -> AnyStr:
+    """Return a text with other references, or with other bytes in their places."""
+    changed: list[bytes | Ref] = []
+    for part in cut(as_bytes(text)):
+        new = change(part) if isinstance(part, Ref) else None
+        changed.append(part if new is None else new)
+    if len(changed) == 1:
+        return text
+    raw = join(changed)
+    return raw if isinstance(text, bytes) else raw.decode("utf-8", "surrogatepass")
+
+
+def ref_of(text: str, *kinds: str) -> Ref | None:
+    """Return the reference that a text is as a whole, if it is of some kinds, or None."""
+    refs = refs_in(text)
+    if len(refs) != 1 or refs[0].raw != as_bytes(text):
+        return None
+    return refs[0] if not kinds or refs[0].kind in kinds else None
+
+
+def is_of_kind(text: str, *kinds: str) -> bool:
+    """Tell whether a text is a reference of some kinds, and nothing else."""
+    return ref_of(text, *kinds) is not None
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a text is what a cassette has for a state, a task or a session."""
+    return is_of_kind(text, STATE, TASK, SESSION)
+
+
+# Placeholders
+
+
+def rule_of_number(rule: str) -> str:
+    """Return what a rule is called where it finds a number of JSON."""
+    return f"{rule}{_SIGN_OF_NUMBER}"
+
+
+def plain_rule(rule: str) -> str:
+    """Return a rule without what a placeholder adds where it finds a number."""
+    return rule.removesuffix(_SIGN_OF_NUMBER)
+
+
+def placeholder(rule: str, token: str) -> str:
+    """Return what stands for a secret; a token has letters, digits, `_`, `-` and `.`."""
+    return f"<{rule}:{token}>"
+
+
+def is_journal_token(token: str) -> bool:
+    """Tell whether a text in a placeholder is what a journal has; any other is somebody's text."""
+    return _JOURNAL_TOKEN.fullmatch(token) is not None
+
+
+def is_cassette_token(token: str) -> bool:
+    """Tell whether a text in a placeholder is what a cassette has."""
+    return _CASSETTE_TOKEN.fullmatch(token) is not None
+
+
+def renumber(text: AnyStr, number: Callable[[str, str], int | str | None]) -> AnyStr:
+    """Put numbers in the place of the tokens of placeholders: `<rule:TOKEN>` to `<rule:1>`."""
+
+    def numbered(ref: Ref) -> Ref | None:
+        new = number(ref.kind, ref.token) if ref.is_secret else None
+        return None if new is None else ref.with_last(new)
+
+    return with_refs(text, numbered)
+
+
+def without_rules(text: str) -> str:
+    """Return a text without numbers in which a placeholder doesn't tell its rule either.
+
+    It still tells whether it stands for a number.
+    """
+    return _WITHOUT_NUMBER.sub(r"<\1>", text)
+
+
+def without_numbers(text: AnyStr) -> AnyStr:
+    """Return a text in which a placeholder tells the rule, but not which of its secrets it is."""
+    return with_refs(text, rule_alone)
+
+
+def rule_alone(ref: Ref) -> bytes | None:
+    """Return a placeholder without its token."""
+    return f"<{ref.kind}>".encode() if ref.is_secret else None
+
+
+# Hashes and names
+
+
+@lru_cache(maxsize=16)
+def sha256_of(state: str) -> str:
+    """Return the hash by which request states are compared, as 64 hexadecimal digits."""
+    return hashlib.sha256(state.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def sealed_hash(secret: str) -> str:
+    """Return what stands for a request state or a session id in the journal."""
+    return f"{HASH}:{sha256_of(secret)}"
+
+
+def compared_sha256(state: str) -> str:
+    """Return the hash by which a state is compared on replay; a sealed hash is compared as such."""
+    ref = ref_of(state, HASH)
+    return sha256_of(state) if ref is None else ref.token
+
+
+def as_recorded(state: str) -> str:
+    """Return what stands in a cassette for a state that a client sends on replay."""
+    return state if is_of_kind(state, STATE, TASK, HASH) else sealed_hash(state)
+
+
+def reveal(text: AnyStr, surrogate_of: Callable[[str], str | None]) -> AnyStr:
+    """Replace sealed hashes by their surrogates; one that has no surrogate stays."""
+
+    def named(ref: Ref) -> bytes | None:
+        surrogate = surrogate_of(ref.token) if ref.kind == HASH else None
+        return None if surrogate is None else ref.spelled(surrogate)
+
+    return with_refs(text, named)
+
+
+def reveal_in_json(raw: bytes, states: Mapping[str, str]) -> bytes:
+    """Replace sealed hashes in a JSON text by recorded states, which may be any text."""
+
+    def spelled(sha256: str) -> str | None:
+        state = states.get(sha256)
+        return None if state is None else encode_basestring_ascii(state)[1:-1]
+
+    return reveal(raw, spelled) if states else raw
+
+
+def lasting(text: str) -> str:
+    """Return a text of the journal without the hashes that every recording has anew."""
+
+    def alike(ref: Ref) -> Ref | bytes | None:
+        if ref.kind == HASH:
+            return HASH.encode()
+        return ref.with_last(0) if ref.is_secret and is_journal_token(ref.token) else None
+
+    return with_refs(text, alike)
+
+
+def state_surrogate(call_sha256: str, occurrence: int, turn: int) -> str:
+    """Return the surrogate of the state that an ask issued."""
+    return f"{STATE}:{call_sha256[:16]}:{occurrence}:{turn}"
+
+
+def task_surrogate(call_sha256: str, occurrence: int) -> str:
+    """Return the surrogate of the id of the task that a call created."""
+    return f"{TASK}:{call_sha256[:16]}:{occurrence}"
+
+
+def occurrence_in(surrogate: str) -> int | None:
+    """Return which interaction with its call key a surrogate belongs to; None for other text."""
+    ref = ref_of(surrogate, STATE, TASK)
+    return None if ref is None else int(ref.parts[1])
+
+
+def session_surrogate(number: int) -> str:
+    """Return the surrogate of the `number`th session id, from 1."""
+    return f"{SESSION}:{number}"
+
+
+def session_number(session: str) -> int:
+    """Return the number of a session that has a surrogate; 0 for any other."""
+    ref = ref_of(session, SESSION)
+    return 0 if ref is None else int(ref.token)
+
+
+def renaming(names: Mapping[str, str]) -> Callable[[bytes], bytes]:
+    """Return what puts ids of sessions and tasks in the places of others, of all at once.
+
+    Where a cassette was written by hand, they may be any text.
+    """
+    spelled: dict[bytes, bytes] = {}
+    for old, new in names.items():
+        if old and old != new:
+            for colon in (b":", b"%3A"):
+                spelled[old.encode().replace(b":", colon)] = new.encode().replace(b":", colon)
+    if not spelled:
+        return bytes
+    # The id of session 1 begins that of session 12.
+    pattern = re.compile(b"(?:%b)(?![0-9])" % b"|".join(map(re.escape, spelled)))
+    return lambda raw: pattern.sub(lambda match: spelled[match[0]], raw)

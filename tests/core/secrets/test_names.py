@@ -1,0 +1,131 @@
+"""Texts are cut into our names and what stands between them, and joined again."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mrtr_cassette.core.secrets import names
+from mrtr_cassette.core.secrets.names import (
+    Ref,
+    cut,
+    is_name,
+    is_of_kind,
+    join,
+    lasting,
+    ref_of,
+    refs_in,
+    renaming,
+    with_refs,
+)
+
+ROOT = Path(__file__).resolve().parents[3]
+CASSETTES = sorted(
+    [
+        *ROOT.glob("cassettes/*.json"),
+        *ROOT.glob("tests/data/**/*.cassette.json"),
+        *ROOT.glob("tests/wild/**/*.json"),
+    ]
+)
+DIGEST, CALL = "0f" * 32, "9b2f6a0c51d27e43"
+NAMES = (
+    f"mrtr-state:{CALL}:1:2",
+    f"mrtr-task:{CALL}:12",
+    "mrtr-session:3",
+    "mrtr-event:3:14",
+    "mrtr-elicitation:3:1",
+    f"mrtr-answer:{DIGEST}",
+    f"sha256:{DIGEST}",
+)
+PLACEHOLDERS = ("<jwt:1>", "<custom-2:0f0f>", "<password-number:received.7>")
+# Nothing that can go on with a name, and nothing that can begin one.
+BETWEEN = st.text(
+    st.characters(codec="utf-8", exclude_characters="0123456789:abcdef<%\\"), max_size=9
+)
+
+
+@st.composite
+def spelled_names(draw: st.DrawFn) -> tuple[str, bytes]:
+    """Draw one of our names, and a way in which a text may spell it."""
+    name = draw(st.sampled_from([*NAMES, *PLACEHOLDERS]))
+    colon = draw(st.sampled_from([":", "%3A"]))
+    if not name.startswith("<"):
+        return name, name.replace(":", colon).encode()
+    opening = draw(st.sampled_from(["<", "%3C", "%3c", r"\u003c", r"\\\u003C"]))
+    closing = draw(st.sampled_from([">", "%3E", r"\u003e", r"\\u003E"]))
+    return name, (opening + name[1:-1].replace(":", colon) + closing).encode()
+
+
+@pytest.mark.parametrize("path", CASSETTES, ids=lambda path: path.name)
+def test_a_cassette_is_the_same_after_a_cut(path: Path) -> None:
+    """Every committed and every frozen file is joined as it was, whatever names it has."""
+    raw = path.read_bytes()
+
+    text = cut(raw)
+
+    assert join(text) == raw
+    assert all(ref_of(part.raw.decode()) == part for part in text if isinstance(part, Ref))
+
+
+@given(st.lists(st.tuples(BETWEEN, spelled_names())), BETWEEN)
+def test_names_are_found_in_any_spelling(
+    parts: list[tuple[str, tuple[str, bytes]]], end: str
+) -> None:
+    """A text is joined as it was, and its references are the names that were put into it."""
+    raw = b"".join([before.encode() + spelled for before, (_, spelled) in parts]) + end.encode()
+
+    assert join(cut(raw)) == raw
+    assert [ref.name for ref in refs_in(raw)] == [name for _, (name, _) in parts]
+
+
+@given(st.binary())
+def test_any_bytes_are_joined_as_they_were(raw: bytes) -> None:
+    """What is no text has no name, or is spelled again as it was."""
+    assert join(cut(raw)) == raw
+    assert with_refs(raw, lambda ref: ref) == raw
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_goes_on_is_no_name(name: str) -> None:
+    """A name is one as a whole; a longer text only contains it."""
+    assert ref_of(name) == Ref(name.partition(":")[0], tuple(name.split(":")[1:]))
+    assert ref_of(f"{name}x") is None
+    assert [ref.name for ref in refs_in(f"{name}x")] == [name]
+    assert is_name(name) is is_of_kind(name, "mrtr-state", "mrtr-task", "mrtr-session")
+
+
+def test_a_reference_takes_the_spelling_of_the_one_before() -> None:
+    """In a URL the colons of a new name are escaped, as those of the old one were."""
+    text = "?s=mrtr-session%3A1 mrtr-session:1 %3Cjwt%3A1%3E"
+
+    changed = with_refs(text, lambda ref: ref.with_last(7))
+
+    assert changed == "?s=mrtr-session%3A7 mrtr-session:7 %3Cjwt%3A7%3E"
+
+
+def test_texts_of_two_recordings_are_alike_without_what_is_new_in_each() -> None:
+    """Hashes and the tokens of a journal differ in each; the numbers of a cassette don't."""
+    text = f"sha256:{DIGEST} <jwt:{'0f' * 12}> <jwt:2> mrtr-session:1"
+    assert lasting(text) == "sha256 <jwt:0> <jwt:2> mrtr-session:1"
+
+
+def test_ids_take_the_places_of_others_all_at_once() -> None:
+    """An id that begins another one is not it, and two may be exchanged."""
+    change = renaming(
+        {"mrtr-session:1": "mrtr-session:2", "mrtr-session:2": "mrtr-session:1", "mine": "live"}
+    )
+
+    assert change(b"mrtr-session:1 mrtr-session%3A2 mrtr-session:12 mine") == (
+        b"mrtr-session:2 mrtr-session%3A1 mrtr-session:12 live"
+    )
+
+
+def test_nobody_else_can_search_with_our_patterns() -> None:
+    """The patterns of our names are this module's own."""
+    patterns = [name for name, value in vars(names).items() if isinstance(value, re.Pattern)]
+    assert patterns
+    assert all(name.startswith("_") for name in patterns)
