@@ -16,7 +16,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     completed_by,
     response_to,
 )
-from mrtr_cassette.core.protocol.methods import GET_TASK, TASK_ID
+from mrtr_cassette.core.protocol.methods import GET_TASK
 from mrtr_cassette.core.protocol.tasks import TaskState, created_task, polled_state
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Request, Response
@@ -66,7 +66,7 @@ class RecordedExchange:
 
     @property
     def call(self) -> Call:
-        """The request, parsed anew on each access, like all messages."""
+        """The request, read."""
         return read_call(self.request)
 
     @property
@@ -95,17 +95,11 @@ class RecordedExchange:
     @property
     def created_task(self) -> TaskState | None:
         """The task that its response creates; None where it creates none."""
-        response = self.response
-        if response is None or TASK_ID.encode() not in response.body:
-            return None
         return created_task(self.call.message, self.rpc_response)
 
     @property
     def next_cursor(self) -> str | None:
         """The cursor that its response, a page of a list, issued for the next one; or None."""
-        response = self.response
-        if response is None or b'"nextCursor"' not in response.body:
-            return None
         result = self.rpc_members.get("result")
         cursor = result.get("nextCursor") if isinstance(result, dict) else None
         return cursor if isinstance(cursor, str) else None

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
 
@@ -48,6 +49,8 @@ _LEAST_REFUSED = 300
 """HTTP statuses from which on a body is none that a client reads as a message."""
 _LIKE_JSON = re.compile(rb"[\xef\xbb\xbf\xfe\xff\0\s]*(?:\[[\0\s]*)?\{")
 """How an object begins, or an array of them, in any encoding of Unicode."""
+_SMALL: Final = 1 << 14
+"""Bytes up to which a message is a small one, of which many are remembered."""
 
 
 class Kind(Enum):
@@ -85,11 +88,22 @@ class Message(NamedTuple):
 
 
 def classify(raw: bytes) -> Message | None:
-    """Read one message; return None for anything opaque, which a batch is."""
+    """Read one message; return None for anything opaque, which a batch is.
+
+    What was read lately is not read again: its tree is for all who ask, and nobody changes it.
+    """
+    return _read(raw) if len(raw) <= _SMALL else _read_large(raw)
+
+
+def _classified(raw: bytes) -> Message | None:
     try:
         return _message_of(raw, parse(raw))
     except NotJsonError:
         return None
+
+
+_read = lru_cache(maxsize=2048)(_classified)
+_read_large = lru_cache(maxsize=16)(_classified)
 
 
 def server_messages(raw: bytes) -> list[tuple[Message, int]]:

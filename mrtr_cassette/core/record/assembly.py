@@ -32,7 +32,6 @@ from mrtr_cassette.core.cassette.texts import (
     response_with,
     with_texts,
 )
-from mrtr_cassette.core.protocol.methods import TASK_ID
 from mrtr_cassette.core.protocol.tasks import created_id, named_task
 from mrtr_cassette.core.record.facts import ExchangeFacts, Moment, facts_of
 from mrtr_cassette.core.record.linking import LinkedInteraction, link, streams_of_closing
@@ -83,9 +82,8 @@ class SecretNumbers:
 
 def issued_name(exchange: RecordedExchange) -> str | None:
     """Return the request state that a response issues, or the id of the task that it creates."""
-    ask, response = exchange.ask, exchange.response
-    if ask is not None or response is None or TASK_ID.encode() not in response.body:
-        return None if ask is None else ask.request_state
+    if exchange.ask is not None:
+        return exchange.ask.request_state
     return created_id(exchange.call.message, exchange.rpc_response)
 
 

@@ -54,11 +54,9 @@ from mrtr_cassette.core.secrets.names import HASH, is_of_kind, sealed_hash, sha2
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.sealed import (
     StatePlace,
-    find_states,
-    find_task_ids,
+    find_places,
     is_searched,
-    may_have_states,
-    may_name_tasks,
+    may_have_places,
     replaced_states,
     seal_answers,
     with_task,
@@ -209,8 +207,7 @@ class Recorder:
         self.arrived += 1
         if self.credentials is not None:
             self.credentials.seen(request.headers)
-        call = read_call(readable(request, self.largest_body))
-        return Observation(self, self.arrived, call, at_ms)
+        return Observation(self, self.arrived, self.read(request), at_ms)
 
     def seal(self, seen: RecordedExchange, call: Call) -> Sealed:
         """Take out what must not reach the disk; the states are known from now on."""
@@ -226,7 +223,7 @@ class Recorder:
         if b"id:" in body and response.is_event_stream and in_session:
             response = replace(response, pieces=tuple(map(_with_sealed_event_id, response.pieces)))
         # Most exchanges have no state and no task: one look at both bodies says so.
-        may_tell = may_name_tasks(raw) or may_ask(raw)
+        may_tell = may_have_places(raw) or may_ask(raw)
         message, issued, echoed, tasks = (
             _names_in(call, response) if may_tell else (None, None, None, [])
         )
@@ -706,42 +703,30 @@ def _seal_states(
         partly = state if state in known else known.seal_text(state)
         return sealed_hash(state) if partly == state else partly
 
-    states_in = partial(find_states, known=known)
-    echoed = states_in(request.body)
-    issued = _places_in(response, may_have_states, states_in)
-    ids_in = partial(find_task_ids, known=known)
-    received = _places_in(response, may_name_tasks, ids_in)
+    request = with_task(request, lambda task: sealed_hash(task) if task in known else task)
+    echoed = find_places(request.body, known)
+    issued = _places_in(response, known)
     if echoed:
-        body = splice(request.body, replaced_states(echoed, sealed))
-        request = replace(request, body=body)
-    if may_name_tasks(request.body):
-        request = with_task(request, lambda it: sealed_hash(it) if it in known else it)
-        body = splice(request.body, replaced_states(ids_in(request.body), sealed_hash))
-        request = replace(request, body=body)
-    if issued or received:
-        pieces = splice_pieces(response.pieces, replaced_states([*issued, *received], sealed_hash))
+        request = replace(request, body=splice(request.body, replaced_states(echoed, sealed)))
+    if issued:
+        pieces = splice_pieces(response.pieces, replaced_states(issued, sealed_hash))
         response = replace(response, pieces=pieces)
     for place in (*echoed, *issued):
         known.remember(place.state)
     request, response = _without_known(request, response, known)
-    return request, response, [place.state for place in issued]
+    return request, response, [place.state for place in issued if not place.is_task]
 
 
-def _places_in(
-    response: Response, may_have: Callable[[bytes], bool], find: Callable[[bytes], list[StatePlace]]
-) -> list[StatePlace]:
-    """Return what is found in the messages of a response, and where in its body that stands."""
-    body = response.body
-    if not may_have(body):
-        return []
+def _places_in(response: Response, known: KnownTexts) -> list[StatePlace]:
+    """Return the states and ids in the messages of a response, and where in its body they stand."""
     if not response.is_framed:
-        return find(body)
+        return find_places(response.body, known)
     places: list[StatePlace] = []
     offset = 0
     for index, piece in enumerate(response.pieces):
-        if may_have(piece.raw):
+        if may_have_places(piece.raw):
             event = read_event(piece.raw, first=index == 0) if response.is_event_stream else None
-            for place in find(piece.raw if event is None else event.data or b""):
+            for place in find_places(piece.raw if event is None else event.data or b"", known):
                 span = place.span if event is None else event.raw_span(place.span)
                 if span is not None:
                     span = Span(span.start + offset, span.end + offset)

@@ -27,9 +27,11 @@ from mrtr_cassette.core.secrets.credentials import Credentials, KnownTexts, is_t
 from mrtr_cassette.core.secrets.names import (
     ANSWER,
     HASH,
+    SESSION,
+    STATE,
+    TASK,
     Ref,
-    as_recorded,
-    is_name,
+    is_of_kind,
     placeholder,
     ref_of,
     refs_in,
@@ -46,8 +48,7 @@ from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.sealed import (
     is_searched,
     looks_sealed,
-    may_have_states,
-    may_name_tasks,
+    may_have_places,
     reads_as_words,
     seal_answers,
     seal_states,
@@ -191,7 +192,7 @@ class MatchedForm:
         if self.has_placeholders or self._answers_are_sealed or self.header_names:
             return False
         # The hash of a state counts only where it was issued.
-        return b"sha256" not in recorded.body or not may_have_states(recorded.body)
+        return b"sha256" not in recorded.body or not may_have_places(recorded.body)
 
     def recorded(self, request: Request) -> tuple[Request, tuple[Ref, ...]]:
         """Return a recorded request as it is matched, and the secrets in it."""
@@ -319,14 +320,14 @@ class MatchedForm:
 
     def _sealed(self, request: Request, is_issued: Callable[[str], bool]) -> Request:
         def new_state(state: str) -> str:
-            sealed = ref_of(state, HASH)
-            if sealed is not None:
-                is_hash = self._states_are_sealed and is_issued(sealed.name)
-                return state if is_hash else sealed_hash(state)
-            return as_recorded(state) if self._states_are_sealed else state
+            name = ref_of(state, STATE, TASK, HASH)
+            stays = not self._states_are_sealed
+            if name is not None:
+                stays = name.kind != HASH or (self._states_are_sealed and is_issued(name.name))
+            return state if stays else sealed_hash(state)
 
         body = request.body
-        if self._states_are_sealed and may_name_tasks(body):
+        if self._states_are_sealed:
             request = with_task(request, lambda it: new_state(it) if is_searched(it) else it)
             body = request.body
         if self._states_are_sealed or b"sha256" in body or b"\\u" in body:
@@ -368,7 +369,7 @@ class MatchedForm:
 def _without_session(request: Request) -> Request:
     """Replace the id of a session that is none of the cassette's: it may be a bearer token."""
     identity = request.header(SESSION_HEADER)
-    if not identity or is_name(identity) or reads_as_words(identity):
+    if not identity or is_of_kind(identity, STATE, TASK, SESSION) or reads_as_words(identity):
         return request
     known = KnownTexts()
     known.add(identity, sealed_hash(identity))

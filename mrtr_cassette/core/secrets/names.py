@@ -36,30 +36,21 @@ _SHAPES: Final = (
 _PLAIN_NAME: Final = "|".join(_SHAPES)
 _NAME_IN_URL: Final = re.sub(r"(?<!\?):", "%3A", _PLAIN_NAME)
 _NAME: Final = re.compile(f"{_PLAIN_NAME}|{_NAME_IN_URL}".encode())
-LONGEST_TOKEN: Final = 200
 _SIGN_OF_NUMBER: Final = "-number"
 _RULE: Final = "|".join([*sorted(map(re.escape, RULE_NAMES), key=len, reverse=True), r"custom-\d+"])
 _SECRET: Final = re.compile(
     # Clients that echo one may escape it: Go and .NET write `\\u003c` for `<` in JSON.
     # Each way to begin does so with a literal, which makes the search several times faster.
     rf"(<|%3[Cc]|\\\\{{0,7}}u003[cC])((?:{_RULE})(?:{_SIGN_OF_NUMBER})?)(:|%3[Aa])"
-    rf"([A-Za-z0-9_.-]{{1,{LONGEST_TOKEN}}})(>|%3[Ee]|\\{{1,8}}u003[eE])".encode()
+    rf"([A-Za-z0-9_.-]{{1,200}})(>|%3[Ee]|\\{{1,8}}u003[eE])".encode()
 )
 _WITHOUT_NUMBER: Final = re.compile(rf"<(?:{_RULE})({_SIGN_OF_NUMBER})?>", re.ASCII)
 _JOURNAL_TOKEN: Final = re.compile("[0-9a-f]{24}")
 _CASSETTE_TOKEN: Final = re.compile(_NUMBER)
 
 
-class Spelling(NamedTuple):
-    """How a text has a reference, which URLs and JSON may escape."""
-
-    opening: bytes
-    colon: bytes
-    closing: bytes
-
-
-_AS_NAME: Final = Spelling(b"", b":", b"")
-_AS_PLACEHOLDER: Final = Spelling(b"<", b":", b">")
+_AS_NAME: Final = (b"", b":", b"")
+_AS_PLACEHOLDER: Final = (b"<", b":", b">")
 
 
 class Ref(NamedTuple):
@@ -68,16 +59,18 @@ class Ref(NamedTuple):
     Attributes:
         kind: the first word of a name, or the rule that found a secret.
         parts: the digests and the numbers of a name, or the token of a secret.
+        spelling: what it begins with, what is between its parts, and what it ends with: URLs and
+            JSON may escape each.
     """
 
     kind: str
     parts: tuple[str, ...]
-    spelling: Spelling = _AS_NAME
+    spelling: tuple[bytes, bytes, bytes] = _AS_NAME
 
     @property
     def is_secret(self) -> bool:
         """Whether it is a placeholder."""
-        return bool(self.spelling.opening)
+        return self.spelling[0] != b""
 
     @property
     def plain(self) -> Ref:
@@ -87,8 +80,8 @@ class Ref(NamedTuple):
     @property
     def raw(self) -> bytes:
         """What the text has."""
-        inner = self.spelling.colon.join([word.encode() for word in (self.kind, *self.parts)])
-        return self.spelling.opening + inner + self.spelling.closing
+        opening, colon, closing = self.spelling
+        return opening + ":".join((self.kind, *self.parts)).encode().replace(b":", colon) + closing
 
     @property
     def name(self) -> str:
@@ -104,10 +97,6 @@ class Ref(NamedTuple):
         """Return the reference with another last number, or another token."""
         return self._replace(parts=(*self.parts[:-1], str(part)))
 
-    def spelled(self, name: str) -> bytes:
-        """Return another name, spelled as this one."""
-        return name.encode().replace(b":", self.spelling.colon)
-
 
 Text = tuple[bytes | Ref, ...]
 Change = Callable[[Ref], Ref | bytes | None]
@@ -121,11 +110,11 @@ def ref_spans(raw: bytes) -> list[tuple[Span, Ref]]:
         for match in _NAME.finditer(raw):
             colon = b"%3A" if b"%3A" in match[0] else b":"
             kind, *parts = match[0].decode().split(colon.decode())
-            found.append((Span(*match.span()), Ref(kind, tuple(parts), Spelling(b"", colon, b""))))
+            found.append((Span(*match.span()), Ref(kind, tuple(parts), (b"", colon, b""))))
     for match in _SECRET.finditer(raw):
         opening, rule, colon, token, closing = match.groups()
-        spelling = Spelling(opening, colon, closing)
-        found.append((Span(*match.span()), Ref(rule.decode(), (token.decode(),), spelling)))
+        ref = Ref(rule.decode(), (token.decode(),), (opening, colon, closing))
+        found.append((Span(*match.span()), ref))
     return sorted(found)
 
 
@@ -192,11 +181,6 @@ def ref_of(text: str, *kinds: str) -> Ref | None:
 def is_of_kind(text: str, *kinds: str) -> bool:
     """Tell whether a text is a reference of some kinds, and nothing else."""
     return ref_of(text, *kinds) is not None
-
-
-def is_name(text: str) -> bool:
-    """Tell whether a text is what a cassette has for a state, a task or a session."""
-    return is_of_kind(text, STATE, TASK, SESSION)
 
 
 # Placeholders
@@ -275,29 +259,16 @@ def compared_sha256(state: str) -> str:
     return sha256_of(state) if ref is None else ref.token
 
 
-def as_recorded(state: str) -> str:
-    """Return what stands in a cassette for a state that a client sends on replay."""
-    return state if is_of_kind(state, STATE, TASK, HASH) else sealed_hash(state)
-
-
-def reveal(text: AnyStr, surrogate_of: Callable[[str], str | None]) -> AnyStr:
-    """Replace sealed hashes by their surrogates; one that has no surrogate stays."""
+def reveal(text: AnyStr, state_of: Callable[[str], str | None]) -> AnyStr:
+    """Replace sealed hashes in JSON by states, which may be any text; one that has none stays."""
 
     def named(ref: Ref) -> bytes | None:
-        surrogate = surrogate_of(ref.token) if ref.kind == HASH else None
-        return None if surrogate is None else ref.spelled(surrogate)
+        state = state_of(ref.token) if ref.kind == HASH else None
+        if state is None:
+            return None
+        return encode_basestring_ascii(state)[1:-1].encode().replace(b":", ref.spelling[1])
 
     return with_refs(text, named)
-
-
-def reveal_in_json(raw: bytes, states: Mapping[str, str]) -> bytes:
-    """Replace sealed hashes in a JSON text by recorded states, which may be any text."""
-
-    def spelled(sha256: str) -> str | None:
-        state = states.get(sha256)
-        return None if state is None else encode_basestring_ascii(state)[1:-1]
-
-    return reveal(raw, spelled) if states else raw
 
 
 def lasting(text: str) -> str:

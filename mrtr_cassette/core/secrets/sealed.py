@@ -156,16 +156,17 @@ class StatePlace(NamedTuple):
     state: str
     depth: int
     """How many strings of JSON it stands in."""
+    is_task: bool = False
 
 
-def may_have_states(raw: bytes) -> bool:
-    """Tell, quickly, whether `find_states` may find something."""
-    return REQUEST_STATE.encode() in raw
+def may_have_places(raw: bytes) -> bool:
+    """Tell, quickly, whether `find_places` may find something."""
+    return REQUEST_STATE.encode() in raw or TASK_ID.encode() in raw
 
 
-def may_name_tasks(raw: bytes) -> bool:
-    """Tell, quickly, whether a message may name a task."""
-    return TASK_ID.encode() in raw
+def find_places(raw: bytes, known: Container[str]) -> list[StatePlace]:
+    """Return the states in a message, and the ids of known tasks."""
+    return [*find_states(raw, known), *find_task_ids(raw, known)]
 
 
 def find_states(raw: bytes, known: Container[str] = ()) -> list[StatePlace]:
@@ -175,7 +176,7 @@ def find_states(raw: bytes, known: Container[str] = ()) -> list[StatePlace]:
     only if it is a known one and does not read as words. In what is no JSON, such as a message that
     broke off, every such member has one.
     """
-    if not may_have_states(raw):
+    if REQUEST_STATE.encode() not in raw:
         return []
     own: list[StatePlace] = []
     others: list[StatePlace] = []
@@ -208,9 +209,10 @@ def _state_spans(raw: bytes, text: Span) -> set[Span] | None:
     """Return where the messages of a JSON text have states, without quotes; None for no JSON."""
     try:
         messages = [text]
-        if isinstance(parse(raw[text.start : text.end]), list):
-            (array,) = find_spans(raw[text.start : text.end], [()])[()]
-            items = item_spans(raw[text.start : text.end], array)
+        inner = raw[text.start : text.end]
+        if classify(inner) is None and isinstance(parse(inner), list):
+            (array,) = find_spans(inner, [()])[()]
+            items = item_spans(inner, array)
             messages = [Span(text.start + item.start, text.start + item.end) for item in items]
     except NotJsonError:
         return None
@@ -241,7 +243,7 @@ def _states_in(raw: bytes, part: Span) -> list[StatePlace]:
 def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
     """Return the known ids of tasks where MCP has them; short ones are other values elsewhere."""
     try:
-        found = find_spans(raw, _TASK_IDS) if may_name_tasks(raw) else {}
+        found = find_spans(raw, _TASK_IDS) if TASK_ID.encode() in raw else {}
     except NotJsonError:
         return []
     values = [span for spans in found.values() for span in spans]
@@ -250,7 +252,7 @@ def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
     for start, end in values:
         identity = as_text(undo_json(raw[start + 1 : end - 1].decode("latin-1"), 1))
         if raw[start] == ord('"') and identity in known:
-            places.append(StatePlace(Span(start + 1, end - 1), identity, 1))
+            places.append(StatePlace(Span(start + 1, end - 1), identity, 1, is_task=True))
     return places
 
 

@@ -13,7 +13,6 @@ from mrtr_cassette.core.secrets import names
 from mrtr_cassette.core.secrets.names import (
     Ref,
     cut,
-    is_name,
     is_of_kind,
     join,
     lasting,
@@ -95,7 +94,8 @@ def test_what_goes_on_is_no_name(name: str) -> None:
     assert ref_of(name) == Ref(name.partition(":")[0], tuple(name.split(":")[1:]))
     assert ref_of(f"{name}x") is None
     assert [ref.name for ref in refs_in(f"{name}x")] == [name]
-    assert is_name(name) is is_of_kind(name, "mrtr-state", "mrtr-task", "mrtr-session")
+    assert is_of_kind(name, name.partition(":")[0])
+    assert not is_of_kind(name, "mrtr-withheld")
 
 
 def test_a_reference_takes_the_spelling_of_the_one_before() -> None:
