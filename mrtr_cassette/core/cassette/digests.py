@@ -12,7 +12,7 @@ from typing import Any, Final
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.jsonrpc import messages_in
 from mrtr_cassette.core.secrets.decode import long_words, words_of
-from mrtr_cassette.core.secrets.sealed import sha256_of
+from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.secrets.shapes import compiled
 from mrtr_cassette.core.wire.http import Response
 

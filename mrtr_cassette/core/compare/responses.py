@@ -51,7 +51,8 @@ from mrtr_cassette.core.protocol.tasks import (
     notified_state,
     polled_state,
 )
-from mrtr_cassette.core.secrets.sealed import reads_as_words, reveal_in_json, without_numbers
+from mrtr_cassette.core.secrets.names import ANSWER, STATE, Ref, reveal, rule_alone, with_refs
+from mrtr_cassette.core.secrets.sealed import reads_as_words
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
     SESSION_HEADER,
@@ -71,13 +72,6 @@ NO_STATES: Final[Mapping[str, str]] = {}
 TRACE_MEMBERS: Final = ("baggage", "traceparent", "tracestate")
 """Members of `_meta` that name a trace, which differs in every run."""
 
-_SURROGATE = re.compile(
-    rb"(mrtr-state)(?::|%3A)[0-9a-f]{16}(?::|%3A)[0-9]{1,9}((?::|%3A)[0-9]{1,9})"
-    rb"|(mrtr-session|mrtr-event|mrtr-elicitation)(?:(?::|%3A)[0-9]{1,9}){1,2}"
-    rb"|(mrtr-task)(?::|%3A)[0-9a-f]{16}(?::|%3A)[0-9]{1,9}"
-    rb"|(sha256)(?::|%3A)[0-9a-f]{64}"
-)
-"""A surrogate, or a hash of the id of an event: another one in each recording."""
 _VOLATILE: Final[frozenset[MemberPath]] = frozenset(
     {
         ("ttlMs",),
@@ -402,7 +396,16 @@ def comparable_text(text: str, states: Mapping[str, str] = NO_STATES) -> str:
 def _comparable(raw: bytes, states: Mapping[str, str]) -> bytes:
     for identity in question_ids(raw):
         raw = raw.replace(identity, b"mrtr-elicitation")
-    return without_numbers(_SURROGATE.sub(rb"\1\2\3\4\5", reveal_in_json(raw, states)))
+    return with_refs(reveal(raw, states.get), _alike)
+
+
+def _alike(ref: Ref) -> Ref | bytes | None:
+    """Return what a reference has in every recording: its kind, and of a state the turn."""
+    if ref.is_secret:
+        return rule_alone(ref)
+    if ref.kind == ANSWER:
+        return None
+    return ref._replace(parts=ref.parts[2:] if ref.kind == STATE else ())
 
 
 def _read(

@@ -27,7 +27,7 @@ from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE, INITIALIZE
 from mrtr_cassette.core.protocol.tasks import TASKS
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
-from mrtr_cassette.core.secrets.sealed import is_name
+from mrtr_cassette.core.secrets.names import SESSION, STATE, TASK, Ref, with_refs
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
     JSON_HEADERS,
@@ -252,16 +252,12 @@ def with_live_names(raw: bytes, live_by_name: Mapping[str, str]) -> bytes:
 
     What was recorded verbatim is no name, and may be a word.
     """
-    names = [name for name in live_by_name if is_name(name)]
-    if not names or b"mrtr-" not in raw:
-        return raw
-    longest_first = sorted(names, key=len, reverse=True)
-    any_of_them = b"|".join(re.escape(name.encode()) for name in longest_first)
 
-    def live(found: re.Match[bytes]) -> bytes:
-        return encode_basestring_ascii(live_by_name[found[0].decode()])[1:-1].encode()
+    def live(ref: Ref) -> bytes | None:
+        value = live_by_name.get(ref.name) if ref.kind in (STATE, TASK, SESSION) else None
+        return None if value is None else encode_basestring_ascii(value)[1:-1].encode()
 
-    return re.sub(rb"(?:%b)(?![0-9:])" % any_of_them, live, raw)
+    return with_refs(raw, live)
 
 
 def issued_values(recorded: Message | None, live: Message | None) -> dict[str, str]:

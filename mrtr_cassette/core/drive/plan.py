@@ -29,12 +29,7 @@ from mrtr_cassette.core.protocol.methods import (
     method_of,
 )
 from mrtr_cassette.core.secrets.decode import as_text, without_percent
-from mrtr_cassette.core.secrets.sealed import (
-    PLACEHOLDER,
-    SEALED_ANSWER,
-    SEALED_HASH,
-    without_numbers,
-)
+from mrtr_cassette.core.secrets.names import ANSWER, HASH, has_kind, has_secrets, without_numbers
 from mrtr_cassette.core.wire.http import (
     ABOUT_COPIES,
     LAST_EVENT_ID_HEADER,
@@ -212,9 +207,9 @@ def _objections(
     # What was sent to the upstream's URL is sent to that of the live server.
     target = "" if is_at(endpoint, call.request) else call.request.target
     text = f"{first.request.body.decode('latin-1')}\n{target}"
-    if PLACEHOLDER.search(text):
+    if has_secrets(text):
         yield "its request has redacted secrets"
-    if SEALED_HASH.search(text):
+    if has_kind(text, HASH):
         yield "its request has a state or a session id that no recorded response issued"
 
 
@@ -225,9 +220,9 @@ def why_not_repeatable(interaction: RecordedInteraction) -> str | None:
     answered: set[int] = set()
     for number, turn in enumerate(interaction.turns, start=1):
         answers = canonical(turn.given)
-        if SEALED_ANSWER.search(answers):
+        if has_kind(answers, ANSWER):
             return f"the recorded answer of turn {number} is sealed: only its hash is known"
-        if without_numbers(answers) != answers:
+        if has_secrets(answers):
             return f"the recorded answer of turn {number} has redacted secrets"
         answered.update(turn.answered if isinstance(turn, TaskTurn) else ())
     methods = [step.exchange.call.method for step in interaction.steps]

@@ -47,7 +47,7 @@ from mrtr_cassette.core.protocol.dialect import (
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.methods import CANCEL_TASK, LIST_ROOTS, PING
 from mrtr_cassette.core.protocol.tasks import polled_state
-from mrtr_cassette.core.secrets.sealed import sha256_of
+from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import to_json
 from mrtr_cassette.core.wire.pointers import ABSENT, value_at
 

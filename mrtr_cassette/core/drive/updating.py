@@ -30,13 +30,7 @@ from mrtr_cassette.core.protocol.dialect import with_answer_keys
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Located, messages_in, splice_pieces
 from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, PING
 from mrtr_cassette.core.protocol.tasks import polled_state
-from mrtr_cassette.core.secrets.sealed import (
-    occurrence_in,
-    reveal,
-    reveal_in_json,
-    sha256_of,
-    state_surrogate,
-)
+from mrtr_cassette.core.secrets.names import occurrence_in, reveal, sha256_of, state_surrogate
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
 
 _INTERNAL_ERROR: Final = -32603
@@ -201,11 +195,11 @@ def _as_recorded(
     live = taken.live
     keys = []
     for live_key, name in taken.keys.items():
-        revealed_key = reveal(live_key, states.get)
-        keys.append((canonical(revealed_key).encode(), canonical(name).encode()))
+        revealed_key = reveal(canonical(live_key), states.get)
+        keys.append((revealed_key.encode(), canonical(name).encode()))
 
     def revealed(raw: bytes, _header: str) -> bytes:
-        raw = reveal_in_json(raw, states)
+        raw = reveal(raw, states.get)
         for key, name in keys:
             raw = raw.replace(key, name)
         return raw

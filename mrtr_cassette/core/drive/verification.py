@@ -43,7 +43,6 @@ from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS, method_of
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.credentials import Credentials, Given
-from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.core.wire.http import (

@@ -36,7 +36,7 @@ from mrtr_cassette.core.drive.updating import (
     proposals,
 )
 from mrtr_cassette.core.drive.verification import VerifiedInteraction, Verifier
-from mrtr_cassette.core.secrets.sealed import sha256_of
+from mrtr_cassette.core.secrets.names import sha256_of
 
 CALL = with_token(tool("deploy", env="prod"), 1)
 STATE, LIVE = "the-recorded-state-0123456789abc", "the-live-state-0123456789-abcdefg"
