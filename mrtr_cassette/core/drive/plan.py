@@ -14,8 +14,8 @@ from mrtr_cassette.core.cassette.recorded import (
     RecorderFacts,
     TaskTurn,
     in_conversation_order,
+    runs_of,
 )
-from mrtr_cassette.core.cassette.runs import runs_of
 from mrtr_cassette.core.cassette.sessions import listens, opened_session, without_pongs
 from mrtr_cassette.core.drive.conversation import has_error
 from mrtr_cassette.core.drive.departures import Departure, departures_in

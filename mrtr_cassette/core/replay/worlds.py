@@ -15,8 +15,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from mrtr_cassette.core.cassette.recorded import RecorderFacts
-from mrtr_cassette.core.cassette.runs import runs_of
+from mrtr_cassette.core.cassette.recorded import RecorderFacts, runs_of
 from mrtr_cassette.core.protocol.calls import CallKey, Traits
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, INITIALIZE, LIST_TOOLS, method_of
