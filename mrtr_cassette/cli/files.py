@@ -40,7 +40,13 @@ from mrtr_cassette.core.report.comparison import (
     comparison_text,
 )
 from mrtr_cassette.core.report.details import details_of
-from mrtr_cassette.core.report.runs import ReplayReport, is_report_of, saved_report
+from mrtr_cassette.core.report.runs import (
+    RecordingReport,
+    ReplayReport,
+    is_report_of,
+    recording_text,
+    saved_report,
+)
 from mrtr_cassette.core.report.text import diagram, inspection_data, inspection_text, review_text
 from mrtr_cassette.errors import CassetteError, UsageError, counted
 from mrtr_cassette.shell.files import cassettes
@@ -240,10 +246,8 @@ def _recover(cassette: Location) -> None:
         say(f"{journal}: {lost}")
     if published is None:
         say(f"{journal} held no whole exchange, no cassette was written")
-    elif published.is_same:
-        say(f"{cassette}: {counted(published.interactions, 'interaction')}, same, kept")
     else:
-        say(f"wrote {cassette}: {counted(published.interactions, 'interaction')}")
+        say(recording_text(RecordingReport(cassette=str(cassette), **published._asdict())))
 
 
 @click.command()

@@ -392,10 +392,11 @@ class CassetteUse:
             return options
         if self._mode == "verify":
             options = kept_as_in(load_cassette(self.path), options)
+        is_over = existing == "replace"
         return replace(
             options,
             existing=existing,
-            ignore=(),
+            ignore=options.ignore if is_over else (),
             repeat="auto",
             history="auto",
             reads=(),
@@ -535,9 +536,7 @@ class CassetteUse:
         lost = published = None
         renews = self.age_days is not None
         if isinstance(session, RecordSession):
-            session.published, lost = publish_journal(
-                session.path, renews=renews, ignored_for=self._ignored_for()
-            )
+            session.published, lost = publish_journal(session.path, renews=renews)
             published = session.published
         elif session.exchanges and self._shared is None:
             whole = load_cassette(session.path)

@@ -310,7 +310,9 @@ async def test_a_killed_recording_is_recovered(tmp_path: Path) -> None:
     assert (ended.code, path.read_text()) == (3, "precious")
     assert not any(option in ended.err for option in ("--force", "--append"))
     path.unlink()
-    assert await run("recover", path) == Outcome(0, "", f"wrote {path}: 2 interactions\n")
+    assert await run("recover", path) == Outcome(
+        0, "", f"wrote {path}: 2 interactions, 3 exchanges recorded\n"
+    )
     assert [one.name for one in tmp_path.iterdir()] == ["c.json"]
     async with command("replay", path, "--port", 0) as process:
         assert len(await conversation(await process.listening())) == 3
@@ -375,7 +377,9 @@ async def test_what_was_killed_beside_a_cassette_is_recovered_as_it_was_meant(
     told = await run("replay", path, "--port", 0, "--log-format", "json", "--", *caller("ping"))
     assert next(json.loads(line)["event"] for line in told.err.splitlines()) == "unpublished"
     kept = journal.read_bytes()
-    assert await run("recover", path) == Outcome(0, "", f"wrote {path}: 3 interactions\n")
+    assert await run("recover", path) == Outcome(
+        0, "", f"wrote {path}: 3 interactions, 3 exchanges recorded\n"
+    )
     assert (await run("inspect", path)).err == ""
     # As of a recorder that was killed between publishing and the end of its journal.
     published = path.read_bytes()
@@ -385,3 +389,37 @@ async def test_what_was_killed_beside_a_cassette_is_recovered_as_it_was_meant(
     assert ended.err.startswith(f"{path} has all that was recorded; ")
     assert [each.name for each in tmp_path.iterdir()] == ["c.json"]
     assert path.read_bytes() == published
+
+
+@looped
+async def test_recover_ends_a_recording_as_record_would_have(tmp_path: Path) -> None:
+    """It keeps what `--ignore` says is the same, and tells the counts and what was redacted."""
+    path = tmp_path / "c.json"
+    login = tool_call("login", arguments={"password": "correct-horse-7"})
+    first = ""
+    told, texts = [], []
+    for number, is_killed in ((1, False), (2, False), (2, True)):
+        replies = [json_response(result({"at": number})), json_response(result({"of": number}))]
+        options = ("-o", path, "--force", "--ignore", "/result/at")
+        async with (
+            upstream(answering(*replies)) as server,
+            command("record", "--port", 0, *options, server.url) as process,
+        ):
+            url = await process.listening()
+            for body in (tool_call("clock"), login):
+                await post(url, body)
+            if is_killed:
+                process.kill(signal.SIGKILL)
+                await process.ended()
+                ended = await run("recover", path)
+            else:
+                ended = await process.stopped()
+        told.append(ended.err.partition("wrote ")[2])
+        texts.append(path.read_text().partition('"recording"')[0])
+        # The third one is recorded over what the second one was.
+        first = first if number == 2 else path.read_text()
+        path.write_text(first)
+    redacted = '  redacted: password ×1 (#2 tools/call "login")\n'
+    counts = f"{path}: 2 interactions (1 kept), 2 exchanges recorded\n"
+    assert told[1:] == [counts + redacted] * 2
+    assert texts[1] == texts[2] != texts[0]

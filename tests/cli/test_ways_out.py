@@ -20,7 +20,7 @@ from mrtr_cassette.shell.runs.upstreams import running_command
 from mrtr_cassette.terms import COMMANDS, WAYS_OUT
 
 SERVER = """
-import json, pathlib, sys, uuid
+import datetime, json, pathlib, sys, uuid
 
 def form(message):
     fields = {"ok": {"type": "boolean"}}
@@ -39,6 +39,8 @@ def called(params):
         return asked | {"requestState": state}
     text = said(name, params.get("arguments", {})) + "".join(sys.argv[1:])
     result = {"content": [{"type": "text", "text": text}]}
+    if name == "stamp":
+        result["structuredContent"] = {"at": datetime.datetime.now().isoformat()}
     if name == "now":
         result["structuredContent"] = at = {"at": uuid.uuid4().hex}
         result["content"].append({"type": "text", "text": json.dumps(at)})
@@ -57,7 +59,7 @@ for line in sys.stdin:
         result = called(params)
     elif asked["method"] == "tools/list":
         schema = {"type": "object", "properties": {"to": {"type": "string"}}}
-        names = ("get", "set", "ask", "now")
+        names = ("get", "set", "ask", "stamp", "now")
         hints = {"annotations": {"readOnlyHint": True}}
         tools = [{"name": name, "inputSchema": schema} for name in names]
         result = {"tools": [*tools[:-1], tools[-1] | hints]}
@@ -275,6 +277,18 @@ def test_tool_that_was_renamed_is_not_offered_to_be_left_out(shell: Shell) -> No
     assert "/tools/" in renamed
     assert "--ignore" not in renamed
     assert "--learn" not in renamed
+
+
+def test_cassette_is_recorded_again_by_the_command_that_is_told(shell: Shell) -> None:
+    """With its client, where the live server repeats a played write with another result."""
+    shell.run(f"mrtr-cassette call stamp -o c.json -- {shell.server}")
+    record = f"mrtr-cassette record --append -o c.json --upstream {shlex.quote(shell.server)}"
+    client = "sh -c 'mrtr-cassette call stamp && mrtr-cassette call get'"
+    missed = shell.run(f"{record} -- {client}", code=1)
+    again = told(missed, "mrtr-cassette record --force .*")
+    assert again.endswith(f" -- {client}")
+    shell.run(again.replace(" URL ", f" {shlex.quote(shell.server)} "))
+    shell.run(f"mrtr-cassette replay c.json -- {client}")
 
 
 def test_question_is_answered_by_the_options_that_are_told(shell: Shell) -> None:

@@ -104,7 +104,7 @@ def test_a_recording_is_put_and_replaces_nothing(s3: Any, here: Path) -> None:
         asyncio.run(race())
     assert output.read_bytes() == b"another recorder's"
     s3.rm(output.url)
-    assert recover_journal(output) == (Publication(1), None)
+    assert recover_journal(output) == (Publication(1, exchanges=1), None)
     assert list(here.iterdir()) == []
 
     async def replayed() -> None:

@@ -112,5 +112,6 @@ def test_a_publish_that_fails_keeps_the_journal(
     monkeypatch.undo()
     assert journal_path(path).read_bytes() == data
     published, lost = publish_journal(path)
-    assert (published, lost) == (Publication(len(load_cassette(path).interactions)), None)
+    assert len(load_cassette(path).interactions) == 1
+    assert (published, lost) == (Publication(1, exchanges=1), None)
     assert not journal_path(path).exists()

@@ -54,6 +54,8 @@ class JournalHeader:
     command: str | None = None
     recorder: str | None = None
     wall_ms: float | None = None
+    ignored: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Patterns of calls with pointers that don't count where a cassette is recorded over."""
 
 
 def encode_header(header: JournalHeader) -> bytes:
@@ -86,7 +88,8 @@ def decode_header(line: bytes, path: str) -> JournalHeader:
         raise CassetteError(path, "its first line is damaged: the checksum is not that of the line")
     rules = tree.pop("redaction")
     redaction = rules and RedactionRules(**{name: tuple(texts) for name, texts in rules.items()})
-    return JournalHeader(**tree, redaction=redaction)
+    ignored = [(pattern, tuple(pointers)) for pattern, pointers in tree.pop("ignored", ())]
+    return JournalHeader(**tree, redaction=redaction, ignored=tuple(ignored))
 
 
 class Continuation(NamedTuple):

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.texts import response_with
@@ -48,26 +48,51 @@ def _is_handle(token: str) -> bool:
     return _DIGIT.search(token) is not None or not reads_as_words(token)
 
 
+class SentBack(NamedTuple):
+    """A handle in an interaction's requests, and the interaction whose response has it first.
+
+    `issued` is the whole of it, of which a client may send the beginning back.
+    """
+
+    handle: str
+    issued: str
+    issued_by: int
+    sent_by: int
+
+
 def handles_in(cassette: Cassette) -> frozenset[str]:
     """Return the texts that a recorded response has first, and a later request too."""
-    exchanges = [exchange for interaction in cassette.interactions for exchange in interaction.own]
-    issued: set[str] = set()
-    sent: set[str] = set()
     found: set[str] = set()
+    for repeated in sent_back_in(cassette):
+        found |= {repeated.handle, repeated.issued}
+    return frozenset(found)
+
+
+def sent_back_in(cassette: Cassette) -> Iterator[SentBack]:
+    """Yield each handle of a recording with the interactions that send it back, in their order."""
+    exchanges = []
+    for interaction in cassette.interactions:
+        for exchange in interaction.own:
+            exchanges.append((interaction.number, exchange))
+    exchanges.sort(key=lambda numbered: numbered[1].number or 0)
+    issued: dict[str, int] = {}
     shas: dict[str, str] = {}
     """Commits by the first digits of their shas."""
-    for exchange in sorted(exchanges, key=lambda exchange: exchange.number or 0):
-        repeated = sent_in(exchange.request)
-        found |= (repeated & issued) - sent
-        for token in repeated - sent:
+    of_client: set[str] = set()
+    for number, exchange in exchanges:
+        for token in sorted(sent_in(exchange.request) - of_client):
             sha = shas.get(token[:_SHORTEST_SHA], "")
-            if _is_beginning(token, sha):
-                found |= {token, sha}
-        sent |= repeated
-        new = issued_in(exchange)
-        issued |= new
-        shas |= {token[:_SHORTEST_SHA]: token for token in filter(_SHA.fullmatch, new)}
-    return frozenset(found)
+            texts = [token] if token in issued else []
+            if sha != token and _is_beginning(token, sha):
+                texts.append(sha)
+            if not texts:
+                of_client.add(token)
+            for text in texts:
+                yield SentBack(token, text, issued[text], number)
+        for text in issued_in(exchange):
+            issued.setdefault(text, number)
+            if _SHA.fullmatch(text):
+                shas[text[:_SHORTEST_SHA]] = text
 
 
 def _is_beginning(token: str, sha: str) -> bool:

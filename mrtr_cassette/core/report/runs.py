@@ -448,8 +448,8 @@ class RecordingReport:
     cassette: str
     interactions: int | None
     exchanges: int
-    played: int | None
-    unrecorded: int
+    played: int | None = None
+    unrecorded: int = 0
     objection: str | None = None
     kept: int = 0
     """How many interactions are as they were before."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from operator import attrgetter
 from typing import Any, Final
 
 from mrtr_cassette.core.compare.values import json_in
+from mrtr_cassette.core.drive.handles import sent_back_in
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.details import CassetteDetails, FinalResponse, Interaction, Turn
 from mrtr_cassette.core.wire.jsonbytes import canonical
@@ -34,8 +36,9 @@ def inspection_text(details: CassetteDetails) -> str:
     count = counted(len(details.interactions), "interaction")
     origin = f"recorded from {cassette.server} at {cassette.recorded_at}"
     lines = [f"{cassette.path}: {count}, {origin}", f"{_form(details)}, {cassette.tool}"]
+    handles = _handles_by_call(details)
     for interaction in details.interactions:
-        lines += ["", *_short_lines(interaction)]
+        lines += ["", *_short_lines(interaction, handles)]
     return short_digests(line_by_line(*lines))
 
 
@@ -52,7 +55,19 @@ def _form(details: CassetteDetails) -> str:
     return f"format version {details.version}, request states {states}"
 
 
-def _short_lines(interaction: Interaction) -> Iterator[str]:
+_Handles = Mapping[int, Mapping[str, int]]
+"""What each call sends back of another one's results, and the number of that."""
+
+
+def _handles_by_call(details: CassetteDetails) -> _Handles:
+    found: dict[int, dict[str, int]] = defaultdict(dict)
+    for repeated in sent_back_in(details.recorded):
+        if repeated.issued_by != repeated.sent_by:
+            found[repeated.sent_by][repeated.handle] = repeated.issued_by
+    return found
+
+
+def _short_lines(interaction: Interaction, handles: _Handles) -> Iterator[str]:
     """Yield an interaction in short."""
     line = f"#{interaction.number} {interaction.call}"
     if interaction.arguments_json:
@@ -62,6 +77,8 @@ def _short_lines(interaction: Interaction) -> Iterator[str]:
     if outcome:
         yield f"    {outcome}"
     yield from _origin_lines(interaction)
+    for handle, issued_by in handles.get(interaction.number, {}).items():
+        yield f"    sends back: {handle}, of #{issued_by}"
     for number, turn in enumerate(interaction.turns, start=1):
         yield from _turn_lines(number, turn)
     if interaction.task:
@@ -357,7 +374,11 @@ _ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
 
 def inspection_data(details: CassetteDetails) -> Any:
     """Return a cassette as JSON-ready data; values of others are JSON texts, exact as recorded."""
-    return as_data(details, _ROWS)
+    data = as_data(details, _ROWS)
+    handles = _handles_by_call(details)
+    for interaction in data["interactions"]:
+        interaction["sends_back"] = handles.get(interaction["number"], {})
+    return data
 
 
 # Diagram

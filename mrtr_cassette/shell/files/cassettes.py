@@ -176,6 +176,8 @@ class Publication(NamedTuple):
     """All stand as before, and the file was left alone."""
     redacted: tuple[Redaction, ...] = ()
     """What redaction replaced in what is new."""
+    exchanges: int = 0
+    """How many exchanges of a journal are in it."""
 
 
 def publish_recording(
@@ -342,7 +344,7 @@ def read_journal(path: Path) -> JournalContent:
 
 
 def publish_journal(
-    output: Location, *, renews: bool = False, ignored_for: IgnoredFor = ignores_nothing
+    output: Location, *, renews: bool = False
 ) -> tuple[Publication | None, str | None]:
     """Turn the journal of a recording into its cassette, and remove the journal, which else stays.
 
@@ -354,6 +356,12 @@ def publish_journal(
     journal = read_journal(path)
     published = None
     if journal.exchanges:
+        ignored_for: IgnoredFor = ignores_nothing
+        if journal.header.ignored:
+            # A client that waits for its server doesn't wait for the import.
+            from mrtr_cassette.shell.files.ignored import ignoring_as
+
+            ignored_for = ignoring_as(journal.header)
         published = publish_recording(
             output,
             _assembled(journal, output),
@@ -363,6 +371,7 @@ def publish_journal(
             hint="the recording is in the journal; make way for the cassette, "
             f"and publish it with: {shell_command('publish_journal', path=str(output))}",
         )
+        published = published._replace(exchanges=len(journal.exchanges))
     path.unlink()
     return published, journal.lost
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
+from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.compare.values import check_pointers
 from mrtr_cassette.core.drive.ignored import IgnoredPlaces, ignored_in, read_ignored
@@ -42,3 +43,9 @@ def read_rules(
 def ignoring(ignore: Collection[str], ignore_from: FilePath | None) -> IgnoredFor:
     """Return what tells the pointers that don't count in a call."""
     return partial(ignored_in, read_rules(ignore, ignore_from))
+
+
+def ignoring_as(header: JournalHeader) -> IgnoredFor:
+    """Return what tells the pointers that don't count where a recording replaces a cassette."""
+    rules = [IgnoredPlaces(pattern, pointers) for pattern, pointers in header.ignored]
+    return partial(ignored_in, rules)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from mrtr_cassette.core.cassette.journal import JournalHeader, decode_journal, encode_line
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
-from mrtr_cassette.core.compare.conversations import IgnoredFor, ignores_nothing
 from mrtr_cassette.core.drive.appending import LiveAsks
 from mrtr_cassette.core.protocol.methods import GET_TASK
 from mrtr_cassette.core.protocol.tasks import polled_state
@@ -143,8 +142,6 @@ class RecordSession(Session):
     announcer: Announcer = field(default_factory=Announcer)
     publishes: bool = True
     """Its journal becomes a cassette at the end."""
-    ignored_for: IgnoredFor = ignores_nothing
-    """Tells what doesn't count where a cassette is recorded over."""
     publishes_anyway: bool = False
     """Nothing speaks against publishing it."""
     exchanges: int = 0
@@ -269,7 +266,7 @@ class RecordSession(Session):
             self._replace_repeated()
             if self.publishes and self.objection is None:
                 self.journal.check_in_place()
-                self.published, left_out = publish_journal(self.path, ignored_for=self.ignored_for)
+                self.published, left_out = publish_journal(self.path)
                 self.problem = left_out or self.problem
         finally:
             # Until then nobody takes it for one that was left behind.
@@ -420,13 +417,14 @@ class RecordedServer(NamedTuple):
     command: str | None = None
 
 
-def _ignored_for(options: RecordOptions) -> IgnoredFor:
+def _ignored(options: RecordOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
     if options.existing != "replace" or not (options.ignore or options.ignore_from):
-        return ignores_nothing
+        return ()
     # A client that waits for its server doesn't wait for the import.
-    from mrtr_cassette.shell.files.ignored import ignoring
+    from mrtr_cassette.shell.files.ignored import read_rules
 
-    return ignoring(options.ignore, options.ignore_from)
+    rules = read_rules(options.ignore, options.ignore_from)
+    return tuple([(rule.call, rule.pointers) for rule in rules])
 
 
 @contextmanager
@@ -447,8 +445,9 @@ def journaling(
         CassetteError: the journal can't be written, or the cassette not be published.
     """
     options.check_secrets()
-    ignored_for = _ignored_for(options)
-    now, rules = datetime.now(UTC), rules_of_both(earlier, options.redaction)
+    ignored = _ignored(options)
+    now = datetime.now(UTC)
+    rules = rules_of_both(earlier, options.redaction)
     header = JournalHeader(
         **server._asdict(),
         request_state=options.request_state,
@@ -458,6 +457,7 @@ def journaling(
         answers="sealed" if options.seal_answers else None,
         recorder=secrets.token_hex(16),
         wall_ms=now.timestamp() * 1000,
+        ignored=ignored,
     )
     journal = cassettes.Journal(output, header)
     redactor = Redactor(rules, keyed_hash(secrets.token_bytes(32)))
@@ -476,7 +476,6 @@ def journaling(
         journal=journal,
         announcer=announcer,
         publishes_anyway=options.publish_anyway,
-        ignored_for=ignored_for,
     )
     try:
         yield session

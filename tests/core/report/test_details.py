@@ -105,6 +105,11 @@ CASSETTES: dict[str, Cassette] = {
             *((retry(CALL, {f"k{at}": YES}), asks(f"k{at + 1}")) for at in range(8)),
             (tool("other"), text("x")),
         ),
+        "handles": (
+            (tool("commit", message="first"), text("[main 7f3a9c21] first")),
+            (tool("show", revision="7f3a9c21"), text("commit 7f3a9c21")),
+            (rpc("resources/read", {"uri": "git://7f3a9c21/first"}), text("x")),
+        ),
         "tasks": (*task_steps(STATE), *task_steps(f"{STATE}2")[:3]),
     }.items()
 } | {
