@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import rejoined
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION
+from mrtr_cassette.core.compare.conversations import IgnoredFor, ignores_nothing
+from mrtr_cassette.core.compare.values import Change, is_below
 from mrtr_cassette.core.drive.conversation import (
     AskedOtherwise,
     Conversation,
@@ -258,12 +261,18 @@ class RepeatedPlay(Conversation):
         interaction: RecordedInteraction,
         recorder: Recorder,
         handles: Handles,
+        ignored: Collection[str] = (),
     ) -> None:
         """Take the client's last request of the call, in the live session."""
         self.entry = entry
-        self._recorded = RecordedScript(interaction, handles=handles)
+        self._recorded = RecordedScript(interaction, ignored, handles=handles)
         session = ServerSession(recorder, request.header(SESSION_HEADER))
         super().__init__(request, self._recorded, session, follows_task=True)
+
+    @property
+    def left_out(self) -> Sequence[Change]:
+        """What differs at ignored places."""
+        return self._recorded.left_out
 
     def divergence(self) -> Diverged | None:
         """Return how the live server made it in another way than was recorded, or None."""
@@ -316,9 +325,11 @@ class Appending:
         recorder: Recorder,
         asked: LiveAsks,
         new_recorder: Callable[..., Recorder] = Recorder,
+        ignored_for: IgnoredFor = ignores_nothing,
     ) -> None:
         self._player, self._recorder, self._asked = player, recorder, asked
         self._new_recorder = new_recorder
+        self._ignored_for = ignored_for
         self._sessions = Sessions(new_recorder)
         self._recorded_asks = RecordedAsks(player, new_recorder)
         self._recording = rejoined(player.recording)
@@ -433,6 +444,8 @@ class Appending:
             write = self._repeated(request, entry, interaction)
             yield write
             self._diverged = write.divergence()
+            for change in write.left_out:
+                self._player.left_out(partial(is_below, change.pointer))
         return None if self._diverged is None else self._diverged.refusal(shown)
 
     def _read(self, names: Iterable[str]) -> Generator[Conversation, None, None]:
@@ -453,4 +466,5 @@ class Appending:
     ) -> RepeatedPlay:
         live = self._handles.in_live(self._sessions.in_live(request))
         recorder = self._new_recorder(seals=True)
-        return RepeatedPlay(live, entry, interaction, recorder, self._handles)
+        ignored = self._ignored_for(entry.call)
+        return RepeatedPlay(live, entry, interaction, recorder, self._handles, ignored)

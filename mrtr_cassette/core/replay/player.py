@@ -5,7 +5,7 @@ The closest match is never played; docs/matching.md says which recording a reque
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -67,7 +67,7 @@ from mrtr_cassette.core.replay.worlds import History, Worlds, called_as
 from mrtr_cassette.core.wire.codings import readable
 from mrtr_cassette.core.wire.http import ACCEPTED, End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
-from mrtr_cassette.core.wire.pointers import escape_pointer
+from mrtr_cassette.core.wire.pointers import pointer_to, without_side
 
 _LONGER_S: Final = 10.0
 """Seconds that a client may wait longer than the recorded one for a response."""
@@ -414,10 +414,16 @@ class Player:
         for entry in self.entries if self._unseen else ():
             self._see(entry.call)
         unused = [("reads", name) for name in self._worlds.unused_reads()]
-        for path in self._unseen:
-            pointer = "".join(f"/{escape_pointer(key)}" for key in path)
-            unused.append(("ignore", pointer))
+        unused += [("ignore", pointer_to(path)) for path in self._unseen]
         return unused
+
+    def left_out(self, is_at: Callable[[str], bool]) -> None:
+        """Note that an ignored pointer has left something out of a response."""
+        left = []
+        for path in self._unseen:
+            if not is_at(without_side(pointer_to(path), "result")):
+                left.append(path)
+        self._unseen = left
 
     def _unmatched(
         self, recorded: Request, session: LiveSession, choice: Chosen

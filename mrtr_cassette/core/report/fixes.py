@@ -86,6 +86,8 @@ _FIXES_UNDER_WAY: Final[Mapping[Reason, Sequence[str]]] = {
 
 _FIXES_AFTER_WRITE: Final = (_READS, _AGAIN)
 """The same for calls that can't be recorded after a write that was played."""
+_FIXES_AFTER_VARYING_WRITE: Final = (_IGNORE, _AGAIN)
+"""The same where its result has another time or id in every run."""
 
 _TIME: Final = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*|\d{10,}(?:\.\d+)?"
 _RANDOM: Final = r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}|[0-9a-f]{20,}"
@@ -128,7 +130,7 @@ def _chosen(miss: Miss, values: Values) -> Sequence[str]:
     if nearest.created_by is not None:
         return _FIXES_UNDER_WAY.get(reason, fixes)
     if reason is Reason.UNRECORDED and nearest.ask is None:
-        return _FIXES_AFTER_WRITE
+        return _FIXES_AFTER_VARYING_WRITE if "pointers" in values else _FIXES_AFTER_WRITE
     if reason is Reason.ALREADY_PLAYED and nearest.session:
         return (*fixes, "open a new session, in which everything is played anew")
     return fixes

@@ -125,6 +125,11 @@ def pointer_path(pointer: str) -> MemberPath:
     )
 
 
+def pointer_to(path: MemberPath) -> str:
+    """Return the JSON Pointer that has these keys."""
+    return "".join([f"/{escape_pointer(key)}" for key in path])
+
+
 def without_side(pointer: str, *sides: str) -> str:
     """Return a pointer without its first step, if that is the side it is about."""
     side, slash, rest = pointer.removeprefix("/").partition("/")

@@ -272,7 +272,7 @@ async def record_pipe(
         with journaling(output, options, announcer, earlier, player, server) as session:
             began(session)
             if earlier is not None and player is not None:
-                code = await _append(session, earlier, player, command, cwd, told)
+                code = await _append(session, earlier, player, command, cwd, told, options=options)
             else:
                 code = await _record(session, command, cwd, told)
     if client is not None and session.published is not None and session.published.is_same:
@@ -300,15 +300,20 @@ async def _append(
     command: Sequence[str],
     cwd: Path | None,
     told: asyncio.Event,
+    *,
+    options: RecordOptions,
 ) -> int:
     """Play a cassette, and record what it lacks; return the server's exit code, if it has one."""
+    from mrtr_cassette.shell.files.ignored import ignoring
     from mrtr_cassette.shell.pipes.upstream import pipe_upstream
     from mrtr_cassette.shell.runs.recording import Appender, Relay
 
     longest = session.recorder.largest_body
     upstream = pipe_upstream(command, longest, session.recorder.was_given, told, cwd)
     async with session.finishing(), upstream as live:
-        appender = Appender(Relay(live, session.url, (), session), earlier, player)
+        relay = Relay(live, session.url, (), session)
+        ignored_for = ignoring(options.ignore, options.ignore_from)
+        appender = Appender(relay, earlier, player, ignored_for)
         client = PipedClient(appender.handle, longest)
         live.on_own_line = partial(client.listen, appender.listen)
         await answer_pipe(client, earlier, told, _LAST_S)

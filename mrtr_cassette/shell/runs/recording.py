@@ -13,6 +13,7 @@ from typing import Final
 from mrtr_cassette.core.answers.fulfilment import AnswerSources, LeavesToSources, Rounds
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import EndpointPassing, redirected_elsewhere
+from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.drive.appending import Appending, RepeatedPlay, ReplayToAsk
 from mrtr_cassette.core.drive.conversation import (
     Answered,
@@ -49,6 +50,7 @@ from mrtr_cassette.core.wire.http import (
 from mrtr_cassette.errors import BodyTooLargeError, UpstreamError, UsageError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files import cassettes
+from mrtr_cassette.shell.files.ignored import ignoring
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.http.access import OwnOrigin, is_own_name, listening
@@ -170,7 +172,8 @@ async def _handling(relay: Relay, options: RecordOptions) -> AsyncIterator[Handl
     """Open the handler of requests: the relay, an appender or auto-answers before it."""
     session = relay.session
     if session.base is not None and session.player is not None:
-        yield Appender(relay, session.base, session.player).handle
+        ignored_for = ignoring(options.ignore, options.ignore_from)
+        yield Appender(relay, session.base, session.player, ignored_for).handle
     elif options.answers is not None:
         sources = AnswerSources(file=load_answers(Path(options.answers)))
         async with answers_endpoint(sources.file.rest) as endpoint:
@@ -352,7 +355,13 @@ class Appender:
     The upstream is brought to where the client is; nothing that is sent for that is recorded.
     """
 
-    def __init__(self, relay: Relay, earlier: Cassette, player: Player) -> None:
+    def __init__(
+        self,
+        relay: Relay,
+        earlier: Cassette,
+        player: Player,
+        ignored_for: IgnoredFor,
+    ) -> None:
         self._relay, self._session, self._player = relay, relay.session, player
         recorder = self._session.recorder
         redactor, credentials = redactor_of(earlier), recorder.credentials
@@ -363,7 +372,9 @@ class Appender:
         self._server = ReplayServer(player, self._session.announcer, paced=False)
         self._live_server = LiveServer(relay.upstream, relay.shown_as, relay.headers)
         new_recorder = partial(Recorder, redactor=redactor, credentials=credentials)
-        self._appending = Appending(player, recorder, self._session.live_asks, new_recorder)
+        self._appending = Appending(
+            player, recorder, self._session.live_asks, new_recorder, ignored_for
+        )
         self._bringing = asyncio.Lock()
         """Held while the live server is brought to where a client is."""
 
