@@ -27,8 +27,8 @@ from mrtr_cassette.core.cassette.model import CassetteModel
 from mrtr_cassette.core.drive.appending import Appending, LiveAsks
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.order import History
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.replay.worlds import History
 from mrtr_cassette.core.wire.http import Request
 
 LIST = rpc("tools/list")

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from messages import NO, YES, Json, asks, text
 
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.replay.diagnosis import Reason
-from mrtr_cassette.core.replay.history import united
-from mrtr_cassette.core.replay.order import Repeat
+from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.replay.worlds import History
 
 HINTED = {"tools": [{"name": "get", "annotations": {"readOnlyHint": True}}]}
 
@@ -120,7 +119,9 @@ def test_play_gives_what_the_live_store_gives_after_the_same_writes(
         for each in run:
             answers.setdefault(each, set()).add(store.does(each))
     history = data.draw(st.sampled_from([History.AUTO, History.STRICT]))
-    player = Player(united([recorded(run, hints=hints) for run in runs]), history=history)
+    player = Player(
+        combine_cassettes([recorded(run, hints=hints) for run in runs]), history=history
+    )
     live = Store()
 
     for each in client:
@@ -143,7 +144,7 @@ def test_text_of_a_miss_never_contradicts_itself(
 ) -> None:
     """It never says that a call was recorded after the very writes that this play has made."""
     history = data.draw(st.sampled_from([History.AUTO, History.STRICT]))
-    cassette = united([recorded(run, hints=hints) for run in runs])
+    cassette = combine_cassettes([recorded(run, hints=hints) for run in runs])
     player = Player(cassette, history=history, repeat=data.draw(st.sampled_from(Repeat)))
 
     asked: list[tuple[Operation, str]] = []

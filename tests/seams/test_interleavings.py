@@ -14,8 +14,8 @@ from messages import NO, YES, asks, text
 from tasking import created, get, state, update
 
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.replay.order import History
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.replay.worlds import History
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import Request
 
@@ -110,7 +110,7 @@ def check(office: Office, recording: Recording, order: str, answers: str, histor
     Where states tell calls apart, the user of each gives the answer that was recorded to its state.
     """
     player = Player(recording.cassette, history=history)
-    asking = [entry for entry in player.entries if entry.ask is not None]
+    asking = [entry for entry in player.entries if entry.asks]
     linked = {entry.parent.question: entry for entry in player.entries if entry.parent is not None}
     has_states = office.states != "none" and len(linked) == len(asking)
     given_answers = dict(zip("ABC", answers, strict=True))
@@ -125,7 +125,7 @@ def check(office: Office, recording: Recording, order: str, answers: str, histor
         answer = given_answers[name]
         if has_states:
             expected = linked[sha256_of(state)]
-            answer = "N" if NO["action"] in str(expected.lookup.answers) else "Y"
+            answer = "N" if NO["action"] in str(expected.matched.lookup.answers) else "Y"
         result = said(played(player, answering(answer, state)))
         if has_states:
             assert result == said(expected.exchange.response.body)

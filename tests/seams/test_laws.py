@@ -53,9 +53,8 @@ from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import answers_in, recognise
 from mrtr_cassette.core.protocol.jsonrpc import classify
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.order import Repeat
+from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.replay.worlds import History
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import response_said
 from mrtr_cassette.core.report.runs import error_body, miss_report, report_of_replay, summary_text
@@ -835,7 +834,7 @@ def state_of(body: bytes) -> str:
 def assert_all_was_played_once(player: Player, plan: Plan) -> None:
     """Every recorded exchange was played exactly once, and nothing was missed."""
     entries = [each for own in player.interactions for each in own]
-    assert [each.played for each in entries] == [1] * len(plan.turns)
+    assert [player.times[each] for each in entries] == [1] * len(plan.turns)
     assert (player.plays, player.misses, player.unplayed) == (len(plan.turns), [], [])
 
 
@@ -875,7 +874,8 @@ def test_what_was_recorded_plays_in_another_order(plan: Plan, chance: Any) -> No
             before[one].add(arrived[(each.parent.exchange.number or 0) - 1])
         if (echoes := plan.turns[one].echoes) is not None:
             before[one].add(echoes)
-        same = (*lookup_key(each.call)[::2], plan.turns[one].echoes, each.call.traits())
+        call = read_call(each.matched.request)
+        same = (*lookup_key(call)[::2], plan.turns[one].echoes, call.traits())
         if same in alike:
             before[one].add(alike[same])
         alike[same] = one

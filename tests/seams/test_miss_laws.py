@@ -33,11 +33,11 @@ from messages import YES, Json, asks, form, message, result, text
 from pushing import branched
 from tasking import created, task_steps
 
+from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.ci import annotation, junit
 from mrtr_cassette.core.report.events import missed_event, replay_said

@@ -162,17 +162,25 @@ def rejoined(cassette: Cassette) -> Cassette:
     )
 
 
+def _session_of(exchange: RecordedExchange) -> str:
+    return session_of(exchange.request) or opened_session(exchange.response)
+
+
 class Streams(Generic[E]):
     """The streams of a recording, by the ids of their events."""
 
     def __init__(self) -> None:
         self._begun: dict[tuple[str, str], E] = {}
 
+    def resumed_by(self, exchange: RecordedExchange) -> E | None:
+        """Return the name of the exchange that began the stream which another one resumes."""
+        event = resumed_event(exchange.request)
+        return self._begun.get((_session_of(exchange), event)) if event else None
+
     def add(self, exchange: RecordedExchange, known_as: E) -> E | None:
         """Take the next exchange in arrival order; return the name of the one that it resumes."""
-        request = exchange.request
-        session = session_of(request) or opened_session(exchange.response)
-        begun = self._begun.get((session, resumed_event(request)))
+        begun = self.resumed_by(exchange)
+        session = _session_of(exchange)
         for _, identity in event_ids(exchange.response):
             self._begun.setdefault((session, identity), known_as if begun is None else begun)
         return begun

@@ -1,12 +1,21 @@
-"""Recorded exchanges with other texts, or as another recording counts them."""
+"""Recorded exchanges with other texts, or as another recording counts them; several cassettes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
-from mrtr_cassette.core.cassette.recorded import RecordedBy, RecordedExchange
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    RecordedBy,
+    RecordedExchange,
+    RecordedInteraction,
+    RecorderFacts,
+)
+from mrtr_cassette.core.secrets.names import SESSION, TASK, Ref, with_refs
 from mrtr_cassette.core.wire.http import Headers, Piece, Request, Response
+from mrtr_cassette.errors import CassetteError
 
 
 def recounted(
@@ -75,3 +84,78 @@ def headers_with(headers: Headers, change: TextChange) -> Headers:
 def _changed_text(text: str, change: TextChange, name: str) -> str:
     raw = text.encode("utf-8", "surrogateescape")
     return change(raw, name).decode("utf-8", "surrogateescape")
+
+
+# Several cassettes
+
+_NAMES_OF_A_CASSETTE: Final = 100_000
+_RULES: Final = ("transport", "request_state", "redaction", "seals_answers")
+
+
+def combine_cassettes(cassettes: Sequence[Cassette]) -> Cassette:
+    """Return several cassettes as one, in which each has write histories of its own.
+
+    Raises:
+        CassetteError: they were recorded by different rules.
+    """
+    first = cassettes[0]
+    if len(cassettes) == 1:
+        return first
+    interactions: list[RecordedInteraction] = []
+    recorders: list[RecorderFacts] = []
+    arrived = 0
+    for index, cassette in enumerate(cassettes):
+        _refuse_other_rules(cassette, first)
+        moved = _moved(cassette, index, arrived)
+        arrived = max(map(_last_arrival, moved.values()), default=0)
+        before = len(interactions)
+        for interaction in cassette.with_exchanges(moved).interactions:
+            branch = interaction.branch
+            if branch is not None:
+                branch = branch._replace(of=before + branch.of)
+            number = before + interaction.number
+            interactions.append(replace(interaction, number=number, branch=branch))
+        for recorder in cassette.recorders or [RecorderFacts("", 0)]:
+            recorders.append(recorder._replace(id=f"{index}:{recorder.id}"))
+    path = ", ".join([cassette.path for cassette in cassettes])
+    return replace(first, path=path, interactions=tuple(interactions), recorders=tuple(recorders))
+
+
+def _refuse_other_rules(cassette: Cassette, first: Cassette) -> None:
+    for name in _RULES:
+        if getattr(cassette, name) != getattr(first, name):
+            words = name.replace("_", " ")
+            reason = f"it was recorded with another {words} than {first.path}"
+            raise CassetteError(cassette.path, reason, hint="play each by itself")
+
+
+def _last_arrival(exchange: RecordedExchange) -> int:
+    return exchange.ended_after or exchange.number or 0
+
+
+def _moved(cassette: Cassette, index: int, before: int) -> dict[RecordedExchange, RecordedExchange]:
+    """Return a cassette's exchanges with numbers and names that those before it don't have."""
+    first = index * _NAMES_OF_A_CASSETTE
+
+    def counted_on(ref: Ref) -> Ref | None:
+        is_number = ref.token.isdigit() if ref.is_secret else ref.kind in (SESSION, TASK)
+        return ref.with_last(first + int(ref.token)) if is_number else None
+
+    def with_new_names(raw: bytes, _name: str) -> bytes:
+        return with_refs(raw, counted_on)
+
+    def moved_count(after: int, _at_ms: float) -> int:
+        return before + after if after else 0
+
+    exchanges: list[RecordedExchange] = []
+    for interaction in cassette.interactions:
+        exchanges += interaction.own
+    exchanges.sort(key=lambda exchange: exchange.number or 0)
+    changed: dict[RecordedExchange, RecordedExchange] = {}
+    for place, exchange in enumerate(exchanges, start=1):
+        by = exchange.recorded_by or RecordedBy("", place)
+        by = by._replace(recorder=f"{index}:{by.recorder}")
+        moved = recounted(exchange, by, before + (exchange.number or place), moved_count)
+        follows = tuple([before + number for number in exchange.follows])
+        changed[exchange] = with_texts(replace(moved, follows=follows), with_new_names)
+    return changed

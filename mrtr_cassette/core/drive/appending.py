@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import rejoined
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION
@@ -26,13 +27,12 @@ from mrtr_cassette.core.drive.handles import Handles, handles_in, issued_in, sen
 from mrtr_cassette.core.drive.live_session import ServerSession, in_session, with_body, with_values
 from mrtr_cassette.core.drive.plan import why_not_repeatable
 from mrtr_cassette.core.drive.script import RecordedScript
-from mrtr_cassette.core.protocol.calls import Call, CallKey
+from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, InputRequired
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.secrets.names import STATE, TASK, has_kind, session_number
 from mrtr_cassette.core.secrets.sealed import SHORTEST_SEARCHED
@@ -156,8 +156,9 @@ class RecordedAsks:
         self._player, self._new_recorder = player, new_recorder
         self._askers: dict[str, list[ReplayEntry]] = {}
         for entry in player.entries:
-            if entry.ask is not None and entry.ask.request_state is not None:
-                self._askers.setdefault(entry.ask.request_state, []).append(entry)
+            ask = entry.exchange.ask
+            if ask is not None and ask.request_state is not None:
+                self._askers.setdefault(ask.request_state, []).append(entry)
 
     def replay_for(self, call: Call, shown: Call) -> ReplayToAsk | Miss | None:
         """Return how the server is brought to the ask that a request answers.
@@ -466,5 +467,5 @@ class Appending:
     ) -> RepeatedPlay:
         live = self._handles.in_live(self._sessions.in_live(request))
         recorder = self._new_recorder(seals=True)
-        ignored = self._ignored_for(entry.call)
+        ignored = self._ignored_for(read_call(entry.matched.request))
         return RepeatedPlay(live, entry, interaction, recorder, self._handles, ignored)

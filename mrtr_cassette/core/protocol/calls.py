@@ -17,7 +17,7 @@ from mrtr_cassette.core.protocol.dialect import (
     answers_in,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify, server_messages
-from mrtr_cassette.core.protocol.methods import INITIALIZE, METHODS, method_of
+from mrtr_cassette.core.protocol.methods import CALL_TOOL, INITIALIZE, METHODS, method_of
 from mrtr_cassette.core.wire.header_values import (
     PARAMETER_PREFIX,
     MediaRange,
@@ -132,6 +132,11 @@ class CallKey(NamedTuple):
     method: str
     name: str
     arguments: str
+
+    @property
+    def called(self) -> str:
+        """What a user names who says that it only reads: the tool, or the method."""
+        return self.name if self.method == CALL_TOOL else self.method
 
     def __str__(self) -> str:
         """Return the call's name for messages."""

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from mrtr_cassette.core.cassette.entries import MadeWrite, ReplayEntry, is_answer_to
 from mrtr_cassette.core.cassette.lookup import LookupKey, lookup_key
 from mrtr_cassette.core.cassette.recorded import posted_answer
-from mrtr_cassette.core.protocol.calls import Call, resumed_event, session_of
+from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call, resumed_event, session_of
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
 from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE, PING, TASK_ID, method_of
-from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.wire.codings import why_unread
 from mrtr_cassette.core.wire.http import EVENT_STREAM, JSON_HEADERS, SESSION_HEADER, Headers
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 from mrtr_cassette.core.wire.pointers import Difference, differences, without_paths
-from mrtr_cassette.errors import printable
+from mrtr_cassette.errors import SHOWN_CHARS, counted, printable, shorten
 
 _MOST_PLACEHOLDERS: Final = 3
 """Placeholders that the detail of a miss lists."""
@@ -65,6 +65,9 @@ class Miss:
     differences: tuple[Difference, ...] = ()
     is_refused: bool = False
     may_read: str = ""
+
+
+# Misses beside a recorded exchange
 
 
 def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason) -> Miss:
@@ -129,35 +132,118 @@ def no_step(call: Call, found: NoStep, ignored: Collection[MemberPath]) -> Miss:
         answers = {key: given[key] for key in found.recorded if given.get(key) is not None}
         return without_paths({INPUT_RESPONSES: answers}, ignored)
 
-    received = shown((call.answers and call.answers.input_responses) or {})
-    differing = differences(shown(found.recorded), received, without_null=True)
+    recorded = shown(found.recorded)
+    received = shown(_answers_in(call))
+    differing = differences(recorded, received, without_null=True)
     return Miss(call, found.reason, printable(found.detail), found.nearest, tuple(differing))
 
 
-def no_match(call: Call, entries: Sequence[ReplayEntry], ignored: Collection[MemberPath]) -> Miss:
+# Misses after other writes
+
+
+def after_other_writes(
+    call: Call, nearest: ReplayEntry, recorded: Sequence[MadeWrite], made: Sequence[MadeWrite]
+) -> Miss:
+    """Explain after which writes a call was recorded, and after which it was made."""
+    before, now = _told_apart(recorded, made)
+    detail = f"this was recorded after {before}; this run has made {now}"
+    may_read = _differing_call(nearest.key, recorded, made)
+    return Miss(call, Reason.OTHER_HISTORY, detail, nearest, may_read=may_read)
+
+
+def _begun_alike(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return how many items two lists share at their beginnings."""
+    shared = 0
+    for before, now in zip(first, second, strict=False):
+        if before != now:
+            break
+        shared += 1
+    return shared
+
+
+def _differing_call(
+    called: CallKey, recorded: Sequence[MadeWrite], made: Sequence[MadeWrite]
+) -> str:
+    """Return a tool or method in which two lists of writes differ: what is called, if it is in one.
+
+    What is called again and again, with other answers, is likely to be what only reads.
+    """
+    begun = _begun_alike([write.told for write in recorded], [write.told for write in made])
+    differing = []
+    for write in (*made[begun:], *recorded[begun:]):
+        if write.key is not None:
+            differing.append(write.key.called)
+    if called.called in differing:
+        return called.called
+    return differing[0] if differing else ""
+
+
+def _told_apart(recorded: Sequence[MadeWrite], made: Sequence[MadeWrite]) -> tuple[str, str]:
+    """Return two lists of writes in words that differ, by their recordings if by nothing else."""
+    before = [write.told_plainly for write in recorded]
+    now = [write.told_plainly for write in made]
+    told = _listed(before, now)
+    if told[0] == told[1]:
+        before = [write.told_by_number for write in recorded]
+        now = [write.told_by_number for write in made]
+        told = _listed(before, now)
+    return told
+
+
+def _listed(recorded: Sequence[str], made: Sequence[str]) -> tuple[str, str]:
+    shared = 0
+    if max(len(", ".join(recorded)), len(", ".join(made))) > SHOWN_CHARS:
+        shared = _begun_alike(recorded, made)
+    return _spelled(recorded[shared:], shared), _spelled(made[shared:], shared)
+
+
+def _spelled(words: Sequence[str], shared: int) -> str:
+    """Spell writes that come after some that are left out, as another list begins with them too."""
+    spelled = shorten(", ".join(words))
+    if not shared:
+        return spelled or "no write"
+    begun = f"the same {counted(shared, 'write')}"
+    return f"{begun} and then {spelled}" if spelled else f"{begun} and no other"
+
+
+# Misses without a recorded exchange
+
+
+class Recorded(NamedTuple):
+    """Everything among which the nearest exchange is found.
+
+    Attributes:
+        played: how often each exchange was played.
+        stand_ins: the equal ones that are played in the place of others.
+    """
+
+    entries: Sequence[ReplayEntry]
+    ignored: Collection[MemberPath]
+    played: Mapping[ReplayEntry, int]
+    stand_ins: Mapping[ReplayEntry, ReplayEntry]
+
+
+def no_match(call: Call, recorded: Recorded) -> Miss:
     """Explain why nothing recorded matches a request."""
-    miss = _other_answer(call, entries, ignored)
-    if miss is not None:
-        return miss
+    if call.message is not None and call.message.kind is Kind.RESPONSE:
+        miss = _other_answer(call, recorded)
+        if miss is not None:
+            return miss
     event = resumed_event(call.request)
     if event:
         detail = printable(f'no recorded stream goes on after the event "{event}"')
         return Miss(call, Reason.STATE_UNKNOWN, detail)
-    key = lookup_key(call, ignored).call
-    here = [each for each in entries if each.key.endpoint == key.endpoint]
-    same_method = [each for each in here if each.key.method == key.method]
+    lookup = lookup_key(call, recorded.ignored)
+    key = lookup.call
+    same_method = []
+    for entry in recorded.entries:
+        if (entry.key.endpoint, entry.key.method) == (key.endpoint, key.method):
+            same_method.append(entry)
     if not same_method:
-        detail = f"{key} was not recorded"
-        if here and not key.method:
-            detail = f"only JSON-RPC requests were recorded at {key}"
-        elsewhere = {each.key.endpoint for each in entries if each.key.method == key.method}
-        if key.method and elsewhere:
-            detail = f"{key.method} was recorded at {', '.join(sorted(elsewhere))}"
-            detail = printable(f"{detail}, not at {key.endpoint}")
-        return Miss(call, Reason.UNKNOWN_METHOD, detail)
-    same_name = [each for each in same_method if each.key.name == key.name]
+        return Miss(call, Reason.UNKNOWN_METHOD, _unknown_method(key, recorded.entries))
+    same_name = [entry for entry in same_method if entry.key.name == key.name]
     if not same_name:
-        names = ", ".join(sorted({f'"{each.key.name}"' for each in same_method}))
+        names = ", ".join(sorted({f'"{entry.key.name}"' for entry in same_method}))
         detail = printable(f"{key.method} was recorded only for {names}")
         if method_of(key.method).named_by == TASK_ID:
             detail = "no call that was recorded created this task"
@@ -165,40 +251,71 @@ def no_match(call: Call, entries: Sequence[ReplayEntry], ignored: Collection[Mem
     if call.contradiction:
         detail = f"the header {call.contradiction} contradicts the body, which a server refuses"
         return Miss(call, Reason.HEADERS_CONTRADICT, printable(detail), same_name[0])
-    search = _Search(call, lookup_key(call, ignored), entries, same_name, ignored)
+    search = _Search(call, lookup, recorded, same_name)
     return search.first_request() if call.answers is None else search.retry()
 
 
-def _other_answer(
-    call: Call, entries: Sequence[ReplayEntry], ignored: Collection[MemberPath]
-) -> Miss | None:
-    """Explain that a pushed request was answered in another way; None for any other request.
+def _unknown_method(key: CallKey, entries: Sequence[ReplayEntry]) -> str:
+    """Say where a method was recorded, or what was recorded at an endpoint."""
+    if not key.method:
+        if any(entry.key.endpoint == key.endpoint for entry in entries):
+            return f"only JSON-RPC requests were recorded at {key}"
+        return f"{key} was not recorded"
+    elsewhere = {entry.key.endpoint for entry in entries if entry.key.method == key.method}
+    if not elsewhere:
+        return f"{key} was not recorded"
+    listed = ", ".join(sorted(elsewhere))
+    return printable(f"{key.method} was recorded at {listed}, not at {key.endpoint}")
+
+
+def _other_answer(call: Call, recorded: Recorded) -> Miss | None:
+    """Explain that a pushed request was answered in another way, or None.
 
     A server may use an id again, so answers that have not been played come before the others.
     """
     message = call.message
-    if message is None or message.kind is not Kind.RESPONSE:
-        return None
     session = session_of(call.request)
-    posted = [
-        each
-        for each in entries
-        if each.answers is not None
-        and session_of(each.request) == session
-        and each.answers.request.message.same_id == message.same_id
-    ]
+    posted = []
+    for entry in recorded.entries:
+        is_here = session_of(entry.matched.request) == session
+        if message is not None and is_here and is_answer_to(entry, message):
+            posted.append(entry)
     if not posted:
         return None
-    candidates = [each for each in posted if not each.played] or posted
-    here = [each for each in candidates if each.key.endpoint == call.endpoint]
+    candidates = [entry for entry in posted if not recorded.played.get(entry)] or posted
+    here = [entry for entry in candidates if entry.key.endpoint == call.endpoint]
     if not here:
         nearest = candidates[0]
         detail = printable(f"this was answered at {nearest.key.endpoint}, not at {call.endpoint}")
-        paths = (canonical(each.request.target) for each in (nearest, call))
-        return Miss(call, Reason.UNKNOWN_METHOD, detail, nearest, (Difference("/#path", *paths),))
-    candidates = here
+        target = canonical(nearest.matched.request.target)
+        difference = Difference("/#path", target, canonical(call.request.target))
+        return Miss(call, Reason.UNKNOWN_METHOD, detail, nearest, (difference,))
     detail = "the question was answered in another way"
-    return _beside(call, candidates, Reason.ANSWERS_DIFFER, detail, ignored)
+    return _beside(call, here, Reason.ANSWERS_DIFFER, detail, recorded.ignored)
+
+
+def _call_of(entry: ReplayEntry) -> Call:
+    return read_call(entry.matched.request)
+
+
+def _answers_in(call: Call) -> dict[str, Any]:
+    """Return the answers of a retry by key; none of any other call."""
+    if call.answers is None:
+        return {}
+    return dict(call.answers.input_responses or {})
+
+
+def _compared(call: Call, reason: Reason, ignored: Collection[MemberPath]) -> Any:
+    """Return what of a call is compared for a reason: its arguments, or its answers."""
+    value: Any = call.arguments
+    if reason is Reason.ARGUMENTS_DIFFER:
+        if isinstance(value, bytes):
+            value = value.decode("latin-1")
+    elif call.message is not None and call.message.kind is Kind.RESPONSE:
+        value = posted_answer(call.message)
+    else:
+        value = {INPUT_RESPONSES: _answers_in(call)}
+    return without_paths(value, ignored)
 
 
 def _beside(
@@ -209,25 +326,17 @@ def _beside(
     ignored: Collection[MemberPath],
 ) -> Miss:
     """Return a miss with the nearest of some recorded requests, by arguments or by answers."""
-
-    def shown(call: Call) -> Any:
-        value: Any = call.arguments
-        if not by_answers:
-            value = value.decode("latin-1") if isinstance(value, bytes) else value
-        elif call.message is not None and call.message.kind is Kind.RESPONSE:
-            value = posted_answer(call.message)
-        else:
-            value = {INPUT_RESPONSES: dict((call.answers and call.answers.input_responses) or {})}
-        return without_paths(value, ignored)
-
-    by_answers = reason is not Reason.ARGUMENTS_DIFFER
-    received = shown(call)
-    found = [
-        (each, tuple(differences(shown(each.call), received, without_null=by_answers)))
-        for each in candidates
-    ]
-    nearest, differing = min(found, key=lambda pair: len(pair[1]))
-    return Miss(call, reason, detail, nearest, differing)
+    without_null = reason is not Reason.ARGUMENTS_DIFFER
+    received = _compared(call, reason, ignored)
+    nearest = candidates[0]
+    fewest: list[Difference] | None = None
+    for entry in candidates:
+        recorded = _compared(_call_of(entry), reason, ignored)
+        differing = list(differences(recorded, received, without_null=without_null))
+        if fewest is None or len(differing) < len(fewest):
+            nearest = entry
+            fewest = differing
+    return Miss(call, reason, detail, nearest, tuple(fewest or ()))
 
 
 @dataclass(frozen=True)
@@ -236,22 +345,24 @@ class _Search:
 
     call: Call
     lookup: LookupKey
-    entries: Sequence[ReplayEntry]
+    recorded: Recorded
     same_name: Sequence[ReplayEntry]
-    ignored: Collection[MemberPath]
 
     @cached_property
     def _same_call(self) -> list[ReplayEntry]:
-        return [each for each in self.same_name if each.key == self.lookup.call]
+        return [entry for entry in self.same_name if entry.key == self.lookup.call]
+
+    def _miss(self, reason: Reason, detail: str, nearest: ReplayEntry) -> Miss:
+        return Miss(self.call, reason, detail, nearest)
 
     def first_request(self) -> Miss:
         if self._same_call:
             # Recorded as a retry only, such as one whose state no recorded ask issued.
             nearest = self._same_call[0]
-            has_state = nearest.lookup.state is not None
+            has_state = nearest.matched.lookup.state is not None
             reason = Reason.STATE_MISSING if has_state else Reason.ANSWERS_MISSING
-            return Miss(self.call, reason, "this call was recorded only as a retry", nearest)
-        firsts = [each for each in self.same_name if each.call.answers is None]
+            return self._miss(reason, "this call was recorded only as a retry", nearest)
+        firsts = [entry for entry in self.same_name if _call_of(entry).answers is None]
         return self._arguments_differ(firsts or self.same_name)
 
     def retry(self) -> Miss:
@@ -259,77 +370,97 @@ class _Search:
             return self._retry_with_state(self.lookup.state)
         if not self._same_call:
             return self._arguments_differ(self.same_name)
-        answers = dict((self.call.answers and self.call.answers.input_responses) or {})
-        asks = [each for each in self._same_call if each.ask is not None]
-        asking = [each for each in asks if answers.keys() <= each.asked.keys()] or asks
-        stateless = [each for each in asking if each.issued_sha256 is None]
+        answers = _answers_in(self.call)
+        asks = [entry for entry in self._same_call if entry.asks]
+        asking = [entry for entry in asks if answers.keys() <= entry.asked.keys()] or asks
+        stateless = [entry for entry in asking if entry.issued_sha256 is None]
         if stateless:
             return self._answers_differ(stateless)
         if asking:
             detail = "the ask has a request state, and the retry doesn't echo it"
-            return Miss(self.call, Reason.STATE_MISSING, detail, asking[0])
+            return self._miss(Reason.STATE_MISSING, detail, asking[0])
         detail = "the server asked for no input when this call was recorded"
-        found = (Difference(f"/{INPUT_RESPONSES}", None, canonical(answers)),)
-        return Miss(self.call, Reason.ANSWERS_DIFFER, detail, self._same_call[0], found)
+        unasked = Difference(f"/{INPUT_RESPONSES}", None, canonical(answers))
+        miss = self._miss(Reason.ANSWERS_DIFFER, detail, self._same_call[0])
+        return replace(miss, differences=(unasked,))
 
     def _retry_with_state(self, state: str) -> Miss:
-        issuers = [each for each in self.entries if each.issued(state)]
-        orphans = [
-            each
-            for each in self._same_call
-            if each.parent is None and state in (each.lookup.state, each.exchange.echoed_sha256)
-        ]
-        own = [each for each in issuers if each in self._same_call]
-        if own or orphans:
-            return self._answers_differ(own, orphans)
-        of_same_name = [each for each in issuers if each in self.same_name]
-        if of_same_name or not (issuers or self._same_call):
-            return self._arguments_differ(of_same_name or self.same_name)
-        stateful = [each for each in self._same_call if each.issued_sha256 is not None]
-        reason, nearest = Reason.STATE_UNKNOWN, (issuers or stateful or self._same_call)[0]
+        issuers = [entry for entry in self.recorded.entries if entry.issued(state)]
+        same_issuers = [entry for entry in issuers if entry in self._same_call]
+        orphans = [entry for entry in self._same_call if _is_orphan(entry, state)]
+        if same_issuers or orphans:
+            return self._answers_differ(same_issuers, orphans)
+        of_same_name = [entry for entry in issuers if entry in self.same_name]
+        if of_same_name:
+            return self._arguments_differ(of_same_name)
         if issuers:
             detail = "this request state belongs to another call"
-        elif stateful:
+            return self._miss(Reason.STATE_UNKNOWN, detail, issuers[0])
+        if not self._same_call:
+            return self._arguments_differ(self.same_name)
+        stateful = [entry for entry in self._same_call if entry.issued_sha256 is not None]
+        if stateful:
             detail = "no recorded ask of this call has this request state"
-        else:
-            reason = Reason.STATE_UNEXPECTED
-            detail = "no recorded ask of this call has a request state"
-        return Miss(self.call, reason, detail, nearest)
+            return self._miss(Reason.STATE_UNKNOWN, detail, stateful[0])
+        detail = "no recorded ask of this call has a request state"
+        return self._miss(Reason.STATE_UNEXPECTED, detail, self._same_call[0])
 
     def _arguments_differ(self, candidates: Sequence[ReplayEntry]) -> Miss:
-        detail = f"{candidates[0].key} was recorded with other arguments"
-        miss = _beside(self.call, candidates, Reason.ARGUMENTS_DIFFER, detail, self.ignored)
-        message, kind = self.call.message, (miss.nearest or candidates[0]).kind
+        key = candidates[0].key
+        ignored = self.recorded.ignored
+        detail = f"{key} was recorded with other arguments"
+        miss = _beside(self.call, candidates, Reason.ARGUMENTS_DIFFER, detail, ignored)
+        kind = (miss.nearest or candidates[0]).kind
+        message = self.call.message
         if miss.differences or message is None or kind is None or kind is message.kind:
             return miss
-        detail = f"{candidates[0].key} was recorded as a {kind.value}, "
-        return replace(miss, detail=f"{detail}but this is a {message.kind.value}")
+        detail = f"{key} was recorded as a {kind.value}, but this is a {message.kind.value}"
+        return replace(miss, detail=detail)
 
     def _answers_differ(
         self, asks: Sequence[ReplayEntry], orphans: Sequence[ReplayEntry] = ()
     ) -> Miss:
-        # Without memory, equal asks stand for each other.
-        alike = {each.same or each for each in asks}
-        parents = [(each, each.parent) for each in self.entries if each.parent is not None]
-        recorded = [each for each, parent in parents if (parent.same or parent) in alike]
-        recorded += orphans
-        if not recorded:
+        answered = [*self._retries_of(asks), *orphans]
+        if not answered:
             detail = "the recording ends with this ask, so no answer to it was recorded"
-            return Miss(self.call, Reason.ANSWERS_DIFFER, detail, asks[0])
+            return self._miss(Reason.ANSWERS_DIFFER, detail, asks[0])
         detail = "other answers were recorded"
-        miss = _beside(self.call, recorded, Reason.ANSWERS_DIFFER, detail, self.ignored)
-        if miss.differences and all(each.received is None for each in miss.differences):
+        ignored = self.recorded.ignored
+        miss = _beside(self.call, answered, Reason.ANSWERS_DIFFER, detail, ignored)
+        if miss.differences and all(found.received is None for found in miss.differences):
             detail = "the retry lacks answers that were recorded"
             return replace(miss, reason=Reason.ANSWERS_MISSING, detail=detail)
-        one, other = self.call.answers, (miss.nearest or recorded[0]).call.answers
-        if one is not None and other is not None and one.shape != other.shape:
-            detail = f"the answers have the shape `{one.shape}`, recorded was `{other.shape}`"
-        for each in self._same_call:
-            if self.lookup.answers is not None and each.lookup.answers == self.lookup.answers:
-                detail = f"#{each.interaction} has this answer, to another ask of an equal call"
-                detail += "; equal calls are played in the order of the recording"
-                break
-        return replace(miss, detail=detail)
+        return replace(miss, detail=self._other_answers(miss.nearest or answered[0]) or detail)
+
+    def _retries_of(self, asks: Sequence[ReplayEntry]) -> list[ReplayEntry]:
+        """Return the retries that answer some asks, or equal ones where nothing is remembered."""
+        stand_ins = self.recorded.stand_ins
+        equal = {stand_ins.get(ask, ask) for ask in asks}
+        retries = []
+        for entry in self.recorded.entries:
+            parent = entry.parent
+            if parent is not None and stand_ins.get(parent, parent) in equal:
+                retries.append(entry)
+        return retries
+
+    def _other_answers(self, nearest: ReplayEntry) -> str:
+        """Say in what answers differ from recorded ones, if not by their values."""
+        answers = self.lookup.answers
+        for entry in self._same_call:
+            if answers is not None and entry.matched.lookup.answers == answers:
+                detail = f"#{entry.interaction} has this answer, to another ask of an equal call"
+                return f"{detail}; equal calls are played in the order of the recording"
+        received = self.call.answers
+        recorded = _call_of(nearest).answers
+        if received is None or recorded is None or received.shape == recorded.shape:
+            return ""
+        return f"the answers have the shape `{received.shape}`, recorded was `{recorded.shape}`"
+
+
+def _is_orphan(entry: ReplayEntry, state: str) -> bool:
+    """Tell whether a retry has a state that no recorded ask issued."""
+    states = (entry.matched.lookup.state, entry.exchange.echoed_sha256)
+    return entry.parent is None and state in states
 
 
 # Harmless requests
@@ -349,23 +480,28 @@ class Harmless(NamedTuple):
 
 
 def answer_of_any_server(
-    call: Call, entries: Iterable[ReplayEntry], *, lacks_session: bool = False
+    call: Call, recorded: Collection[tuple[str, str]], *, lacks_session: bool
 ) -> Harmless | None:
     """Return what every server answers to a request that was not recorded, or None.
 
     To one that lacks the session which the server wants, most of this is no answer.
+
+    Args:
+        recorded: the endpoints and the methods of the calls that were recorded.
     """
-    endpoint, message = call.endpoint, call.message
-    keys = {entry.key[:2] for entry in entries if not resumed_event(entry.request)}
-    endpoints = {recorded_at for recorded_at, _ in keys}
+    message = call.message
+    endpoints = {endpoint for endpoint, _ in recorded}
     if message is None:
-        path = endpoint.partition(" ")[2].partition("?")[0]
+        path = call.endpoint.partition(" ")[2].partition("?")[0]
         if call.request.method == "GET" and "/.well-known/" in path:
             return Harmless(call, 404, (), b"", "404")
         return None if lacks_session else _answer_to_no_message(call, endpoints)
-    if endpoint not in endpoints or (lacks_session and message.method != DISCOVER):
+    if call.endpoint not in endpoints:
         return None
-    return _answer_to_message(call, message, initializes=(endpoint, INITIALIZE) in keys)
+    if lacks_session and message.method != DISCOVER:
+        return None
+    initializes = (call.endpoint, INITIALIZE) in recorded
+    return _answer_to_message(call, message, initializes=initializes)
 
 
 def _answer_to_no_message(call: Call, endpoints: Collection[str]) -> Harmless | None:
@@ -385,9 +521,11 @@ def _answer_to_message(call: Call, message: Message, *, initializes: bool) -> Ha
     if message.kind is Kind.NOTIFICATION and message.method.startswith("notifications/"):
         return Harmless(call, 202, (), b"", "202")
     if message.kind is Kind.REQUEST and message.method == PING:
-        outcome, answer = b'"result":{}', "{}"
+        outcome = b'"result":{}'
+        answer = "{}"
     elif message.kind is Kind.REQUEST and message.method == DISCOVER and initializes:
-        outcome, answer = _NO_METHOD, "Method not found"
+        outcome = _NO_METHOD
+        answer = "Method not found"
     else:
         return None
     body = b'{"jsonrpc":"2.0","id":%b,%b}' % (message.spelled(ID_PATH) or b"null", outcome)

@@ -6,29 +6,48 @@ after its ask. Where nothing is remembered (`stateless`), equal recordings are o
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from operator import eq
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from mrtr_cassette.core.cassette.entries import (
+    Entries,
+    Lifetime,
+    MatchedRequest,
+    OpenedSessions,
+    ReplayEntry,
+    is_received,
+)
 from mrtr_cassette.core.cassette.lookup import CallerValues, LookupKey
+from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import request_with
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits, depends_on_writes, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.equivalence import EqualRequests
-from mrtr_cassette.core.replay.matching import ReplayEntry, is_received
-from mrtr_cassette.core.replay.standing import OpenedSessions
-from mrtr_cassette.core.replay.tasks import LiveTask
-from mrtr_cassette.core.replay.worlds import PlayedWrites, Worlds
+from mrtr_cassette.core.replay.histories import EqualCalls, PlayedWrites, WriteHistories
+from mrtr_cassette.core.replay.stateless import StatelessGroups
+from mrtr_cassette.core.replay.tasks import LiveTask, StepChoice
 from mrtr_cassette.core.secrets.names import Ref, renaming, session_number, session_surrogate
 from mrtr_cassette.core.wire.http import Request
 
-_SAFE_HTTP = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
-_NO_VALUES = CallerValues(None, None)
+_SAFE_HTTP: Final = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
+_NO_VALUES: Final = CallerValues(None, None)
+_MOST_CANDIDATES: Final = 4096
+"""Groups of recordings that are kept for callers who are like none of the recorded ones."""
+
+
+class History(Enum):
+    """Which calls are held to the history of writes in which they were recorded."""
+
+    AUTO = "auto"
+    """Those that were recorded with several answers."""
+    STRICT = "strict"
+    ORDER = "order"
+    """None: equal calls are played in recorded order."""
 
 
 class Repeat(Enum):
@@ -39,22 +58,7 @@ class Repeat(Enum):
     NEVER = "never"
 
 
-class MatchKey(NamedTuple):
-    """Everything by which a request is matched, and the caller's values in it."""
-
-    lookup: LookupKey
-    traits: Traits
-    caller: str
-    values: CallerValues
-    secrets: tuple[Ref, ...]
-
-
-class Chosen(NamedTuple):
-    """The recording that a request gets; without one, the nearest ones, and why they don't fit."""
-
-    entry: ReplayEntry | None
-    nearest: Sequence[ReplayEntry] = ()
-    why_not: Reason | None = None
+# Live sessions
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +73,7 @@ class LiveSession:
             come on one stream; None for any other session.
         tasks: the tasks of the calls that it has made, by their recorded ids.
         known_tasks: the ids by which its client knows recorded tasks, where these are others.
+        used: how many calls at the beginning of each line were played or are over.
         arrived: how many requests like recorded ones have come, by lookup number.
         cancelled: the ids, as canonical texts, of the requests that it has cancelled.
         reached: number of the latest recorded request that has come, but notifications and answers.
@@ -86,9 +91,10 @@ class LiveSession:
     tasks: dict[str, LiveTask] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
     known_tasks: dict[str, str] = field(default_factory=dict)
+    used: dict[EqualCalls, int] = field(default_factory=dict)
     reached: int = 0
     arrived: dict[int, int] = field(default_factory=dict)
-    _answered: dict[int, int] = field(default_factory=dict)
+    _answered: Counter[int] = field(default_factory=Counter)
     _values: dict[tuple[int, int], CallerValues] = field(default_factory=dict)
 
     def count(self, entry: ReplayEntry) -> None:
@@ -99,8 +105,8 @@ class LiveSession:
 
     def was_asked(self, entry: ReplayEntry) -> bool:
         """Tell whether the ask that an exchange answers has been played, or an equal one."""
-        if entry.answers is not None:
-            return entry.answers.pending.lookup_number in self.arrived
+        if entry.answered_question is not None:
+            return entry.answered_question.pending.numbers.lookup in self.arrived
         if entry.parent is None or not entry.proves_its_ask:
             return True
         return entry.parent.question in self.asked
@@ -110,22 +116,24 @@ class LiveSession:
 
         Without values nothing has come, but nothing waits for it any more.
         """
-        number = entry.lookup_number
-        count = self.arrived[number] = self.arrived.get(number, 0) + 1
+        number = entry.numbers.lookup
+        count = self.arrived.get(number, 0) + 1
+        self.arrived[number] = count
         if values is not None and entry.session:
             self._values[number, count] = values
-        if entry.kind is Kind.REQUEST:
-            if values is not None:
-                self.callers[entry] = values
-            if entry.session == self.recorded:
-                self.reached = max(self.reached, entry.exchange.number or 0)
+        if entry.kind is not Kind.REQUEST:
+            return
+        if values is not None:
+            self.callers[entry] = values
+        if entry.session == self.recorded:
+            self.reached = max(self.reached, entry.exchange.number or 0)
 
     def begin(self, task: LiveTask) -> None:
         """Begin a task, anew if its call has been made before."""
         recorded = task.recorded
-        self.tasks[recorded.created.id] = task
-        for at in recorded.causes:
-            self.arrived.pop(recorded.steps[at].lookup_number, None)
+        self.tasks[recorded.id] = task
+        for cause in recorded.causes:
+            self.arrived.pop(recorded.steps[cause].numbers.lookup, None)
 
     def waive(self, entry: ReplayEntry) -> None:
         """Let nothing wait any more for a request like a recorded one."""
@@ -134,20 +142,20 @@ class LiveSession:
 
     def has_arrived(self, entry: ReplayEntry) -> bool:
         """Tell whether a request like a recorded one has come, as often as it had come by then."""
-        return self.arrived.get(entry.lookup_number, 0) >= entry.occurrence
+        return self.arrived.get(entry.numbers.lookup, 0) >= entry.numbers.occurrence
 
     def answer(self, entry: ReplayEntry) -> None:
         """Take note that a client has the response to a request like a recorded one."""
-        number = entry.lookup_number
-        self._answered[number] = self._answered.get(number, 0) + 1
+        self._answered[entry.numbers.lookup] += 1
 
     def has_answered(self, entry: ReplayEntry) -> bool:
         """Tell whether a client has the response to a request like a recorded one."""
-        return self._answered.get(entry.lookup_number, 0) >= entry.occurrence
+        return self._answered[entry.numbers.lookup] >= entry.numbers.occurrence
 
     def values_of(self, entry: ReplayEntry) -> CallerValues:
         """Return the values of the live request that stands for a recorded one."""
-        return self._values.get((entry.lookup_number, entry.occurrence), _NO_VALUES)
+        number = (entry.numbers.lookup, entry.numbers.occurrence)
+        return self._values.get(number, _NO_VALUES)
 
     def in_recorded(self, request: Request) -> Request:
         """Return a request of the session as it would have been recorded."""
@@ -157,9 +165,9 @@ class LiveSession:
         if not names:
             return request
         change = renaming(names)
-        return request_with(request, lambda raw, _: change(raw))
+        return request_with(request, lambda raw, _name: change(raw))
 
-    def exchange(self, first: str, second: str) -> None:
+    def exchange_tasks(self, first: str, second: str) -> None:
         """Let the client know two recorded tasks by each other's ids."""
         known = self.known_tasks.get(first, first)
         self.known_tasks[first] = self.known_tasks.get(second, second)
@@ -176,34 +184,33 @@ class SecretMapping:
     def __init__(self) -> None:
         self._received: dict[Ref, Ref] = {}
 
-    def fitting(self, entries: list[ReplayEntry], received: tuple[Ref, ...]) -> list[ReplayEntry]:
+    def fitting(
+        self, entries: Sequence[ReplayEntry], received: tuple[Ref, ...]
+    ) -> Sequence[ReplayEntry]:
         """Return the recorded exchanges whose secrets can be those of a request."""
-
-        def keep(fits: Callable[[Ref, Ref], bool]) -> list[ReplayEntry]:
-            return [each for each in entries if all(map(fits, each.secrets, received))]
-
-        if len({each.secrets for each in entries}) > 1:
-            same = keep(self._is)
+        if len({entry.matched.secrets for entry in entries}) > 1:
+            same = _taking(entries, received, self._is)
             if same:
                 return same
-            entries = keep(self._may_be)
-        return [each for each in entries if not self._has_been_another(each, received)]
+            entries = _taking(entries, received, self._may_be)
+        return [entry for entry in entries if not self._has_been_another(entry, received)]
 
     def _has_been_another(self, entry: ReplayEntry, received: tuple[Ref, ...]) -> bool:
         earlier: set[Ref] = set()
         parent = entry.parent
         while parent is not None:
-            earlier.update(parent.secrets)
+            earlier.update(parent.matched.secrets)
             parent = parent.parent
-        return any(
-            self._is(other, secret) and not self._is(recorded, secret)
-            for recorded, secret in zip(entry.secrets, received, strict=False)
-            for other in earlier
-        )
+        for recorded, secret in zip(entry.matched.secrets, received, strict=False):
+            if self._is(recorded, secret):
+                continue
+            if any(self._is(before, secret) for before in earlier):
+                return True
+        return False
 
     def played(self, entry: ReplayEntry, received: tuple[Ref, ...]) -> None:
         """Take note of what the secrets of a request were played as."""
-        for recorded, secret in zip(entry.secrets, received, strict=False):
+        for recorded, secret in zip(entry.matched.secrets, received, strict=False):
             if is_received(secret):
                 self._received.setdefault(recorded, secret)
 
@@ -211,174 +218,379 @@ class SecretMapping:
         return received in (recorded, self._received.get(recorded))
 
     def _may_be(self, recorded: Ref, received: Ref) -> bool:
-        is_new = recorded not in self._received and is_received(received)
-        return is_new or recorded.kind != received.kind or self._is(recorded, received)
+        if recorded.kind != received.kind or self._is(recorded, received):
+            return True
+        return recorded not in self._received and is_received(received)
+
+
+def _taking(
+    entries: Sequence[ReplayEntry],
+    received: tuple[Ref, ...],
+    takes: Callable[[Ref, Ref], bool],
+) -> list[ReplayEntry]:
+    return [entry for entry in entries if all(map(takes, entry.matched.secrets, received))]
+
+
+def _is_of_rule(recorded: Ref, received: Ref) -> bool:
+    # A placeholder that the client was given may stand where another rule found the secret.
+    return recorded.kind == received.kind or not is_received(received)
+
+
+# Choosing
+
+
+class Candidates:
+    """Equal recordings among which a request gets one, in the order of their arrival."""
+
+    def __init__(self, entries: Sequence[ReplayEntry], histories: WriteHistories) -> None:
+        self.entries = entries
+        self.lines = histories.lines(entries)
+        self.answer_questions = False
+        for entry in entries:
+            if entry.answered_question is not None or entry.parent is not None:
+                self.answer_questions = True
+
+
+class Chosen(NamedTuple):
+    """The recording that a request gets; without one, the nearest ones, and why they don't fit.
+
+    Attributes:
+        recorded: the recorded session for which its live session is taken, if for another one.
+        line: the line from which it is, and how many calls of this are used before it.
+    """
+
+    entry: ReplayEntry | None
+    nearest: Sequence[ReplayEntry] = ()
+    why_not: Reason | None = None
+    recorded: str | None = None
+    line: tuple[EqualCalls, int] | None = None
+
+
+class PlayFacts(NamedTuple):
+    """A recording, as far as the order of its plays depends on it.
+
+    Attributes:
+        issued: gives the hashes and placeholders that a client can have from a response.
+        lifetime_of: tells when a request arrived, and when it had its response.
+        answers_during: gives what was posted while a call was in flight.
+        changing: the calls whose tasks depend on what was answered or cancelled.
+        depends_on_later: tells whether a stream says what other requests caused.
+    """
+
+    cassette: Cassette
+    entries: Entries
+    issued: Callable[[], Collection[str]]
+    lifetime_of: Callable[[ReplayEntry], Lifetime]
+    answers_during: Callable[[ReplayEntry], Sequence[ReplayEntry]]
+    changing: Sequence[ReplayEntry]
+    depends_on_later: Callable[[ReplayEntry], bool]
 
 
 class PlayOrder:
-    """Chooses among the recordings that have the key of a request."""
+    """Chooses among the recordings that have the key of a request.
+
+    Attributes:
+        stand_ins: the equal exchanges that are played in the place of others.
+
+    Raises:
+        CassetteError: the cassette can't be played without memory.
+    """
 
     def __init__(
         self,
-        by_arrival: Sequence[ReplayEntry],
-        worlds: Worlds,
+        facts: PlayFacts,
         repeat: Repeat,
-        equal: EqualRequests | None = None,
+        history: History,
+        reads: Collection[str],
+        *,
+        stateless: bool,
     ) -> None:
-        self._worlds = worlds
-        self._repeat = repeat
-        self._equal = equal
+        entries = facts.entries
+        if history is History.AUTO and (stateless or repeat is Repeat.ALWAYS):
+            history = History.ORDER
+        self.histories = WriteHistories(
+            entries,
+            facts.cassette.recorders,
+            history.value,
+            reads,
+            facts.lifetime_of,
+            facts.answers_during,
+        )
+        groups = None
+        if stateless:
+            groups = StatelessGroups(
+                facts.cassette, entries, facts.issued(), facts.changing, facts.depends_on_later
+            )
+        self.stand_ins: Mapping[ReplayEntry, ReplayEntry] = {}
+        if groups is not None:
+            self.stand_ins = groups.stand_ins
+        self.plays: Counter[ReplayEntry] = Counter()
+        """How often each exchange was played."""
         self.has_written_elsewhere = False
         """A write of this run was made where nothing is recorded of what it changed."""
+        self._repeat = repeat
+        self._groups = groups
         self._secrets = SecretMapping()
         self._by_lookup: dict[LookupKey, list[ReplayEntry]] = {}
         self._exact: dict[tuple[LookupKey, Traits], list[ReplayEntry]] = {}
+        self._candidates: dict[tuple[LookupKey, Traits], Candidates] = {}
         self._shared = LiveSession()
         self._by_id: dict[str, LiveSession] = {}
         self._recorded: dict[str, set[int]] = {}
         self._handshakes: dict[str, list[ReplayEntry]] = {}
-        for each in by_arrival:
-            self._add(each)
-        self.opened = OpenedSessions(by_arrival)
+        for entry in entries.by_arrival:
+            self._add(entry)
+        self.opened = OpenedSessions(entries.by_arrival)
         self._last = max(map(session_number, self._recorded), default=0)
-        # Each keeps some of the recordings; where one keeps none, that is why there is a miss.
-        self._rules: tuple[tuple[Reason, _Rule], ...] = (
-            (Reason.ARGUMENTS_DIFFER, self._of_session),
-            (Reason.ARGUMENTS_DIFFER, self._with_secrets),
-            (Reason.OTHER_HISTORY, self._whatever_was_written),
-            (Reason.OUT_OF_ORDER, lambda entries, _, it: [*filter(it.was_asked, entries)]),
-            (Reason.OTHER_HISTORY, self._after_the_same_writes),
-            (Reason.ALREADY_PLAYED, self._not_used_up),
-        )
-        if equal is not None:
-            self._rules = ((Reason.ARGUMENTS_DIFFER, self._with_secrets),)
 
     def _add(self, entry: ReplayEntry) -> None:
-        session, lookup = entry.session, entry.lookup
+        session = entry.session
         if session:
-            self._recorded.setdefault(session, set()).add(entry.lookup_number)
+            self._recorded.setdefault(session, set()).add(entry.numbers.lookup)
             if entry.key.method == INITIALIZED:
                 self._handshakes.setdefault(session, []).append(entry)
-        if entry.same is not None or entry.created_by is not None:
+        if entry.created_by is not None or entry in self.stand_ins:
             return
+        matched = entry.matched if self._groups is None else self._groups.matched(entry)
+        lookup = matched.lookup
         # A state that the client didn't get from the cassette, such as a literal in a test, has the
         # hash of the state that was sent while recording.
         raw_state = entry.exchange.echoed_sha256 or lookup.state
-        for each in {lookup, self._known_as(lookup._replace(state=raw_state))}:
-            self._by_lookup.setdefault(each, []).append(entry)
-            self._exact.setdefault((each, entry.traits), []).append(entry)
+        for key in {lookup, self._known_as(lookup._replace(state=raw_state))}:
+            self._by_lookup.setdefault(key, []).append(entry)
+            self._exact.setdefault((key, matched.traits), []).append(entry)
 
     def _known_as(self, lookup: LookupKey) -> LookupKey:
-        if self._equal is None or lookup.state is None:
-            return lookup
-        return lookup._replace(state=self._equal.root(lookup.state))
+        return lookup if self._groups is None else self._groups.known_as(lookup)
+
+    def was_played(self, entry: ReplayEntry) -> bool:
+        """Tell whether an exchange, or the equal one in its place, has been played."""
+        return self.plays[self.stand_ins.get(entry, entry)] > 0
+
+    # Sessions
 
     def session_of(self, request: Request) -> LiveSession:
-        """Return the session in which a client sent a request; a new one without memory."""
+        """Return the session in which a client sends a request; a new one without memory."""
         session_id = session_of(request) if self._recorded else NO_SESSION
-        if self._equal is not None:
-            return LiveSession(self._equal.root(session_id), session_id)
-        if session_id in self._recorded and session_id not in self._by_id:
-            # A client may know it from an earlier run, and not open it again.
-            session = self._by_id[session_id] = LiveSession(session_id, session_id)
-            for each in self._handshakes.get(session_id, ()):
-                session.arrive(each)
-        return self._by_id.get(session_id, self._shared)
+        if self._groups is not None:
+            return LiveSession(self._groups.root(session_id), session_id)
+        if session_id not in self._recorded:
+            return self._by_id.get(session_id, self._shared)
+        if session_id in self._by_id:
+            return self._by_id[session_id]
+        # A client may know it from an earlier run, and not open it again.
+        session = LiveSession(session_id, session_id)
+        for handshake in self._handshakes.get(session_id, ()):
+            session.arrive(handshake)
+        return session
 
-    def choose(self, key: MatchKey, session: LiveSession) -> Chosen:
+    def enter(self, session: LiveSession) -> None:
+        """Take note that a client has sent something in a session."""
+        if self._groups is None and session.id in self._recorded:
+            self._by_id.setdefault(session.id, session)
+
+    def _opened_by(self, opening: ReplayEntry) -> LiveSession:
+        recorded = opening.session
+        session_id = recorded
+        if recorded in self._by_id:
+            self._last += 1
+            session_id = session_surrogate(self._last)
+        session = LiveSession(recorded, session_id)
+        # HTTP+SSE: a stream opens the session, and posts get no responses of their own.
+        session.unrecorded = deque() if opening.is_listening else None
+        if self._groups is None:
+            self._by_id[session_id] = session
+        return session
+
+    # Choosing
+
+    def choose(self, matched: MatchedRequest, session: LiveSession) -> Chosen:
         """Return the recording that a request gets in a session, or why there is none."""
-        lookup = self._known_as(key.lookup)
-        if lookup not in self._by_lookup:
+        lookup = self._known_as(matched.lookup)
+        equal = self._by_lookup.get(lookup)
+        if equal is None:
             return Chosen(None)
-        # Where all that headers say is equal, so is the session.
-        left = self._exact.get((lookup, key.traits), [])
-        if not left:
-            equal = self._by_lookup[lookup]
-            allowed = self.opened.keep(equal, key.traits.session)
-            if not allowed:
-                return Chosen(None, equal, Reason.SESSION_UNKNOWN)
-            if not key.traits.is_conditional:
-                allowed = [entry for entry in allowed if not entry.is_about_a_copy]
-            if not allowed:
-                return Chosen(None, equal, Reason.CONDITION_MISSING)
-            left = _most_alike(allowed, key.traits)
-        for reason, rule in self._rules:
-            kept = rule(left, key, session)
-            if not kept:
-                return Chosen(None, left, reason)
-            left = kept
-        same = [each for each in left if each.caller == key.caller]
-        return Chosen((same or left)[0])
+        candidates = self._candidates.get((lookup, matched.traits))
+        if candidates is None:
+            found = self._nearest(lookup, equal, matched.traits)
+            if isinstance(found, Reason):
+                return Chosen(None, equal, found)
+            candidates = self._keep_candidates(lookup, matched.traits, found)
+        if self._groups is not None:
+            return self._first_without_memory(candidates, matched)
+        recorded = self._taken_for(candidates.entries, session)
+        if recorded is not None:
+            of_session = [entry for entry in candidates.entries if entry.session == recorded]
+            candidates = Candidates(of_session, self.histories)
+        return self._among(candidates, matched, session)._replace(recorded=recorded)
 
-    def _of_session(
-        self, entries: list[ReplayEntry], _key: MatchKey, session: LiveSession
-    ) -> list[ReplayEntry]:
-        """Keep the exchanges of the recorded session that is played in a live one, if it has any.
+    def _nearest(
+        self, lookup: LookupKey, equal: Sequence[ReplayEntry], traits: Traits
+    ) -> Sequence[ReplayEntry] | Reason:
+        """Return the equal recordings whose headers come nearest, or why there are none."""
+        # Where all that headers say is equal, so is the session.
+        exact = self._exact.get((lookup, traits))
+        if exact:
+            return exact
+        allowed = self.opened.keep(equal, traits.session)
+        if not allowed:
+            return Reason.SESSION_UNKNOWN
+        if not traits.is_conditional:
+            allowed = [entry for entry in allowed if not entry.is_about_a_copy]
+        if not allowed:
+            return Reason.CONDITION_MISSING
+        return self._most_alike(allowed, traits)
+
+    def _keep_candidates(
+        self, lookup: LookupKey, traits: Traits, entries: Sequence[ReplayEntry]
+    ) -> Candidates:
+        if len(self._candidates) > _MOST_CANDIDATES + len(self._exact):
+            self._candidates.clear()
+        candidates = Candidates(entries, self.histories)
+        self._candidates[lookup, traits] = candidates
+        return candidates
+
+    def _first_without_memory(self, candidates: Candidates, matched: MatchedRequest) -> Chosen:
+        entries = candidates.entries
+        if matched.secrets and self._groups is not None:
+            taking = _taking(entries, matched.secrets, _is_of_rule)
+            fitting = self._groups.fitting(taking, matched.secrets)
+            if not fitting:
+                return Chosen(None, entries, Reason.ARGUMENTS_DIFFER)
+            entries = fitting
+        for entry in entries:
+            if self._groups is not None and self._groups.matched(entry).caller == matched.caller:
+                return Chosen(entry)
+        return Chosen(entries[0])
+
+    def _taken_for(self, entries: Sequence[ReplayEntry], session: LiveSession) -> str | None:
+        """Return the recorded session for which a live one has to be taken from now on, or None.
 
         Clients that begin alike are told apart by what they do later: where the session that was
         taken for this one has no such exchange, one that has what came so far is taken for it.
         """
         here = session.recorded
-        if here == NO_SESSION or any(each.session == here for each in entries):
-            return entries
-        for each in entries:
-            contents = self._recorded.get(each.session)
-            if contents is not None and session.arrived.keys() <= contents:
-                session.recorded, session.reached = each.session, 0
-                return [other for other in entries if other.session == each.session]
-        return entries
-
-    def _with_secrets(
-        self, entries: list[ReplayEntry], key: MatchKey, _session: LiveSession
-    ) -> list[ReplayEntry]:
-        """Keep the exchanges whose secrets can be those of a request."""
-        if not key.secrets:
-            return entries
-
-        def takes(recorded: Ref, received: Ref) -> bool:
-            # A placeholder that the client was given may stand where another rule found the secret.
-            return recorded.kind == received.kind or not is_received(received)
-
-        taking = [each for each in entries if all(map(takes, each.secrets, key.secrets))]
-        return (self._equal or self._secrets).fitting(taking, key.secrets)
-
-    def _whatever_was_written(
-        self, entries: list[ReplayEntry], _key: MatchKey, _session: LiveSession
-    ) -> list[ReplayEntry]:
-        """Keep what depends on no write, once one was made elsewhere."""
-        if not self.has_written_elsewhere:
-            return entries
-        kept = []
+        if here == NO_SESSION or any(entry.session == here for entry in entries):
+            return None
         for entry in entries:
-            if entry.is_listening or not depends_on_writes(entry.kind, entry.key.method):
-                kept.append(entry)
-        return kept
+            contents = self._recorded.get(entry.session)
+            if contents is not None and session.arrived.keys() <= contents:
+                return entry.session
+        return None
 
-    def _after_the_same_writes(
-        self, entries: list[ReplayEntry], _key: MatchKey, session: LiveSession
-    ) -> list[ReplayEntry]:
-        if not self._worlds.holds_any:
-            return entries
-        kept = self._worlds.keep(entries, session.writes)
-        if kept and self._not_used_up(kept, _key, session):
-            return kept
+    def _among(
+        self, candidates: Candidates, matched: MatchedRequest, session: LiveSession
+    ) -> Chosen:
+        """Return one of some equal recordings, or why none fits now."""
+        left = self._fitting(candidates, matched, session)
+        if isinstance(left, Chosen):
+            return left
+        if len(left) != len(candidates.entries):
+            candidates = Candidates(left, self.histories)
+        lines = candidates.lines
+        chosen = self._next_of(lines, matched.caller, session)
+        if chosen is not None:
+            return chosen
+        if all(line.point is None for line in lines):
+            return Chosen(None, left, Reason.ALREADY_PLAYED)
         # Whatever came before, what may not be repeated has been played.
-        is_over = all(each in session.played for each in entries)
-        return entries if is_over and not self._may_repeat(entries[-1]) else []
+        is_over = all(entry in session.played for entry in left)
+        if not is_over or self._may_repeat(left[-1]):
+            return Chosen(None, left, Reason.OTHER_HISTORY)
+        free = [EqualCalls(line.caller, None, line.entries, []) for line in lines]
+        chosen = self._next_of(free, matched.caller, session)
+        return chosen or Chosen(None, left, Reason.ALREADY_PLAYED)
 
-    def _not_used_up(
-        self, entries: list[ReplayEntry], _key: MatchKey, session: LiveSession
-    ) -> list[ReplayEntry]:
-        """Keep the exchanges that have been played less often than others; or the last one again.
+    def _fitting(
+        self, candidates: Candidates, matched: MatchedRequest, session: LiveSession
+    ) -> Sequence[ReplayEntry] | Chosen:
+        """Return the recordings that a request can get, whatever was played; or why none."""
+        left = candidates.entries
+        if matched.secrets:
+            taking = _taking(left, matched.secrets, _is_of_rule)
+            left = self._secrets.fitting(taking, matched.secrets)
+            if not left:
+                return Chosen(None, candidates.entries, Reason.ARGUMENTS_DIFFER)
+        if self.has_written_elsewhere:
+            before = left
+            left = [entry for entry in left if not _reads_what_is_written(entry)]
+            if not left:
+                return Chosen(None, before, Reason.OTHER_HISTORY)
+        if candidates.answer_questions:
+            before = left
+            left = [entry for entry in left if session.was_asked(entry)]
+            if not left:
+                return Chosen(None, before, Reason.OUT_OF_ORDER)
+        return left
+
+    def _next_of(
+        self, lines: Sequence[EqualCalls], caller: str, session: LiveSession
+    ) -> Chosen | None:
+        """Return the first exchange that was played less often than others; or the last one again.
 
         The first one is played again, when all like it have been played, where that is allowed.
         """
-        last, times = entries[-1], [session.played.get(each, 0) for each in entries]
+        last: ReplayEntry | None = None
+        for line in lines:
+            latest = self._latest_of(line, session)
+            if latest is not None and (last is None or latest.arrival > last.arrival):
+                last = latest
+        if last is None:
+            return None
         opens = last.opens_session or last.key.method == INITIALIZE
-        begins_again = self._repeat is Repeat.ALWAYS or (opens and self._repeat is Repeat.AUTO)
-        most = min(times) if begins_again else 0
-        left = [each for each, count in zip(entries, times, strict=True) if count <= most]
-        return left or ([last] if self._may_repeat(last) else [])
+        begins_again = opens and self._repeat is Repeat.AUTO
+        most = 0
+        if begins_again or self._repeat is Repeat.ALWAYS:
+            most = min(self._times_of(lines, session))
+        best: Chosen | None = None
+        for line in lines:
+            chosen = self._first_of(line, session, most)
+            if chosen is None or chosen.entry is None:
+                continue
+            if best is None or best.entry is None:
+                best = chosen
+                continue
+            # The caller's line comes first, and then the one that arrived first.
+            rank = (line.caller != caller, chosen.entry.arrival)
+            if rank < (best.entry.matched.caller != caller, best.entry.arrival):
+                best = chosen
+        if best is None and self._may_repeat(last):
+            return Chosen(last)
+        return best
+
+    def _latest_of(self, line: EqualCalls, session: LiveSession) -> ReplayEntry | None:
+        """Return the call of a line at its point that arrived last."""
+        in_place = self.histories.in_place(line, session.writes)
+        if line.entries[0].parent is None:
+            return next(in_place, None)
+        # Retries arrived in another order than their calls began.
+        return max(in_place, key=lambda entry: entry.arrival, default=None)
+
+    def _times_of(self, lines: Iterable[EqualCalls], session: LiveSession) -> list[int]:
+        times = []
+        for line in lines:
+            for entry in self.histories.in_place(line, session.writes):
+                times.append(session.played.get(entry, 0))
+        return times
+
+    def _first_of(self, line: EqualCalls, session: LiveSession, most: int) -> Chosen | None:
+        """Return the first call of a line that was played at most so often, at its point."""
+        histories = self.histories
+        writes = session.writes
+        used = 0 if most else session.used.get(line, 0)
+        first: ReplayEntry | None = None
+        for place in range(used, histories.come(line, writes)):
+            entry = line.entries[place]
+            times = session.played.get(entry, 0)
+            if times <= most and not histories.is_over(line, entry, writes):
+                if first is None or entry.arrival < first.arrival:
+                    first = entry
+                # Retries arrived in another order than their calls began.
+                if entry.parent is None:
+                    break
+            elif place == used and (times or histories.is_over_for_good(line, entry, writes)):
+                used += 1
+        return None if first is None else Chosen(first, line=None if most else (line, used))
 
     @property
     def repeats_reads(self) -> bool:
@@ -389,68 +601,80 @@ class PlayOrder:
         if self._repeat is Repeat.NEVER:
             return False
         if entry.kind is None or entry.kind is Kind.RESPONSE:
-            return entry.request.method in _SAFE_HTTP
-        return entry.kind is Kind.NOTIFICATION or self._worlds.only_reads(entry.key)
+            return entry.matched.request.method in _SAFE_HTTP
+        return entry.kind is Kind.NOTIFICATION or self.histories.only_reads(entry.key)
+
+    def _most_alike(self, entries: Sequence[ReplayEntry], traits: Traits) -> Sequence[ReplayEntry]:
+        """Return the exchanges whose traits come nearest, in recorded order.
+
+        Recordings with other traits are never a substitute, even when these are used up: the same
+        body may have been refused for its headers. So of recordings that are equally near, a
+        refusal is for those who send what was refused.
+        """
+        best: list[bool] = []
+        nearest: dict[ReplayEntry, Traits] = {}
+        for entry in entries:
+            matched = entry.matched if self._groups is None else self._groups.matched(entry)
+            score = list(map(eq, matched.traits, traits))
+            if score > best:
+                best = score
+                nearest = {}
+            if score == best:
+                nearest[entry] = matched.traits
+        if len(set(nearest.values())) == 1:
+            return list(nearest)
+        granted = {found for entry, found in nearest.items() if not entry.is_refused}
+        return [entry for entry, found in nearest.items() if found in granted] or list(nearest)
+
+    # Playing
+
+    def take_for(self, session: LiveSession, chosen: Chosen) -> None:
+        """Take a live session for another recorded one, as was chosen."""
+        if chosen.recorded is not None:
+            session.recorded = chosen.recorded
+            session.reached = 0
 
     def played(
-        self, chosen: ReplayEntry, secrets: tuple[Ref, ...], session: LiveSession
+        self, entry: ReplayEntry, secrets: tuple[Ref, ...], session: LiveSession
     ) -> LiveSession:
         """Take note that an exchange is played now; return the session that its client is in."""
-        chosen.played += 1
+        self.plays[entry] += 1
         if secrets:
-            self._secrets.played(chosen, secrets)
-        if chosen.opens_session:
+            self._secrets.played(entry, secrets)
+        if entry.opens_session:
             # Which client it is shows only from now on.
-            session.count(chosen)
-            session = self._opened_by(chosen)
-        elif chosen in session.played and chosen.key.method == INITIALIZE:
-            session = self._shared = LiveSession()
-        session.count(chosen)
+            session.count(entry)
+            session = self._opened_by(entry)
+        elif entry in session.played and entry.key.method == INITIALIZE:
+            session = LiveSession()
+            self._shared = session
+        session.count(entry)
         # A task that is over may be polled for ever.
-        if chosen.created_by is None or session.played[chosen] == 1:
-            self._worlds.played(chosen, session.writes)
+        if entry.created_by is None or session.played[entry] == 1:
+            self.histories.played(entry, session.writes)
         return session
 
-    def exchange(self, first: ReplayEntry, second: ReplayEntry, session: LiveSession) -> None:
-        """Take a call that was played as one equal call for another."""
-        counts = session.played
-        times = counts.get(first, 0)
-        times_of_second = counts.get(second, 0)
-        first.played += times_of_second - times
-        second.played += times - times_of_second
-        for entry, count in ((first, times_of_second), (second, times)):
-            counts.pop(entry, None)
-            if count:
-                counts[entry] = count
-        self._worlds.exchange(first, second, session.writes)
-
-    def _opened_by(self, opening: ReplayEntry) -> LiveSession:
-        recorded = session_id = opening.session
-        if recorded in self._by_id:
-            self._last += 1
-            session_id = session_surrogate(self._last)
-        session = LiveSession(recorded, session_id)
-        # HTTP+SSE: a stream opens the session, and posts get no responses of their own.
-        session.unrecorded = deque() if opening.is_listening else None
-        if self._equal is None:
-            self._by_id[session_id] = session
-        return session
+    def step_played(self, choice: StepChoice, session: LiveSession) -> None:
+        """Take note of the plays of tasks in a session after a request about one of them."""
+        session.tasks = dict(choice.plays)
+        if choice.exchanged is None:
+            return
+        task, branch = choice.exchanged
+        session.exchange_tasks(task.id, branch.id)
+        first = task.creating
+        second = branch.creating
+        times = session.played.pop(first, 0)
+        times_of_second = session.played.pop(second, 0)
+        for entry, before, after in (
+            (first, times, times_of_second),
+            (second, times_of_second, times),
+        ):
+            self.plays[entry] += after - before
+            if after:
+                session.played[entry] = after
+        session.used.clear()
+        self.histories.exchange(first, second, session.writes)
 
 
-_Rule = Callable[[list[ReplayEntry], MatchKey, LiveSession], list[ReplayEntry]]
-
-
-def _most_alike(entries: Sequence[ReplayEntry], traits: Traits) -> list[ReplayEntry]:
-    """Return the exchanges whose traits come nearest, in recorded order.
-
-    Recordings with other traits are never a substitute, even when these are used up: the same body
-    may have been refused for its headers. So of recordings that are equally near, a refusal is for
-    those who send what was refused.
-    """
-    scores = [list(map(eq, entry.traits, traits)) for entry in entries]
-    best = max(scores)
-    nearest = [entry for entry, score in zip(entries, scores, strict=True) if score == best]
-    if len({entry.traits for entry in nearest}) > 1:
-        granted = {entry.traits for entry in nearest if not entry.is_refused}
-        return [entry for entry in nearest if entry.traits in granted] or nearest
-    return nearest
+def _reads_what_is_written(entry: ReplayEntry) -> bool:
+    return not entry.is_listening and depends_on_writes(entry.kind, entry.key.method)

@@ -8,24 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from typing import Final
 
-from mrtr_cassette.core.cassette.lookup import (
-    CallerValues,
-    LookupKey,
-    cut_body,
-    lookup_key,
-    values_in,
-)
+from mrtr_cassette.core.cassette.entries import MatchedRequest, ReplayEntry, entries_of, is_pong
+from mrtr_cassette.core.cassette.lookup import CallerValues, cut_body, lookup_key, values_in
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.cassette.sessions import (
-    endpoint_elsewhere,
-    event_ids,
-    is_answered,
-    ping_ids,
-    redirected_elsewhere,
-)
+from mrtr_cassette.core.cassette.sessions import endpoint_elsewhere, ping_ids, redirected_elsewhere
 from mrtr_cassette.core.cassette.transports import origin_of
 from mrtr_cassette.core.protocol.calls import (
     Call,
@@ -35,14 +23,16 @@ from mrtr_cassette.core.protocol.calls import (
     session_of,
     traits_of_headers,
 )
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
-from mrtr_cassette.core.protocol.methods import CANCELLED, DISCOVER, TASK_STEPS
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, hides_response
+from mrtr_cassette.core.protocol.methods import CANCELLED, DISCOVER
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.replay.diagnosis import (
     Harmless,
     Miss,
     NoStep,
     Reason,
+    Recorded,
+    after_other_writes,
     after_placeholders,
     answer_of_any_server,
     led_elsewhere,
@@ -51,19 +41,17 @@ from mrtr_cassette.core.replay.diagnosis import (
     not_now,
     other_id,
 )
-from mrtr_cassette.core.replay.equivalence import EqualRequests
-from mrtr_cassette.core.replay.history import NO_WAITS, Timelines
-from mrtr_cassette.core.replay.matching import (
-    MatchedForm,
-    ReplayEntry,
-    entries_of,
-    number_lookups,
-    placeholders_in,
+from mrtr_cassette.core.replay.matching import MatchedForm, placeholders_in
+from mrtr_cassette.core.replay.order import (
+    Chosen,
+    History,
+    LiveSession,
+    PlayFacts,
+    PlayOrder,
+    Repeat,
 )
-from mrtr_cassette.core.replay.order import Chosen, LiveSession, MatchKey, PlayOrder, Repeat
-from mrtr_cassette.core.replay.reply import Came, Delivery, Reply, build_reply
-from mrtr_cassette.core.replay.tasks import LiveTask, RecordedTask, Step, recorded_tasks
-from mrtr_cassette.core.replay.worlds import History, Worlds, called_as
+from mrtr_cassette.core.replay.reply import Deliveries, Delivery
+from mrtr_cassette.core.replay.tasks import LiveTask, RecordedTask, RecordedTasks, StepChoice
 from mrtr_cassette.core.wire.codings import readable
 from mrtr_cassette.core.wire.http import ACCEPTED, End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
@@ -74,12 +62,34 @@ _LONGER_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """What a request gets, before it counts as played or missed.
+
+    Attributes:
+        recorded: the request as it would have been recorded.
+        wall_s: the seconds since 1970, to which times of tasks are moved; without it they stay.
+        chosen: the recording that it gets, or why there is none.
+        step: the step of a recorded task that it gets, if it is about one.
+    """
+
+    request: Request
+    recorded: Request
+    session: LiveSession
+    matched: MatchedRequest
+    values: CallerValues
+    wall_s: float | None
+    chosen: Chosen
+    step: StepChoice | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Play:
     """A hit; without a delivery where the recorded request got no response.
 
     The miss, if there is one, is what its client will find where the response sends it.
 
     Attributes:
+        times: how often its exchange has been played by now.
         patience_s: how many seconds a client waits for a response that was not recorded, after all
             that was, until it is told; None where it expects no response, or gets one.
     """
@@ -88,6 +98,7 @@ class Play:
     entry: ReplayEntry
     session: LiveSession
     delivery: Delivery | None
+    times: int
     patience_s: float | None = None
     miss: Miss | None = None
 
@@ -108,6 +119,7 @@ class Player:
         adds_to: the file to which a recording may add, the first one where several are played.
         recording: the cassette.
         interactions: for each interaction, the exchanges that no earlier one has.
+        times: how often each exchange was played.
         plays: how many requests got a recorded reply.
         poll_interval: the milliseconds between polls of a task, for clients; None as recorded.
         is_write: tells whether an exchange ends a call that may have changed something.
@@ -117,6 +129,7 @@ class Player:
     """
 
     was_probed = False
+    poll_interval: int | None = None
 
     def __init__(
         self,
@@ -142,43 +155,62 @@ class Player:
         Raises:
             CassetteError: the cassette can't be played without memory.
         """
-        self.path = self.adds_to = cassette.path
+        self.path = cassette.path
+        self._ignored = tuple(ignored)
+        self.adds_to = cassette.path
         self.recording = cassette
         self.misses: list[Miss] = []
         self.harmless: list[Harmless] = []
         self.plays = 0
-        self._ignored = tuple(ignored)
-        self._unseen = list(self._ignored)
-        self._paced, self._strict, self._stateless = paced, strict, stateless
-        self._now: float | None = None
-        self.poll_interval: int | None = None
-        self._matched = MatchedForm(cassette, self._ignored, remembers=not stateless)
-        self.interactions = entries_of(cassette, self._matched)
-        self.entries = [each for own in self.interactions for each in own]
-        by_arrival = self._by_arrival = sorted(self.entries, key=lambda each: each.arrival)
-        number_lookups(by_arrival)
-        self._pings = ping_ids(each.exchange for each in by_arrival)
-        for entry in by_arrival:
-            entry.is_pong = entry.asks_nothing and self._is_pong(entry.session, entry.asker)
-        self._timelines = Timelines(by_arrival)
-        tasks = recorded_tasks(self.interactions)
-        self._tasks = {each.created.id: each for each in tasks}
-        self._created_by = {each.creating: each for each in tasks}
-        self._elsewhere = _leading_elsewhere(self.entries, origin_of(cassette))
-        self._listening: dict[LiveSession, list[Delivery]] = {}
-        self._replies: dict[ReplayEntry, Reply] = {}
-        equal = None
-        if stateless:
-            facts = self._matched, self._timelines, self._tasks.values()
-            equal = EqualRequests(cassette, by_arrival, *facts)
-        if history is History.AUTO and (stateless or repeat is Repeat.ALWAYS):
-            history = History.ORDER
-        self._worlds = Worlds(by_arrival, self._timelines, cassette.recorders, history, reads)
-        self.is_write, self.was_given = self._worlds.is_write, self._matched.was_given
-        self.redacted = self._matched.shown
-        self._order = PlayOrder(by_arrival, self._worlds, repeat, equal)
-        # The first of each.
-        self._by_digest = {each.digest: each for each in by_arrival[::-1] if each.digest}
+        self._unseen = list(ignored)
+        self._strict = strict
+        self._stateless = stateless
+        self._form = MatchedForm(cassette, self._ignored, remembers=not stateless)
+        found = entries_of(cassette, self._form.recorded)
+        self.interactions = found.by_interaction
+        self._by_arrival = found.by_arrival
+        self._answered_by_proxy = found.answered_by_proxy
+        self._pings = ping_ids([entry.exchange for entry in found.by_arrival])
+        self._tasks = RecordedTasks(found)
+        self._deliveries = Deliveries(
+            found.by_arrival, self._tasks.by_id, paced=paced, stateless=stateless
+        )
+        self._timelines = self._deliveries.timelines
+        facts = PlayFacts(
+            cassette,
+            found,
+            lambda: self._form.issued,
+            self._timelines.lifetime_of,
+            self._timelines.answers_during,
+            self._tasks.changing,
+            self._timelines.depends_on_later,
+        )
+        self._order = PlayOrder(facts, repeat, history, reads, stateless=stateless)
+        self._hidden: dict[ReplayEntry, bool] = {}
+        """Whether responses can't be given another caller's id, of those that were asked for."""
+        self.times = self._order.plays
+        self.is_write = self._order.histories.is_write
+        self.was_given = self._form.was_given
+        self.redacted = self._form.shown
+
+    @property
+    def entries(self) -> list[ReplayEntry]:
+        """All recorded exchanges, as the file has them."""
+        return [entry for entries in self.interactions for entry in entries]
+
+    @cached_property
+    def _by_digest(self) -> dict[bytes, ReplayEntry]:
+        """The first recorded exchange of each digest."""
+        found: dict[bytes, ReplayEntry] = {}
+        for entry in self._by_arrival:
+            if entry.matched.digest is not None:
+                found.setdefault(entry.matched.digest, entry)
+        return found
+
+    @cached_property
+    def _elsewhere(self) -> dict[ReplayEntry, str]:
+        """The exchanges that send their clients away from the server, and to which origin."""
+        return _leading_elsewhere(self._by_arrival, origin_of(self.recording))
 
     def key_of(self, call: Call) -> CallKey:
         """Return the call key by which a request is matched, for a miss."""
@@ -192,149 +224,133 @@ class Player:
         Args:
             now: the seconds since 1970, to which times of tasks are moved; without it they stay.
         """
-        self._now = now
+        return self.commit(self.choose(request, now))
+
+    # Choosing
+
+    def choose(self, request: Request, now: float | None = None) -> Choice:
+        """Return what a request gets; nothing counts as played or missed before it is committed."""
         session = self._order.session_of(request)
         recorded = readable(session.in_recorded(request))
-        key = self._recognised(recorded) or self._read(recorded)
-        if key.lookup.call.method == CANCELLED:
-            _cancel(recorded, session)
-        task = self._tasks.get(key.lookup.call.name) if self._tasks else None
-        is_step = key.lookup.call.method in TASK_STEPS
-        if task is not None and task.steps and is_step and task.has(key.lookup):
-            return self._play_step(request, task, session, key)
-        taken_for = session.recorded
-        choice = self._order.choose(key, session)
-        if session.recorded != taken_for:
-            self._follow(session)
-        if choice.entry is not None:
-            if not choice.entry.may_get(key.values.id):
-                self.misses.append(other_id(read_call(self._matched.told(recorded)), choice.entry))
-                return self.misses[-1]
-            play = self._play(request, choice.entry, session, key)
-            if choice.entry in self._elsewhere:
-                play = replace(play, miss=self._sent_elsewhere(recorded, choice.entry))
-            return play
-        call = read_call(recorded)
-        if self._is_pong(session.recorded, call.message):
-            return Harmless(call, ACCEPTED, (), b"", "202")
-        return self._rest(request, session) or self._unmatched(recorded, session, choice)
+        recognised = self._recognised(recorded)
+        matched, values = recognised or self._read(recorded)
+        choice = Choice(request, recorded, session, matched, values, now, Chosen(None))
+        task = self._tasks.about(matched.lookup)
+        if task is not None:
+            return replace(choice, step=self._step(choice, task))
+        return replace(choice, chosen=self._order.choose(matched, session))
 
-    def _is_pong(self, session: str, message: Message | None) -> bool:
-        """Tell whether a message answers a ping, however it does so."""
-        is_answer = message is not None and message.kind is Kind.RESPONSE
-        return is_answer and (session, message and message.id) in self._pings
+    def _recognised(self, request: Request) -> tuple[MatchedRequest, CallerValues] | None:
+        """Return how a request is matched that differs from a recorded one in caller's values only.
 
-    def _play(
-        self, request: Request, chosen: ReplayEntry, session: LiveSession, key: MatchKey
-    ) -> Play:
-        session = self._order.played(chosen, key.secrets, session)
-        self.plays += 1
-        if chosen.answered_by_proxy is not None:
-            return self._play(request, chosen.answered_by_proxy, session, key)
-        if chosen in self._created_by:
-            self._begin(self._created_by[chosen], session)
-        session.arrive(chosen, key.values)
-        delivery = self._delivery(chosen, session, key.values)
-        times = session.played.get(chosen, 0)
-        listens = chosen.is_listening and chosen.session and not self._stateless
-        if delivery is not None and listens:
-            if times > 1:
-                # The end of a resumed stream was not recorded, so keep it open.
-                delivery.reply = delivery.reply._replace(end=End.OPEN)
-                delivery.sent = session.sent.get(chosen, 0) if chosen.stream is chosen else 0
-            self._listens(session, delivery)
-        return Play(request, chosen, session, delivery, self._patience(chosen))
-
-    def _sent_elsewhere(self, recorded: Request, entry: ReplayEntry) -> Miss:
-        """Count as missed what a client asks a server to which a recorded response sends it."""
-        call = read_call(self._matched.told(recorded))
-        miss = led_elsewhere(call, entry, self._elsewhere[entry])
-        self.misses.append(miss)
-        return miss
-
-    def _listens(self, session: LiveSession, delivery: Delivery) -> None:
-        """Take note of a stream to which the client of a session listens."""
-        streams = self._listening.setdefault(session, [])
-        streams[:] = [stream for stream in streams if not stream.is_left]
-        streams.append(delivery)
-
-    def _begin(self, task: RecordedTask, session: LiveSession) -> None:
-        interval, is_over = self.poll_interval, self._stateless
-        session.begin(LiveTask(task, self._now, poll_interval=interval, is_over=is_over))
-
-    def _play_step(
-        self, request: Request, task: RecordedTask, session: LiveSession, key: MatchKey
-    ) -> Play | Miss:
-        """Return what a request about a task gets that a recorded call created."""
-        if self._stateless:
-            self._begin(task, session)
-        live = session.tasks.get(task.created.id)
-        detail = "the call that creates this task has not been played"
-        found: Step | NoStep = NoStep(Reason.OUT_OF_ORDER, detail, task.steps[0])
-        if live is not None:
-            found = live.request_received(key.lookup)
-            if isinstance(found, NoStep) and not self._stateless:
-                found = self._as_branch(task, session, key.lookup) or found
-        if isinstance(found, NoStep):
-            call = read_call(self._matched.told(readable(session.in_recorded(request))))
-            self.misses.append(no_step(call, found, self._ignored))
-            return self.misses[-1]
-        for each in dict.fromkeys(found.came):
-            self._order.played(each, (), session)
-            session.arrive(each, key.values)
-        self.plays += 1
-        delivery = self._delivery(found.entry, session, key.values)
-        return Play(request, found.entry, session, delivery, self._patience(found.entry))
-
-    def _as_branch(
-        self, task: RecordedTask, session: LiveSession, lookup: LookupKey
-    ) -> Step | None:
-        """Let a task go on as the one of an equal call that was answered so, if there is one.
-
-        Its client goes on with the id that it knows, and the task of that call gets this recording.
+        A shorter way to what `_read` returns, which takes most of the time of a play.
         """
-        for branch in self._tasks.values():
-            if not branch.is_branch_of(task):
-                continue
-            taken = session.tasks[task.created.id].taken_for(branch)
-            begun = session.tasks.get(branch.created.id)
-            given_back = None if begun is None else begun.taken_for(task)
-            is_in_use = begun is not None and (begun.accepted or given_back is None)
-            if taken is None or is_in_use:
-                continue
-            found = taken.request_received(branch.in_terms_of(task, lookup))
-            if isinstance(found, NoStep):
-                continue
-            session.tasks[branch.created.id] = taken
-            del session.tasks[task.created.id]
-            if given_back is not None:
-                session.tasks[task.created.id] = given_back
-            session.exchange(task.created.id, branch.created.id)
-            self._order.exchange(task.creating, branch.creating, session)
-            return found
-        return None
+        cut = cut_body(request.body)
+        if cut is None:
+            return None
+        digest, values = cut
+        entry = self._by_digest.get(digest)
+        if entry is None:
+            return None
+        same = entry.matched.request
+        if request.method != same.method or request.target != same.target:
+            return None
+        if traits_of_headers(request.headers) != traits_of_headers(same.headers):
+            return None
+        return entry.matched, values
 
-    def _rest(self, request: Request, session: LiveSession) -> Play | None:
-        """Find what a stream has after an event after which no recorded client resumed it."""
-        where = session.recorded, resumed_event(request)
-        entry, piece = self._events.get(where, (None, 0))
-        if entry is None or not (entry.is_listening or entry.stream in session.callers):
-            return None
-        delivery = self._delivery(entry, session, CallerValues(None, None))
-        if delivery is None:
-            return None
-        delivery.sent = piece + 1
-        if len(delivery.reply.parts) == delivery.sent:
-            # What a call's stream has after that was never seen, unless it has its response.
-            response = entry.exchange.response
-            has_all = response is not None and (response.end is End.OPEN or is_answered(response))
-            if not entry.is_listening and not has_all:
-                return None
-            delivery.reply = delivery.reply._replace(end=End.OPEN)
-        if entry.is_listening:
-            self._listens(session, delivery)
+    def _read(self, request: Request) -> tuple[MatchedRequest, CallerValues]:
+        call, matched = self._form.received(request)
+        if matched.request is not request:
+            call = read_call(request)
+        return matched, values_in(call)
+
+    def _step(self, choice: Choice, task: RecordedTask) -> StepChoice:
+        """Return the step of a recorded task that a request about it gets."""
+        plays = choice.session.tasks
+        if self._stateless:
+            plays = {task.id: self._begun(task, choice.wall_s)}
+        lookup = choice.matched.lookup
+        return self._tasks.choose(task, lookup, plays, has_branches=not self._stateless)
+
+    def _begun(self, task: RecordedTask, now: float | None) -> LiveTask:
+        return LiveTask(task, now, poll_interval=self.poll_interval, is_over=self._stateless)
+
+    # Playing
+
+    def commit(self, choice: Choice) -> Play | Miss | Harmless:
+        """Count a request as played, missed or harmless; return what it gets."""
+        session = choice.session
+        self._order.enter(session)
+        if self._unseen:
+            self._see(read_call(choice.matched.request))
+        if choice.matched.lookup.call.method == CANCELLED:
+            _cancel(choice.recorded, session)
+        if choice.step is not None:
+            return self._play_step(choice, choice.step)
+        self._order.take_for(session, choice.chosen)
+        if choice.chosen.recorded is not None:
+            for stream in self._deliveries.follow(session):
+                self.times[stream] += 1
+                session.count(stream)
+        entry = choice.chosen.entry
+        if entry is None:
+            return self._play_nothing(choice)
+        if not self._may_get(entry, choice.values.id):
+            return self._missed(other_id(self._told(choice.recorded), entry))
+        if choice.chosen.line is not None:
+            line, used = choice.chosen.line
+            session.used[line] = used
+        play = self._play(choice, entry, session)
+        if entry in self._elsewhere:
+            # It counts as missed what the client asks a server to which it is sent.
+            call = self._told(choice.recorded)
+            miss = self._missed(led_elsewhere(call, entry, self._elsewhere[entry]))
+            return replace(play, miss=miss)
+        return play
+
+    def _play(self, choice: Choice, entry: ReplayEntry, session: LiveSession) -> Play:
+        """Play an exchange, or the end of what the proxy answered while recording."""
+        while True:
+            session = self._order.played(entry, choice.matched.secrets, session)
+            self.plays += 1
+            if entry not in self._answered_by_proxy:
+                break
+            entry = self._answered_by_proxy[entry]
+        if entry in self._tasks.created_by:
+            session.begin(self._begun(self._tasks.created_by[entry], choice.wall_s))
+        session.arrive(entry, choice.values)
+        delivery = self._deliveries.play(entry, session, choice.values)
+        return self._played(choice.request, entry, session, delivery)
+
+    def _played(
+        self, request: Request, entry: ReplayEntry, session: LiveSession, delivery: Delivery | None
+    ) -> Play:
+        patience = self._patience(entry)
+        return Play(request, entry, session, delivery, self.times[entry], patience)
+
+    def _play_step(self, choice: Choice, step: StepChoice) -> Play | Miss:
+        """Play what a request about a task gets that a recorded call created."""
+        session = choice.session
+        self._order.step_played(step, session)
+        found = step.found
+        if isinstance(found, NoStep):
+            return self._missed(no_step(self._told(choice.recorded), found, self._ignored))
+        for entry in dict.fromkeys(found.came):
+            self._order.played(entry, (), session)
+            session.arrive(entry, choice.values)
         self.plays += 1
-        return Play(request, entry, session, delivery, self._patience(entry))
+        delivery = self._deliveries.deliver(found.entry, session, choice.values)
+        return self._played(choice.request, found.entry, session, delivery)
+
+    def _may_get(self, entry: ReplayEntry, identity: bytes | None) -> bool:
+        """Tell whether a response can be played to a caller with an id, as it is spelled."""
+        response = entry.exchange.response
+        if identity is None or entry.asker is None or response is None:
+            return True
+        if entry not in self._hidden:
+            self._hidden[entry] = hides_response(entry.asker, response)
+        return not self._hidden[entry] or canonical(parse(identity)) == entry.asker.id
 
     def _patience(self, entry: ReplayEntry) -> float | None:
         """Return how long a client waits for a response that was not recorded; see `Play`."""
@@ -356,53 +372,162 @@ class Player:
 
     def _is_given_up(self, entry: ReplayEntry) -> bool:
         """Tell whether it is about a call whose client left before the response."""
-        response, call = entry.exchange.response, entry.stream
-        has_ended = response is not None and response.end is not End.OPEN
-        comes_elsewhere = response is not None and response.only_accepts
-        if has_ended and not comes_elsewhere:
+        response = entry.exchange.response
+        call = entry.stream
+        if response is not None and response.end is not End.OPEN and not response.only_accepts:
             return False
-        expects_response = call.kind is Kind.REQUEST and not call.is_listening
-        return expects_response and not self._timelines.has_response(call)
+        if call.kind is not Kind.REQUEST or call.is_listening:
+            return False
+        return not self._timelines.has_response(call)
 
-    def waited_in_vain(self, play: Play) -> Miss | None:
-        """Count a call without a recorded response as a miss, unless its client cancelled it."""
-        caller_id, session = play.caller_id, play.session
-        if caller_id is not None and canonical(parse(caller_id)) in session.cancelled:
-            return None
-        call = read_call(self._matched.told(readable(session.in_recorded(play.request))))
-        miss = Miss(call, Reason.NO_RESPONSE, "its response was not recorded", play.entry)
+    # Misses
+
+    def _missed(self, miss: Miss) -> Miss:
         self.misses.append(miss)
         return miss
 
-    def _recognised(self, request: Request) -> MatchKey | None:
-        """Return the key of a request that differs from a recorded one in the caller's values only.
+    def _told(self, recorded: Request) -> Call:
+        """Return a request as messages may show it: without secrets."""
+        return read_call(self._form.told(recorded))
 
-        A shorter way to what `_read` returns, which takes most of the time of a play.
-        """
-        cut = cut_body(request.body)
-        same = None if cut is None else self._by_digest.get(cut[0])
-        if (
-            cut is None
-            or same is None
-            or request.method != same.request.method
-            or request.target != same.request.target
-            or traits_of_headers(request.headers) != traits_of_headers(same.request.headers)
-        ):
+    def _play_nothing(self, choice: Choice) -> Play | Miss | Harmless:
+        """Return what a request gets that gets no recording from its beginning."""
+        session = choice.session
+        call = read_call(choice.recorded)
+        if is_pong(session.recorded, call.message, self._pings):
+            return Harmless(call, ACCEPTED, (), b"", "202")
+        event = resumed_event(choice.request)
+        rest = self._deliveries.rest((session.recorded, event), session)
+        if rest is not None:
+            self.plays += 1
+            return self._played(choice.request, rest.entry, session, rest)
+        if not self._strict and not choice.chosen.nearest:
+            harmless = self._harmless_answer(call)
+            if harmless is not None:
+                self.harmless.append(harmless)
+                return harmless
+        miss = self._why_not(self._told(choice.recorded), choice)
+        if miss.call.message is not None and miss.call.message.kind is Kind.RESPONSE:
+            is_refused = self._refuse(miss.call.message, session, miss)
+            miss = replace(miss, is_refused=is_refused)
+        return self._missed(miss)
+
+    def _harmless_answer(self, call: Call) -> Harmless | None:
+        recorded = set()
+        for entry in self._by_arrival:
+            if not resumed_event(entry.matched.request):
+                recorded.add((entry.key.endpoint, entry.key.method))
+        is_outside = self._order.opened.is_outside(session_of(call.request), call.endpoint)
+        return answer_of_any_server(call, recorded, lacks_session=is_outside)
+
+    def _why_not(self, call: Call, choice: Choice) -> Miss:
+        """Explain why a request gets no recording."""
+        nearest = choice.chosen.nearest
+        reason = choice.chosen.why_not
+        if reason is None:
+            stand_ins = self._order.stand_ins
+            recorded = Recorded(self.entries, self._ignored, self.times, stand_ins)
+            miss = no_match(call, recorded)
+            return after_placeholders(miss, self._placeholders_played) if miss.differences else miss
+        if reason is Reason.OTHER_HISTORY:
+            writes = choice.session.writes
+            entry, before = self._order.histories.nearest(nearest, writes, self.times)
+            return after_other_writes(call, entry, before, writes.made)
+        if reason is Reason.SESSION_UNKNOWN:
+            standing = self._order.opened.standing_of(session_of(choice.recorded))
+            return Miss(call, reason, standing.value, nearest[0])
+        may_read = call.key().called if self._order.repeats_reads else ""
+        return replace(not_now(call, nearest, reason), may_read=may_read)
+
+    @property
+    def _placeholders_played(self) -> list[str]:
+        """The placeholders in what was played by now."""
+        shown: dict[str, None] = {}
+        for entry, names in self._placeholders.items():
+            if self._order.was_played(entry):
+                shown.update(dict.fromkeys(names))
+        return list(shown)
+
+    @cached_property
+    def _placeholders(self) -> dict[ReplayEntry, list[str]]:
+        """The placeholders in each recorded response that has any."""
+        found: dict[ReplayEntry, list[str]] = {}
+        for entry in self._by_arrival:
+            names = placeholders_in(entry.exchange.response)
+            if names:
+                found[entry] = names
+        return found
+
+    def _refuse(self, answer: Message, session: LiveSession, miss: Miss) -> bool:
+        """Let the call during which the server asked get a miss; return whether there is one."""
+        here = []
+        for entry in self._by_arrival:
+            if entry.answered_question is not None and entry.session == session.recorded:
+                here.append(entry)
+        expected = []
+        for entry in here:
+            if entry.asker is not None and entry.asker.same_id == answer.same_id:
+                expected.append(entry)
+        # Under an id that no question had, it is taken for the answer to the oldest one.
+        for entry in expected or here:
+            if not session.was_asked(entry) or session.has_arrived(entry):
+                continue
+            # Nothing else has to wait any more for the right answer, nor for later ones.
+            session.waive(entry)
+            call = entry.answered_call
+            if call is None:
+                return False
+            for posted in self._timelines.answers_during(call):
+                session.waive(posted)
+            session.refused[call] = miss
+            return True
+        return False
+
+    def waited_in_vain(self, play: Play) -> Miss | None:
+        """Count a call without a recorded response as a miss, unless its client cancelled it."""
+        caller_id = play.caller_id
+        if caller_id is not None and canonical(parse(caller_id)) in play.session.cancelled:
             return None
-        return MatchKey(same.lookup, same.traits, same.caller, cut[1], ())
+        call = self._told(readable(play.session.in_recorded(play.request)))
+        miss = Miss(call, Reason.NO_RESPONSE, "its response was not recorded", play.entry)
+        return self._missed(miss)
 
-    def _read(self, request: Request) -> MatchKey:
-        matched, secrets = self._matched.received(request)
-        received = call = read_call(request)
-        if matched is not request:
-            call = read_call(matched)
-        if self._unseen:
-            self._see(call)
-        traits = call.traits(self._matched.header_names)
-        values = values_in(received)
-        return MatchKey(self._matched.lookup(call), traits, call.caller, values, secrets)
+    # Beside the recording
+
+    def respond_on_stream(self, request: Request, message: bytes) -> bool:
+        """Put an unrecorded message on the stream that has all responses; tell whether one has."""
+        events = self._order.session_of(request).unrecorded
+        if events is None:
+            return False
+        events.append(b"event: message\ndata: %b\n\n" % message)
+        return True
+
+    def recorded_session(self, request: Request) -> str:
+        """Return the id of the recorded session that is played to the client of a request."""
+        return self._order.session_of(request).recorded
+
+    def shown(self, request: Request) -> Call:
+        """Return a client's request as messages may show it."""
+        session = self._order.session_of(request)
+        return self._told(readable(session.in_recorded(request)))
+
+    def goes_live(self, request: Request) -> None:
+        """Take note that a request gets an unrecorded response, which ends histories if it writes.
+
+        After a write nothing is played that may depend on it.
+        """
+        call = self.shown(request)
+        if call.message is None or call.message.kind is not Kind.REQUEST:
+            return
+        session = self._order.session_of(request)
+        self._order.enter(session)
+        if self._order.histories.went_live(self.key_of(call), session.writes):
+            self._order.has_written_elsewhere = True
+
+    # Afterwards
 
     def _see(self, call: Call) -> None:
+        """Take note of which members a request has that are ignored."""
         key = lookup_key(call)
         self._unseen = [path for path in self._unseen if lookup_key(call, (path,)) == key]
 
@@ -411,9 +536,9 @@ class Player:
 
         These are pointers to what was to be left out, and the names of what was to only read.
         """
-        for entry in self.entries if self._unseen else ():
-            self._see(entry.call)
-        unused = [("reads", name) for name in self._worlds.unused_reads()]
+        for entry in self._by_arrival if self._unseen else ():
+            self._see(read_call(entry.matched.request))
+        unused = [("reads", name) for name in self._order.histories.unused_reads()]
         unused += [("ignore", pointer_to(path)) for path in self._unseen]
         return unused
 
@@ -425,184 +550,41 @@ class Player:
                 left.append(path)
         self._unseen = left
 
-    def _unmatched(
-        self, recorded: Request, session: LiveSession, choice: Chosen
-    ) -> Miss | Harmless:
-        """Count a request that gets no recording; return why, or what any server answers."""
-        if not (self._strict or choice.nearest):
-            known = read_call(recorded)
-            is_outside = self._order.opened.is_outside(session_of(recorded), known.endpoint)
-            harmless = answer_of_any_server(known, self.entries, lacks_session=is_outside)
-            if harmless is not None:
-                self.harmless.append(harmless)
-                return harmless
-        # What is told of a miss has no secrets either.
-        call = read_call(self._matched.told(recorded))
-        if choice.why_not is None:
-            miss = no_match(call, self.entries, self._ignored)
-            if miss.differences:
-                miss = after_placeholders(miss, self._placeholders_played())
-        elif choice.why_not is Reason.OTHER_HISTORY:
-            nearest, detail, tool = self._worlds.nearest(choice.nearest, session.writes)
-            miss = Miss(call, choice.why_not, detail, nearest, may_read=tool)
-        elif choice.why_not is Reason.SESSION_UNKNOWN:
-            standing = self._order.opened.standing_of(session_of(recorded))
-            miss = Miss(call, choice.why_not, standing.value, choice.nearest[0])
-        else:
-            may_read = called_as(call.key()) if self._order.repeats_reads else ""
-            miss = replace(not_now(call, choice.nearest, choice.why_not), may_read=may_read)
-        if call.message is not None and call.message.kind is Kind.RESPONSE:
-            miss = replace(miss, is_refused=self._refuse(call.message, session, miss))
-        self.misses.append(miss)
-        return miss
-
-    def _placeholders_played(self) -> list[str]:
-        """Return the placeholders in what was played by now."""
-        shown = [names for entry, names in self._placeholders.items() if entry.was_played]
-        return list(dict.fromkeys(chain.from_iterable(shown)))
-
-    @cached_property
-    def _placeholders(self) -> dict[ReplayEntry, list[str]]:
-        """The placeholders in each recorded response that has any."""
-        found = {entry: placeholders_in(entry.exchange.response) for entry in self._by_arrival}
-        return {entry: names for entry, names in found.items() if names}
-
-    def _refuse(self, answer: Message, session: LiveSession, miss: Miss) -> bool:
-        """Let the call during which the server asked get a miss; return whether there is one."""
-        posted = [each for each in self._by_arrival if each.answers is not None]
-        here = [each for each in posted if each.session == session.recorded]
-        own = [
-            each for each in here if each.asker is not None and each.asker.same_id == answer.same_id
-        ]
-        # Under an id that no question had, it is taken for the answer to the oldest one.
-        for expected in own or here:
-            call = expected.answered_call
-            if not session.was_asked(expected) or session.has_arrived(expected):
-                continue
-            # Nothing else has to wait any more for the right answer, nor for later ones.
-            session.waive(expected)
-            for each in () if call is None else self._timelines.answers_during(call):
-                session.waive(each)
-            if call is not None:
-                session.refused[call] = miss
-            return call is not None
-        return False
-
-    def _delivery(
-        self, entry: ReplayEntry, session: LiveSession, values: CallerValues
-    ) -> Delivery | None:
-        reply = self._replies.get(entry) or self._reply(entry)
-        if reply is None:
-            return None
-        values = session.callers.get(entry.stream, values)
-        waits_for_streams = entry.session and not (entry.is_listening or self._stateless)
-        streams = self._listening.setdefault(session, []) if waits_for_streams else ()
-        return Delivery(entry, reply, session, values, self._timelines.lifetime_of, streams)
-
-    def _follow(self, session: LiveSession) -> None:
-        """Let a client listen to the session that it has turned out to have."""
-        for delivery in self._listening.get(session, ()):
-            here = session.recorded, delivery.entry.lookup_number
-            like = (it for it in self._by_arrival if (it.session, it.lookup_number) == here)
-            stream = next((each for each in like if each.is_listening), None)
-            if stream is not None and (reply := self._reply(stream)) is not None:
-                stream.played += 1
-                session.count(stream)
-                delivery.follow(stream, reply)
-
-    @cached_property
-    def _events(self) -> dict[tuple[str, str], tuple[ReplayEntry, int]]:
-        """Where events stand, by session and id; without a session an id may be used again."""
-        places: dict[tuple[str, str], list[tuple[ReplayEntry, int]]] = {}
-        for each in self._by_arrival:
-            for index, identity in event_ids(each.exchange.response):
-                places.setdefault((each.session, identity), []).append((each, index))
-        return {key: found[-1] for key, found in places.items() if key[0] or len(found) == 1}
-
-    def _reply(self, entry: ReplayEntry) -> Reply | None:
-        response = entry.exchange.response
-        if response is None:
-            return None
-        waits, stays_open = self._timelines.waits_of(entry), False
-        if self._stateless:
-            gates = (*waits.pieces, waits.end) if entry.is_listening else ()
-            stays_open = any(gate.is_for_later(entry) for gate in gates)
-            waits = NO_WAITS
-        reply = build_reply(
-            entry.stream.asker,
-            response,
-            waits,
-            tasks=self._tasks,
-            started_ms=entry.exchange.started_ms,
-            ended=Came(entry.exchange.ended_after or 0, entry.exchange.ended_ms),
-            # A stream may be resumed at any event that has an id.
-            piecewise=self._paced or entry.session != "" or any(event_ids(response)),
-            batch=entry.call.batch,
-        )
-        self._replies[entry] = reply = reply._replace(end=End.OPEN) if stays_open else reply
-        return reply
-
-    def respond_on_stream(self, request: Request, message: bytes) -> bool:
-        """Put an unrecorded message on the stream that has all responses; tell whether one has."""
-        events = self._order.session_of(request).unrecorded
-        if events is not None:
-            events.append(b"event: message\ndata: %b\n\n" % message)
-        return events is not None
-
-    def recorded_session(self, request: Request) -> str:
-        """Return the id of the recorded session that is played to the client of a request."""
-        return self._order.session_of(request).recorded
-
-    def shown(self, request: Request) -> Call:
-        """Return a client's request as messages may show it."""
-        session = self._order.session_of(request)
-        return read_call(self._matched.told(readable(session.in_recorded(request))))
-
-    def goes_live(self, request: Request) -> None:
-        """Take note that a request gets an unrecorded response, which no world has if it writes.
-
-        After a write nothing is played that may depend on it.
-        """
-        call = self.shown(request)
-        if call.message is None or call.message.kind is not Kind.REQUEST:
-            return
-        writes = self._order.session_of(request).writes
-        if self._worlds.went_live(self.key_of(call), writes):
-            self._order.has_written_elsewhere = True
-
     @property
     def connected(self) -> Iterator[tuple[int, int]]:
         """Pairs of interactions of which one's stream has what the server said about the other."""
-        for each in self.entries:
-            yield each.interaction, each.stream.interaction
-            for gate in self._timelines.waits_of(each).pieces if each.is_listening else ():
+        for entry in self.entries:
+            yield entry.interaction, entry.stream.interaction
+            for gate in self._timelines.waits_of(entry).pieces if entry.is_listening else ():
                 if gate.request is not None:
-                    yield each.interaction, gate.request.interaction
+                    yield entry.interaction, gate.request.interaction
 
     @property
     def after_other_writes(self) -> dict[int, int]:
         """How often each read was played after other writes than recorded, by its interaction."""
-        return dict(sorted(self._worlds.strayed.items()))
+        return dict(sorted(self._order.histories.strayed.items()))
 
     @property
     def without_response(self) -> list[int]:
         """Numbers of the interactions that were played up to a call without a recorded response."""
         numbers = []
         for number, entries in enumerate(self.interactions, start=1):
-            if any(entry.was_played and self._is_given_up(entry) for entry in entries):
+            played = filter(self._order.was_played, entries)
+            if any(map(self._is_given_up, played)):
                 numbers.append(number)
         return numbers
 
     @property
     def only_probed(self) -> bool:
         """Whether a client has asked for nothing but `server/discover`."""
-        played = {entry.key.method for entry in self.entries if entry.was_played}
+        played = {entry.key.method for entry in filter(self._order.was_played, self._by_arrival)}
         return played == {DISCOVER} and not self.misses
 
     @property
     def unplayed(self) -> list[int]:
         """Numbers of the interactions of which something was never played."""
-        played = {each.lookup_number for each in self.entries if each.was_played}
+        entries_played = filter(self._order.was_played, self._by_arrival)
+        played = {entry.numbers.lookup for entry in entries_played}
         numbers = []
         for number, entries in enumerate(self.interactions, start=1):
             if any(self._lacks(entry, played) for entry in entries):
@@ -611,16 +593,17 @@ class Player:
 
     def _lacks(self, entry: ReplayEntry, played: Collection[int]) -> bool:
         """Tell whether an exchange was never played, and neither was what stands for it."""
+        histories = self._order.histories
         was_probed = self.was_probed and entry.key.method == DISCOVER
-        if entry.was_played or entry.is_pong or was_probed:
+        if self._order.was_played(entry) or entry.is_pong or was_probed:
             return False
-        if entry.created_by is not None and self._worlds.only_reads(entry.key):
+        if entry.created_by is not None and histories.only_reads(entry.key):
             # How often a task is polled before it ends depends on the pace.
             is_end = entry.state is not None and entry.state.is_over
-            return is_end and entry.created_by.same is None
+            return is_end and entry.created_by not in self._order.stand_ins
         # A faster replay repeats these less often.
-        is_repeat = entry.lookup_number in played
-        return not (is_repeat and self._worlds.repeats_with_time(entry))
+        is_repeat = entry.numbers.lookup in played
+        return not (is_repeat and histories.repeats_with_time(entry))
 
 
 def _leading_elsewhere(
@@ -632,9 +615,11 @@ def _leading_elsewhere(
         response = entry.exchange.response
         if response is None:
             continue
-        elsewhere = redirected_elsewhere(entry.request, response.status, response.headers, origin)
+        request = entry.matched.request
         if entry.is_listening:
             elsewhere = endpoint_elsewhere(response, origin)
+        else:
+            elsewhere = redirected_elsewhere(request, response.status, response.headers, origin)
         if elsewhere is not None:
             leading[entry] = elsewhere
     return leading

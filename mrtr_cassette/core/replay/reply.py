@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, pairwise
-from operator import itemgetter
+from operator import attrgetter
 from typing import Final, NamedTuple
 
+from mrtr_cassette.core.cassette.entries import Lifetime, ReplayEntry
 from mrtr_cassette.core.cassette.lookup import CallerValues
+from mrtr_cassette.core.cassette.sessions import event_ids, is_answered
 from mrtr_cassette.core.cassette.texts import headers_with
+from mrtr_cassette.core.protocol.calls import NO_SESSION, read_call
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes, messages_in
 from mrtr_cassette.core.protocol.tasks import TaskState, clock_spans, notified_state, polled_state
 from mrtr_cassette.core.replay.diagnosis import Miss
-from mrtr_cassette.core.replay.history import NO_WAITS, OPEN, Gate, Lifetime, Waits
-from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.order import LiveSession
+from mrtr_cassette.core.replay.timelines import NO_WAITS, OPEN, Gate, Timelines, Waits
 from mrtr_cassette.core.secrets.names import renaming
 from mrtr_cassette.core.wire.http import End, Headers, Piece, Response, kept_response_headers
 from mrtr_cassette.core.wire.jsonbytes import Span
+
+# Replies
 
 
 class Gap(NamedTuple):
@@ -90,38 +95,59 @@ def build_reply(
 
     What depends on the clock in the states of `tasks` is a gap. `batch` has the requests of one.
     """
-    gaps, notified, responds_at = _places_in(request, response, waits, tasks)
-    gaps = gaps or _places_of_batch(batch, response)
+    places = _Places(response, tasks)
+    places.add_messages(request, waits)
+    if not places.gaps:
+        places.add_batch(batch)
+    # Who posts a message may leave as soon as it is accepted; others read on.
+    is_left = response.end is End.OPEN and response.only_accepts
+    return Reply(
+        status=response.status,
+        # A stranger's cassette may have what no recorder keeps: other framing, or cookies.
+        headers=kept_response_headers(response.headers),
+        parts=tuple(_parts(response, waits, places.gaps, started_ms, ended, piecewise=piecewise)),
+        end=End.COMPLETE if is_left else response.end,
+        is_event_stream=response.is_event_stream,
+        is_framed=response.is_framed,
+        waits=waits,
+        notified=places.notified,
+        responds_at=places.responds_at,
+    )
+
+
+def _parts(
+    response: Response,
+    waits: Waits,
+    gaps: Sequence[Gap],
+    started_ms: float,
+    ended: Came,
+    *,
+    piecewise: bool,
+) -> Iterator[Part]:
+    """Yield the pieces of a body that are sent together: all up to one that waits."""
+    body = response.body
     gates = waits.pieces or (OPEN,) * len(response.pieces)
-    firsts = [at for at, gate in enumerate(gates) if piecewise or at == 0 or gate != OPEN]
-    ends = [*accumulate([len(piece.raw) for piece in response.pieces])]
-    body, parts, sent = response.body, list[Part](), 0
+    firsts = []
+    for index, gate in enumerate(gates):
+        if piecewise or index == 0 or gate != OPEN:
+            firsts.append(index)
+    ends = list(accumulate([len(piece.raw) for piece in response.pieces]))
+    left = list(gaps)
+    sent = 0
     for first, behind in pairwise([*firsts, len(gates)]):
         end = ends[behind - 1]
         segments: list[bytes | Gap] = []
         # A value goes whole with the part in which it begins.
-        while gaps and gaps[0].span.start < end:
-            segments += (body[sent : gaps[0].span.start], gaps[0])
-            sent = gaps.pop(0).span.end
+        while left and left[0].span.start < end:
+            gap = left.pop(0)
+            segments += (body[sent : gap.span.start], gap)
+            sent = gap.span.end
         segments.append(body[sent:end])
         sent = max(sent, end)
-        pause = response.pieces[first].at_ms - started_ms
-        came = _came(response.pieces[first], ended)
-        parts.append(Part(tuple(segments), pause, gates[first], range(first, behind), came))
-    # Who posts a message may leave as soon as it is accepted; others read on.
-    is_left = response.end is End.OPEN and response.only_accepts
-    return Reply(
-        response.status,
-        # A stranger's cassette may have what no recorder keeps: other framing, or cookies.
-        kept_response_headers(response.headers),
-        tuple(parts),
-        End.COMPLETE if is_left else response.end,
-        response.is_event_stream,
-        response.is_framed,
-        waits,
-        notified,
-        responds_at,
-    )
+        piece = response.pieces[first]
+        pause = piece.at_ms - started_ms
+        came = _came(piece, ended)
+        yield Part(tuple(segments), pause, gates[first], range(first, behind), came)
 
 
 def _came(piece: Piece, ended: Came) -> Came:
@@ -129,53 +155,68 @@ def _came(piece: Piece, ended: Came) -> Came:
     return Came(piece.after, piece.at_ms) if piece.after else ended
 
 
-def _places_in(
-    request: Message | None, response: Response, waits: Waits, tasks: Collection[str]
-) -> tuple[list[Gap], dict[int, TaskState], int | None]:
-    """Return the gaps of a body, and the states of tasks of which its pieces notify a client.
+class _Places:
+    """Finds the gaps of a body, and what its messages are about."""
 
-    Return also which piece responds to the request. What a listening stream waits for tells to
-    which requests it responds.
-    """
-    gaps: list[Gap] = []
-    notified: dict[int, TaskState] = {}
-    responds_at: int | None = None
-    own = request if request is not None and request.kind is Kind.REQUEST else None
-    has_tasks = tasks and b'"taskId"' in response.body
-    for located in messages_in(response):
-        message = located.message
-        if own is not None and message.kind is Kind.RESPONSE and message.id == own.id:
-            responds_at = located.piece
-        found: list[tuple[Span, str, ReplayEntry | str | None]] = []
-        other = waits.pieces[located.piece].request if waits.pieces else None
-        for asker, entry in ((own, None), (None if other is None else other.asker, other)):
-            if asker is not None and not found:
-                found += [(*echo, entry) for echo in echoes(message, asker)]
-        state = (notified_state(message) or polled_state(message)) if has_tasks else None
-        if state is not None and state.id in tasks:
-            found += [(span, name, state.id) for name, span in clock_spans(message)]
-            if message.method:
-                notified[located.piece] = state
-        for inner, value, source in found:
-            span = located.in_body(inner)
-            if span is not None:
-                gaps.append(Gap(span, value, response.body[span.start : span.end], source))
-    return sorted(gaps, key=itemgetter(0)), notified, responds_at
+    def __init__(self, response: Response, tasks: Collection[str]) -> None:
+        self.gaps: list[Gap] = []
+        self.notified: dict[int, TaskState] = {}
+        self.responds_at: int | None = None
+        self._response = response
+        self._tasks = tasks if b'"taskId"' in response.body else ()
+
+    def add_messages(self, request: Message | None, waits: Waits) -> None:
+        """Take the messages of the body.
+
+        The gates of a listening stream tell to which requests it responds.
+        """
+        caller = request if request is not None and request.kind is Kind.REQUEST else None
+        for located in messages_in(self._response):
+            message = located.message
+            if caller is not None and message.kind is Kind.RESPONSE and message.id == caller.id:
+                self.responds_at = located.piece
+            about = waits.pieces[located.piece].request if waits.pieces else None
+            found: list[tuple[Span, str, ReplayEntry | str | None]] = []
+            if caller is not None:
+                found += [(span, value, None) for span, value in echoes(message, caller)]
+            if about is not None and about.asker is not None and not found:
+                found += [(span, value, about) for span, value in echoes(message, about.asker)]
+            if self._tasks:
+                found += self._task_times(message, located.piece)
+            for inner, value, source in found:
+                span = located.in_body(inner)
+                if span is not None:
+                    recorded = self._response.body[span.start : span.end]
+                    self.gaps.append(Gap(span, value, recorded, source))
+        self.gaps.sort(key=attrgetter("span"))
+
+    def _task_times(
+        self, message: Message, piece: int
+    ) -> list[tuple[Span, str, ReplayEntry | str | None]]:
+        """Return the places in a state of a task that depend on the clock."""
+        state = notified_state(message) or polled_state(message)
+        if state is None or state.id not in self._tasks:
+            return []
+        if message.method:
+            self.notified[piece] = state
+        return [(span, name, state.id) for name, span in clock_spans(message)]
+
+    def add_batch(self, batch: Sequence[Message]) -> None:
+        """Take a body that responds to several requests."""
+        gaps: dict[Span, Gap] = {}
+        for located in messages_in(self._response) if batch else ():
+            for place, asker in enumerate(batch):
+                for echo in echoes(located.message, asker):
+                    span = located.in_body(echo.span)
+                    is_exact = echo.value in ("id", "progress_token")
+                    # Beside `1` another request may have `"1"`, which is nearly the same.
+                    if span is not None and (is_exact or span not in gaps):
+                        recorded = self._response.body[span.start : span.end]
+                        gaps[span] = Gap(span, f"{place}:{echo.value}", recorded)
+        self.gaps += sorted(gaps.values(), key=attrgetter("span"))
 
 
-def _places_of_batch(batch: Sequence[Message], response: Response) -> list[Gap]:
-    """Return the gaps of a body that responds to several requests."""
-    gaps: dict[Span, Gap] = {}
-    for located in messages_in(response) if batch else ():
-        for at, asker in enumerate(batch):
-            for echo in echoes(located.message, asker):
-                span = located.in_body(echo.span)
-                is_exact = echo.value in ("id", "progress_token")
-                # Beside `1` another request may have `"1"`, which is nearly the same.
-                if span is not None and (is_exact or span not in gaps):
-                    recorded = response.body[span.start : span.end]
-                    gaps[span] = Gap(span, f"{at}:{echo.value}", recorded)
-    return sorted(gaps.values(), key=itemgetter(0))
+# Replies on their way
 
 
 class Sending(NamedTuple):
@@ -225,27 +266,33 @@ class Delivery:
 
     def follow(self, entry: ReplayEntry, reply: Reply) -> None:
         """Go on with what another recorded session has in the place of this stream."""
-        self.entry, self.reply = entry, reply
+        self.entry = entry
+        self.reply = reply
         self.sent = min(self.sent, len(reply.parts))
         self._set_aside = []
 
     @property
+    def _is_all_sent(self) -> bool:
+        return self.sent == len(self.reply.parts)
+
+    @property
     def missing_notification(self) -> ReplayEntry | None:
         """The notification that what comes next waits for, or None."""
-        parts, end = self.reply.parts, self.reply.waits.end
-        missing = self._missing(end if self.sent == len(parts) else parts[self.sent].gate)
+        reply = self.reply
+        gate = reply.waits.end if self._is_all_sent else reply.parts[self.sent].gate
+        missing = self._missing(gate)
         return missing if missing is not None and missing.kind is Kind.NOTIFICATION else None
 
     @property
     def is_behind(self) -> bool:
         """Whether it only waits for what listening streams have to send first."""
         part = self._due_part()
-        return part is not None and any(True for _ in self._owing(part))
+        return part is not None and bool(self._owing(part))
 
     def go_first(self) -> None:
         """Wait no more for streams that nobody reads."""
         part = self._due_part()
-        for stream in () if part is None else [*self._owing(part)]:
+        for stream in () if part is None else self._owing(part):
             stream.is_left = True
 
     def end(self) -> None:
@@ -253,11 +300,13 @@ class Delivery:
         self.is_left = True
         self.session.answer(self.entry.stream)
 
-    def _owing(self, part: Part) -> Iterator[Delivery]:
-        """Yield the streams that have to send something before a part."""
+    def _owing(self, part: Part) -> list[Delivery]:
+        """Return the streams that have to send something before a part."""
         # Without the recording block nobody knows what came first.
-        if self.reply.responds_at in part.pieces and part.came.after:
-            yield from (each for each in self.listening if each.owes(self.entry.stream, part.came))
+        if self.reply.responds_at not in part.pieces or not part.came.after:
+            return []
+        call = self.entry.stream
+        return [stream for stream in self.listening if stream.owes(call, part.came)]
 
     def owes(self, call: ReplayEntry, came: Came) -> bool:
         """Tell whether what it sends next came before the response to a call, which came then.
@@ -281,44 +330,57 @@ class Delivery:
     @property
     def headers(self) -> Headers:
         """The headers of the response, as its client gets them."""
-        headers, recorded = self.reply.headers, self.entry.session
+        recorded = self.entry.session
         if not recorded:
-            return headers
+            return self.reply.headers
         change = renaming({recorded: self.session.id})
-        return headers_with(headers, lambda raw, _: change(raw))
+        return headers_with(self.reply.headers, lambda raw, _name: change(raw))
 
     def next(self) -> Sending | Refusal | End | None:
         """Return what is sent next, or the end; None while it waits for what clients send."""
-        session, entry = self.session, self.entry
-        if entry.stream in session.refused:
-            self.sent, self._set_aside = 0, []
+        session = self.session
+        call = self.entry.stream
+        if call in session.refused:
+            self.sent = 0
+            self._set_aside = []
             self.reply = self.reply._replace(parts=(), end=End.COMPLETE, waits=NO_WAITS)
-            return Refusal(session.refused.pop(entry.stream), self.values.id, is_last=True)
-        if session.unrecorded and entry.is_listening:
+            return Refusal(session.refused.pop(call), self.values.id, is_last=True)
+        if session.unrecorded and self.entry.is_listening:
             return Sending(session.unrecorded.popleft(), 0, is_last=False, pieces=range(0))
         part = self._due_part()
         if part is None:
-            return self._ending() if self.sent == len(self.reply.parts) else None
-        if any(True for _ in self._owing(part)):
+            return self._ending() if self._is_all_sent else None
+        if self._owing(part):
             return None
         self._take(part)
-        filled = [it if isinstance(it, bytes) else self._value_of(it) for it in part.segments]
-        raw = b"".join(filled)
-        names = session.known_tasks
-        if entry.session:
-            session.sent[entry] = self.sent
-            names = {**names, entry.session: session.id}
-        if names:
-            raw = renaming(names)(raw)
-        is_last = self.sent == len(self.reply.parts) and self._ending() is End.COMPLETE
+        raw = self._filled(part)
+        if self.entry.session:
+            session.sent[self.entry] = self.sent
+        is_last = self._is_all_sent and self._ending() is End.COMPLETE
         request = part.gate.request
         if part.gate.responds and request is not None and request in session.refused:
             return Refusal(session.refused.pop(request), session.values_of(request).id, is_last)
-        for at in part.pieces if self.reply.notified else ():
-            state = self.reply.notified.get(at)
-            if state is not None and state.id in session.tasks:
-                session.tasks[state.id].saw(state)
+        self._tell_tasks(part)
         return Sending(raw, part.at_ms, is_last, part.pieces, part.gate.responds)
+
+    def _filled(self, part: Part) -> bytes:
+        """Return the bytes of a part with live values and ids."""
+        filled = []
+        for segment in part.segments:
+            filled.append(segment if isinstance(segment, bytes) else self._value_of(segment))
+        raw = b"".join(filled)
+        names = self.session.known_tasks
+        if self.entry.session:
+            names = {**names, self.entry.session: self.session.id}
+        return renaming(names)(raw) if names else raw
+
+    def _tell_tasks(self, part: Part) -> None:
+        """Tell the plays of tasks of which states a part notifies the client."""
+        tasks = self.session.tasks
+        for piece in part.pieces if self.reply.notified else ():
+            state = self.reply.notified.get(piece)
+            if state is not None and state.id in tasks:
+                tasks[state.id].saw(state)
 
     def _ending(self) -> End | None:
         end = self.reply.end
@@ -342,7 +404,7 @@ class Delivery:
         for part in self._set_aside:
             if self._is_here(part.gate) and self._missing(part.gate) is None:
                 return part
-        while self.sent < len(self.reply.parts):
+        while not self._is_all_sent:
             part = self.reply.parts[self.sent]
             if self._missing(part.gate) is not None:
                 return None
@@ -377,9 +439,9 @@ class Delivery:
 
     def _missing(self, gate: Gate) -> ReplayEntry | None:
         """Return the latest cause that has not come, and is waited for; None where all have."""
-        for each in reversed(gate.causes):
-            if not (self.session.has_arrived(each) or self._is_passed_over(each)):
-                return each
+        for cause in reversed(gate.causes):
+            if not (self.session.has_arrived(cause) or self._is_passed_over(cause)):
+                return cause
         return None
 
     def _is_passed_over(self, entry: ReplayEntry) -> bool:
@@ -389,6 +451,141 @@ class Delivery:
             return False
         if entry.kind is Kind.RESPONSE:
             call = entry.answered_call
-            left_out = call is not None and not session.has_arrived(call)
-            return call is not None and left_out and self._is_passed_over(call)
+            if call is None or session.has_arrived(call):
+                return False
+            return self._is_passed_over(call)
         return session.reached > self.lifetime_of(entry).end[0]
+
+
+class Deliveries:
+    """Sends the recorded responses of one replay on their way.
+
+    Attributes:
+        timelines: what the parts of responses wait for.
+    """
+
+    def __init__(
+        self,
+        by_arrival: Sequence[ReplayEntry],
+        tasks: Collection[str],
+        *,
+        paced: bool,
+        stateless: bool,
+    ) -> None:
+        self.timelines = Timelines(by_arrival)
+        self._by_arrival = by_arrival
+        self._tasks = tasks
+        self._paced = paced
+        self._stateless = stateless
+        self._replies: dict[ReplayEntry, Reply] = {}
+        self._listening: dict[LiveSession, list[Delivery]] = {}
+
+    def deliver(
+        self, entry: ReplayEntry, session: LiveSession, values: CallerValues
+    ) -> Delivery | None:
+        """Return the response to a request on its way; None where none was recorded."""
+        reply = self._reply(entry)
+        if reply is None:
+            return None
+        values = session.callers.get(entry.stream, values)
+        streams: Sequence[Delivery] = ()
+        if entry.session and not entry.is_listening and not self._stateless:
+            streams = self._listening.setdefault(session, [])
+        return Delivery(entry, reply, session, values, self.timelines.lifetime_of, streams)
+
+    def play(
+        self, entry: ReplayEntry, session: LiveSession, values: CallerValues
+    ) -> Delivery | None:
+        """Return the same for an exchange that was chosen, which may be a stream to listen to."""
+        delivery = self.deliver(entry, session, values)
+        if delivery is None or not entry.is_listening or not entry.session or self._stateless:
+            return delivery
+        if session.played.get(entry, 0) > 1:
+            # The end of a resumed stream was not recorded, so keep it open.
+            delivery.reply = delivery.reply._replace(end=End.OPEN)
+            delivery.sent = 0 if entry.resumed is not None else session.sent.get(entry, 0)
+        self._listen(session, delivery)
+        return delivery
+
+    def rest(self, event: tuple[str, str], session: LiveSession) -> Delivery | None:
+        """Return what a stream has after an event after which no recorded client resumed it."""
+        if event not in self._events:
+            return None
+        entry, piece = self._events[event]
+        if not entry.is_listening and entry.stream not in session.callers:
+            return None
+        delivery = self.deliver(entry, session, CallerValues(None, None))
+        if delivery is None:
+            return None
+        delivery.sent = piece + 1
+        if len(delivery.reply.parts) == delivery.sent:
+            # What a call's stream has after that was never seen, unless it has its response.
+            if not entry.is_listening and not _has_all(entry.exchange.response):
+                return None
+            delivery.reply = delivery.reply._replace(end=End.OPEN)
+        if entry.is_listening:
+            self._listen(session, delivery)
+        return delivery
+
+    def _listen(self, session: LiveSession, delivery: Delivery) -> None:
+        """Take note of a stream to which the client of a session listens."""
+        streams = self._listening.setdefault(session, [])
+        streams[:] = [stream for stream in streams if not stream.is_left]
+        streams.append(delivery)
+
+    def follow(self, session: LiveSession) -> Iterator[ReplayEntry]:
+        """Let a client listen to the session that it has turned out to have; yield the streams."""
+        for delivery in self._listening.get(session, ()):
+            number = delivery.entry.numbers.lookup
+            for entry in self._by_arrival:
+                is_here = entry.session == session.recorded and entry.is_listening
+                if is_here and entry.numbers.lookup == number:
+                    reply = self._reply(entry)
+                    if reply is not None:
+                        delivery.follow(entry, reply)
+                        yield entry
+                    break
+
+    @cached_property
+    def _events(self) -> dict[tuple[str, str], tuple[ReplayEntry, int]]:
+        """Where events are, by session and id; without a session an id may be used again."""
+        places: dict[tuple[str, str], tuple[ReplayEntry, int]] = {}
+        ambiguous: set[tuple[str, str]] = set()
+        for entry in self._by_arrival:
+            for index, identity in event_ids(entry.exchange.response):
+                event = (entry.session, identity)
+                if event in places and not entry.session:
+                    ambiguous.add(event)
+                places[event] = (entry, index)
+        return {event: place for event, place in places.items() if event not in ambiguous}
+
+    def _reply(self, entry: ReplayEntry) -> Reply | None:
+        response = entry.exchange.response
+        if response is None or entry in self._replies:
+            return self._replies.get(entry)
+        waits = self.timelines.waits_of(entry)
+        stays_open = False
+        if self._stateless:
+            gates = (*waits.pieces, waits.end) if entry.is_listening else ()
+            stays_open = any(gate.depends_on_later(entry) for gate in gates)
+            waits = NO_WAITS
+        reply = build_reply(
+            entry.stream.asker,
+            response,
+            waits,
+            tasks=self._tasks,
+            started_ms=entry.exchange.started_ms,
+            ended=Came(entry.exchange.ended_after or 0, entry.exchange.ended_ms),
+            # A stream may be resumed at any event that has an id.
+            piecewise=self._paced or entry.session != NO_SESSION or any(event_ids(response)),
+            batch=read_call(entry.matched.request).batch,
+        )
+        if stays_open:
+            reply = reply._replace(end=End.OPEN)
+        self._replies[entry] = reply
+        return reply
+
+
+def _has_all(response: Response | None) -> bool:
+    """Tell whether a stream had its response, or was open when the recording ended."""
+    return response is not None and (response.end is End.OPEN or is_answered(response))

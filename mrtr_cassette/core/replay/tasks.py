@@ -1,4 +1,4 @@
-"""Replay a recorded task: a machine that says which of its states a poll gets now.
+"""Replay recorded tasks: which recorded state a poll gets now.
 
 The updates and cancellations of the recording cut the recorded states into stretches. A poll gets
 the next state of the present stretch, and its last one again and again; where nothing was polled in
@@ -13,8 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
+from mrtr_cassette.core.cassette.entries import Entries, ReplayEntry
 from mrtr_cassette.core.cassette.lookup import LookupKey, answers_by_key
-from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, UPDATE_TASK
+from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, TASK_STEPS, UPDATE_TASK
 from mrtr_cassette.core.protocol.tasks import (
     CREATED_AT,
     POLL_INTERVAL,
@@ -24,7 +26,6 @@ from mrtr_cassette.core.protocol.tasks import (
     read_time,
 )
 from mrtr_cassette.core.replay.diagnosis import NoStep, Reason
-from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.secrets.names import renaming
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER
 from mrtr_cassette.core.wire.jsonbytes import parse
@@ -55,50 +56,66 @@ class RecordedTask:
         questions: what its states ask for, by key.
     """
 
-    def __init__(self, creating: ReplayEntry, created: TaskState) -> None:
-        self.creating, self.created, self.steps = creating, created, creating.steps
-        steps = self.steps
+    def __init__(
+        self, creating: ReplayEntry, created: TaskState, steps: Sequence[ReplayEntry]
+    ) -> None:
+        self.creating = creating
+        self.created = created
+        self.steps = steps
         self.notified_keys: set[str] = set()
         self.is_notified = False
-        self.questions = {key: asked for step in steps for key, asked in step.asked.items()}
-        self.polls = [at for at, each in enumerate(steps) if each.key.method == GET_TASK]
-        self.causes = [at for at, each in enumerate(steps) if each.key.method != GET_TASK]
+        self.questions: dict[str, Any] = {}
+        self.polls: list[int] = []
+        self.causes: list[int] = []
         self.updates: dict[int, Mapping[str, str]] = {}
         self.answers: dict[str, list[str]] = {}
         self._needed: dict[int, dict[str, int]] = {}
-        for at in self.causes:
-            is_update = steps[at].key.method == UPDATE_TASK
-            answers = answers_by_key(steps[at].lookup) or _NO_KEY
-            self.updates[at] = answers if is_update else {CANCEL_TASK: f"{at}"}
-            for key, value in self.updates[at].items():
-                given = self.answers.setdefault(key, [])
-                given += [value] if given[-1:] != [value] else []
-            self._needed[at] = {key: len(self.answers[key]) for key in self.updates[at]}
+        for at, step in enumerate(steps):
+            self.questions.update(step.asked)
+            if step.key.method == GET_TASK:
+                self.polls.append(at)
+            else:
+                self._add_cause(at, step)
+
+    def _add_cause(self, at: int, step: ReplayEntry) -> None:
+        self.causes.append(at)
+        update: Mapping[str, str] = {CANCEL_TASK: f"{at}"}
+        if step.key.method == UPDATE_TASK:
+            update = answers_by_key(step.matched.lookup) or _NO_KEY
+        self.updates[at] = update
+        self._needed[at] = {}
+        for key, answer in update.items():
+            given = self.answers.setdefault(key, [])
+            if given[-1:] != [answer]:
+                given.append(answer)
+            self._needed[at][key] = len(given)
+
+    @property
+    def id(self) -> str:
+        """Its id in the recording."""
+        return self.created.id
 
     @property
     def asks(self) -> bool:
         """Whether a state asks for input."""
-        return bool(self.notified_keys) or any(each.asked for each in self.steps)
+        return bool(self.notified_keys or self.questions)
 
     def is_branch_of(self, task: RecordedTask) -> bool:
         """Tell whether an equal call created another task, of which only polls tell."""
-        first, second = self.creating, task.creating
-        is_equal = (first.path, first.traits, first.session) == (
-            second.path,
-            second.traits,
-            second.session,
-        )
-        return is_equal and self is not task and not (self.is_notified or task.is_notified)
+        if self is task or self.is_notified or task.is_notified:
+            return False
+        first = self.creating
+        second = task.creating
+        if first.numbers.path != second.numbers.path or first.session != second.session:
+            return False
+        return first.matched.traits == second.matched.traits
 
     def in_terms_of(self, task: RecordedTask, lookup: LookupKey) -> LookupKey:
         """Return a lookup key that names another task as one that names this one."""
-        change = renaming({task.created.id: self.created.id})
-
-        def renamed(text: str) -> str:
-            return change(text.encode()).decode()
-
-        answers = None if lookup.answers is None else renamed(lookup.answers)
-        return LookupKey(lookup.call._replace(name=self.created.id), lookup.state, answers)
+        answers = lookup.answers
+        if answers is not None:
+            answers = renaming({task.id: self.id})(answers.encode()).decode()
+        return LookupKey(lookup.call._replace(name=self.id), lookup.state, answers)
 
     def has_come(self, cause: int, given: Mapping[str, int]) -> bool:
         """Tell whether the answers of a cause have come; `given` counts those to each key."""
@@ -106,25 +123,13 @@ class RecordedTask:
 
     def has(self, lookup: LookupKey) -> bool:
         """Tell whether a request is like a recorded one, but for its answers."""
-        same = [each.lookup for each in self.steps if each.key.method == lookup.call.method]
-        return not same or lookup[:2] in [each[:2] for each in same]
-
-
-def recorded_tasks(interactions: Iterable[Sequence[ReplayEntry]]) -> list[RecordedTask]:
-    """Return the tasks that recorded calls created; several may have the same id."""
-    tasks: list[RecordedTask] = []
-    for own in interactions:
-        calls = [each for each in own if each.answers is None and each.created_by is None]
-        created = calls[-1].exchange.created_task
-        if created is not None:
-            tasks.append(RecordedTask(calls[-1], created))
-    by_id = {each.created.id: each for each in tasks}
-    for each in (each for own in interactions for each in own if tasks and each.is_listening):
-        for state in notified_states(each.exchange.response):
-            if state.id in by_id:
-                by_id[state.id].is_notified = True
-                by_id[state.id].notified_keys.update(state.input_requests)
-    return tasks
+        is_recorded = False
+        for step in self.steps:
+            if step.key.method == lookup.call.method:
+                is_recorded = True
+                if step.matched.lookup[:2] == lookup[:2]:
+                    return True
+        return not is_recorded
 
 
 class LiveTask:
@@ -154,10 +159,15 @@ class LiveTask:
         self._at = recorded.polls[-1] - 1 if is_over and recorded.polls else -1
         self._asked: set[str] = set()
         self._given: Counter[str] = Counter()
-        created_at = read_time(recorded.created.tree.get(CREATED_AT))
-        self._later: timedelta | None = None
-        if now is not None and created_at is not None:
-            self._later = datetime.fromtimestamp(now, UTC) - created_at
+
+    def copy(self) -> LiveTask:
+        """Return the same play, which goes on by itself."""
+        task = LiveTask(self.recorded, self._now, poll_interval=self._poll_interval)
+        task.accepted = list(self.accepted)
+        task._at = self._at
+        task._asked = set(self._asked)
+        task._given = Counter(self._given)
+        return task
 
     def request_received(self, lookup: LookupKey) -> Step | NoStep:
         """Return what a request about the task gets now."""
@@ -177,12 +187,13 @@ class LiveTask:
             taken.poll_until(answers_by_key(renamed))
             if isinstance(taken.request_received(renamed), NoStep):
                 return None
-        change = renaming({self.recorded.created.id: recorded.created.id})
-        asked = {key: change(key.encode()).decode() for key in self._asked}
-        for key, renamed_key in asked.items():
+        asked = []
+        for key in self._asked:
+            renamed_key = renaming({self.recorded.id: recorded.id})(key.encode()).decode()
             if recorded.questions.get(renamed_key) != self.recorded.questions.get(key):
                 return None
-        return taken if taken.poll_until(asked.values()) else None
+            asked.append(renamed_key)
+        return taken if taken.poll_until(asked) else None
 
     def poll_until(self, keys: Iterable[str]) -> bool:
         """Poll until something has been asked under some keys; tell whether it was."""
@@ -193,28 +204,38 @@ class LiveTask:
         return wanted <= self._asked
 
     @property
-    def _stretch(self) -> tuple[list[int], int]:
-        """The polls of the present stretch, or the latest one before it, and what ends it."""
-        task, before = self.recorded, -1
-        for following in (*task.causes, len(task.steps)):
-            if following == len(task.steps) or not task.has_come(following, self._given):
-                break
-            before = following
-        until = [at for at in task.polls if at < following]
-        return [at for at in until if at > before] or until[-1:], following
+    def _following(self) -> int:
+        """The place of the cause that ends the present stretch, or the number of steps."""
+        task = self.recorded
+        for cause in task.causes:
+            if not task.has_come(cause, self._given):
+                return cause
+        return len(task.steps)
+
+    @property
+    def _stretch(self) -> list[int]:
+        """The polls of the present stretch, or the latest one before it."""
+        task = self.recorded
+        following = self._following
+        before = max([cause for cause in task.causes if cause < following], default=-1)
+        until = [poll for poll in task.polls if poll < following]
+        return [poll for poll in until if poll > before] or until[-1:]
 
     def _poll(self) -> Step | NoStep:
-        steps, came = self.recorded.steps, list[ReplayEntry]()
+        steps = self.recorded.steps
+        came: list[ReplayEntry] = []
         while True:
-            present, following = self._stretch
+            present = self._stretch
             if not present:
                 detail = "the task was not polled before this, while it was recorded"
                 return NoStep(Reason.OUT_OF_ORDER, detail, steps[0])
-            self._at = next((at for at in present if at > self._at), self._at)
-            entry, update = steps[self._at], [*steps, None][following]
+            self._at = next((poll for poll in present if poll > self._at), self._at)
+            entry = steps[self._at]
             self._asked.update(entry.asked)
+            following = self._following
+            update = steps[following] if following < len(steps) else None
             # What the proxy answered while recording (`answers`), it answers now too.
-            if not entry.asked or update is None or not update.request.header(ANSWERED_BY_HEADER):
+            if not entry.asked or update is None or not _is_by_proxy(update):
                 return Step(entry, [*came, entry])
             came += [entry, update]
             for key in self.recorded.updates.get(following, ()):
@@ -223,57 +244,69 @@ class LiveTask:
     def saw(self, state: TaskState) -> None:
         """Take note that the client was notified of a state."""
         self._asked.update(state.input_requests)
-        for at in self._stretch[0]:
-            known = self.recorded.steps[at].state
-            if at > self._at and known is not None and known.digest == state.digest:
-                self._at = at
+        for poll in self._stretch:
+            known = self.recorded.steps[poll].state
+            if poll > self._at and known is not None and known.digest == state.digest:
+                self._at = poll
 
     def _update(self, lookup: LookupKey) -> Step | NoStep:
-        task, steps = self.recorded, self.recorded.steps
+        task = self.recorded
         answers = answers_by_key(lookup) or _NO_KEY
         refused = self._refused(answers)
         if refused is not None:
             return refused
-        earlier = [at for at in task.causes if task.has_come(at, self._given)]
-        for key, value in answers.items():
-            given = task.answers[key][self._given[key] :]
-            self._given[key] += given[:1] == [value]
-        came = [at for at in task.causes if task.has_come(at, self._given) and at not in earlier]
-        acknowledged = [at for at, each in task.updates.items() if answers.items() & each.items()]
-        return Step(steps[acknowledged[-1]], [steps[at] for at in came])
+        waiting = [cause for cause in task.causes if not task.has_come(cause, self._given)]
+        for key, answer in answers.items():
+            expected = task.answers[key][self._given[key] :]
+            if expected[:1] == [answer]:
+                self._given[key] += 1
+        came = [task.steps[cause] for cause in waiting if task.has_come(cause, self._given)]
+        acknowledged = task.steps[0]
+        for cause, update in task.updates.items():
+            if answers.items() & update.items():
+                acknowledged = task.steps[cause]
+        return Step(acknowledged, came)
 
     def _refused(self, answers: Mapping[str, str]) -> NoStep | None:
         """Return why answers are none of the recorded ones, or None."""
         task = self.recorded
-        asking = {key: each for each in task.steps for key in each.asked}
-        unasked = [
-            key
-            for key in answers
-            if key not in self._asked and key in {*asking, *task.notified_keys}
-        ]
+        asking: dict[str, ReplayEntry] = {}
+        for step in task.steps:
+            asking.update(dict.fromkeys(step.asked, step))
+        known = {*asking, *task.notified_keys}
+        unasked = [key for key in answers if key in known and key not in self._asked]
         if unasked:
             detail = f"nothing that was played has asked for {', '.join(unasked)} yet"
             nearest = asking.get(unasked[0], task.creating)
             return NoStep(Reason.OUT_OF_ORDER, detail, nearest)
         differing: dict[str, Any] = {}
-        for key, value in answers.items():
-            recorded, count = task.answers.get(key, []), self._given[key]
+        for key, answer in answers.items():
+            count = self._given[key]
             # The next answer, or the latest one again.
-            if value not in recorded[max(count - 1, 0) : count + 1]:
+            expected = task.answers.get(key, [])[max(count - 1, 0) : count + 1]
+            if answer not in expected:
                 differing[key] = None
-        if not differing:
-            return None
-        first, detail = next(iter(differing)), "no answer to this was recorded"
+        return self._differing(differing, asking) if differing else None
+
+    def _differing(self, differing: dict[str, Any], asking: Mapping[str, ReplayEntry]) -> NoStep:
+        """Explain that other answers to some keys were recorded, or none."""
+        task = self.recorded
+        first = next(iter(differing))
+        detail = "no answer to this was recorded"
         nearest = asking.get(first, task.creating)
-        for each in (task.steps[at] for at in task.causes):
-            given = (each.call.answers and each.call.answers.input_responses) or {}
-            differing |= {key: given[key] for key in differing if key in given}
+        for cause in task.causes:
+            answers = read_call(task.steps[cause].matched.request).answers
+            given = {} if answers is None else answers.input_responses or {}
+            for key in differing.keys() & given.keys():
+                differing[key] = given[key]
             if first in given:
-                detail, nearest = "other answers were recorded", each
+                detail = "other answers were recorded"
+                nearest = task.steps[cause]
         return NoStep(Reason.ANSWERS_DIFFER, detail, nearest, differing)
 
     def _cancel(self) -> Step | NoStep:
-        steps, (_, following) = self.recorded.steps, self._stretch
+        steps = self.recorded.steps
+        following = self._following
         recorded = self.recorded.answers.get(CANCEL_TASK, [])
         if f"{following}" in recorded:
             self._given[CANCEL_TASK] += 1
@@ -292,5 +325,119 @@ class LiveTask:
         if name == POLL_INTERVAL:
             interval = self._poll_interval
             return recorded if interval is None or recorded == b"null" else b"%d" % interval
-        later = None if self._later is None else moved(parse(recorded), self._later)
-        return recorded if later is None else f'"{later}"'.encode()
+        created_at = read_time(self.recorded.created.tree.get(CREATED_AT))
+        if self._now is None or created_at is None:
+            return recorded
+        later: timedelta = datetime.fromtimestamp(self._now, UTC) - created_at
+        time = moved(parse(recorded), later)
+        return recorded if time is None else f'"{time}"'.encode()
+
+
+def _is_by_proxy(update: ReplayEntry) -> bool:
+    return bool(update.matched.request.header(ANSWERED_BY_HEADER))
+
+
+class StepChoice(NamedTuple):
+    """What a request about a task gets, or why it gets nothing, and the plays of tasks after it.
+
+    Attributes:
+        exchanged: the two tasks of equal calls whose plays have changed places, or none.
+    """
+
+    found: Step | NoStep
+    plays: Mapping[str, LiveTask]
+    exchanged: tuple[RecordedTask, RecordedTask] | None = None
+
+
+class RecordedTasks:
+    """The tasks that recorded calls created.
+
+    Attributes:
+        by_id: several may have the same id, of which one is played.
+        created_by: all, by the calls that created them.
+    """
+
+    def __init__(self, entries: Entries) -> None:
+        self.by_id: dict[str, RecordedTask] = {}
+        self.created_by: dict[ReplayEntry, RecordedTask] = {}
+        for interaction in entries.by_interaction:
+            calls = []
+            for entry in interaction:
+                if entry.answered_question is None and entry.created_by is None:
+                    calls.append(entry)
+            created = calls[-1].exchange.created_task if calls else None
+            if created is not None:
+                task = RecordedTask(calls[-1], created, entries.steps.get(calls[-1], []))
+                self.by_id[task.id] = task
+                self.created_by[task.creating] = task
+        for entry in entries.by_arrival if self.by_id else ():
+            if entry.is_listening:
+                self._notify(entry)
+
+    @property
+    def changing(self) -> list[ReplayEntry]:
+        """The calls whose tasks depend on what is answered or cancelled."""
+        return [task.creating for task in self.by_id.values() if task.asks or task.causes]
+
+    def _notify(self, stream: ReplayEntry) -> None:
+        for state in notified_states(stream.exchange.response):
+            task = self.by_id.get(state.id)
+            if task is not None:
+                task.is_notified = True
+                task.notified_keys.update(state.input_requests)
+
+    def about(self, lookup: LookupKey) -> RecordedTask | None:
+        """Return the task about which a request is, if steps of it were recorded."""
+        task = self.by_id.get(lookup.call.name)
+        if task is None or not task.steps or lookup.call.method not in TASK_STEPS:
+            return None
+        return task if task.has(lookup) else None
+
+    def choose(
+        self,
+        task: RecordedTask,
+        lookup: LookupKey,
+        plays: Mapping[str, LiveTask],
+        *,
+        has_branches: bool,
+    ) -> StepChoice:
+        """Return what a request about a task gets, among the plays of tasks in its session.
+
+        With branches, it may go on as the task of an equal call that was answered so.
+        """
+        live = plays.get(task.id)
+        if live is None:
+            detail = "the call that creates this task has not been played"
+            return StepChoice(NoStep(Reason.OUT_OF_ORDER, detail, task.steps[0]), plays)
+        played = live.copy()
+        found = played.request_received(lookup)
+        if isinstance(found, Step):
+            return StepChoice(found, {**plays, task.id: played})
+        branch = self._as_branch(task, lookup, plays) if has_branches else None
+        return branch or StepChoice(found, plays)
+
+    def _as_branch(
+        self, task: RecordedTask, lookup: LookupKey, plays: Mapping[str, LiveTask]
+    ) -> StepChoice | None:
+        """Let a task go on as the one of an equal call that was answered so, if there is one.
+
+        Its client goes on with the id that it knows, and the task of that call gets this recording.
+        """
+        for branch in self.by_id.values():
+            if not branch.is_branch_of(task):
+                continue
+            taken = plays[task.id].taken_for(branch)
+            begun = plays.get(branch.id)
+            given_back = None if begun is None else begun.taken_for(task)
+            is_in_use = begun is not None and (begun.accepted or given_back is None)
+            if taken is None or is_in_use:
+                continue
+            found = taken.request_received(branch.in_terms_of(task, lookup))
+            if isinstance(found, NoStep):
+                continue
+            after = {**plays, branch.id: taken}
+            del after[task.id]
+            if given_back is not None:
+                after[task.id] = given_back
+            return StepChoice(found, after, (task, branch))
+        return None

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.answers.fulfilment import CallTurn
+from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.cassette.recorded import PushedAsk, RecordedExchange
-from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Via, ask_in
 from mrtr_cassette.core.protocol.tasks import TASK, TaskState, named_task
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Unread
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
-from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.replay.player import Play
 from mrtr_cassette.core.report.details import final_of, task_words
 from mrtr_cassette.core.report.runs import (
@@ -249,7 +249,7 @@ def failed_said(problem: str) -> Said:
 
 def caught_up_said(asker: ReplayEntry) -> Said:
     """Return that the server was brought to the ask of a recorded exchange."""
-    turn = asker.asking_turn
+    turn = asker.place.asking_turn
     ask = f"#{asker.interaction} ({asker.key}, ask of turn {turn})"
     line = f"      repeated the conversation up to {ask}, for an answer that is not recorded"
     event = {"event": "caught-up", "call": str(asker.key), "interaction": asker.interaction}
@@ -279,22 +279,23 @@ def played_events(play: Play) -> Iterator[Event]:
         "event": "played",
         **place,
         "turn": entry.turn,
-        "times": entry.played,
+        "times": play.times,
         "method": printable(entry.key.method),
         "name": printable(entry.key.name),
     }
     if entry.turn:
         yield _answered_event(entry, {**place, "turn": entry.turn, "via": via})
-    is_asking_task = entry.asking_turn and entry.state and entry.played == 1
-    if entry.ask is not None or is_asking_task:
-        asked = {"event": "asked", **place, "turn": entry.asking_turn, "via": via}
+    asking_turn = entry.place.asking_turn
+    is_asking_task = asking_turn and entry.state and play.times == 1
+    if entry.asks or is_asking_task:
+        asked = {"event": "asked", **place, "turn": asking_turn, "via": via}
         yield {**asked, "keys": _kinds(entry.asked)}
 
 
 def _answered_event(entry: ReplayEntry, place: Event) -> Event:
     """Return which questions a request answered."""
-    question = entry.answers
-    answers = entry.call.answers
+    question = entry.answered_question
+    answers = read_call(entry.matched.request).answers
     keys: list[str] = []
     if question is not None:
         place |= {"call": str(question.pending.key), "via": "push"}

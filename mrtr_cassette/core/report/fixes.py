@@ -7,12 +7,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import is_started_here
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.matching import ReplayEntry
-from mrtr_cassette.core.replay.worlds import called_as
 from mrtr_cassette.core.secrets.names import has_secrets
 from mrtr_cassette.core.wire.pointers import Difference, pointer_path
 from mrtr_cassette.terms import Terms, Values, in_terms
@@ -124,12 +123,12 @@ def _chosen(miss: Miss, values: Values) -> Sequence[str]:
         fixes = [fix for fix in fixes if fix is not _REPEAT]
     if nearest is None:
         return fixes
-    is_answer = nearest.answers is not None and bool(miss.differences)
+    is_answer = nearest.answered_question is not None and bool(miss.differences)
     if is_answer and reason is not Reason.UNKNOWN_METHOD:
         return _FIXES_UNDER_WAY[Reason.ANSWERS_DIFFER]
     if nearest.created_by is not None:
         return _FIXES_UNDER_WAY.get(reason, fixes)
-    if reason is Reason.UNRECORDED and nearest.ask is None:
+    if reason is Reason.UNRECORDED and not nearest.asks:
         return _FIXES_AFTER_VARYING_WRITE if "pointers" in values else _FIXES_AFTER_WRITE
     if reason is Reason.ALREADY_PLAYED and nearest.session:
         return (*fixes, "open a new session, in which everything is played anew")
@@ -190,7 +189,7 @@ def _tool_that_may_read(miss: Miss) -> str:
     nearest = miss.nearest
     if miss.reason is not Reason.UNRECORDED or nearest is None:
         return miss.may_read
-    return called_as(nearest.key)
+    return nearest.key.called
 
 
 def _varies(difference: Difference, miss: Miss) -> bool:
@@ -209,8 +208,9 @@ def asked_in(miss: Miss) -> Mapping[str, InputRequest]:
     nearest = miss.nearest
     if nearest is None:
         return {}
-    if nearest.answers is not None:
-        return {nearest.answers.request.key: nearest.answers.request.asks}
+    question = nearest.answered_question
+    if question is not None:
+        return {question.request.key: question.request.asks}
     asker: ReplayEntry | None = nearest
     if nearest.state is None:
         asker = nearest.parent

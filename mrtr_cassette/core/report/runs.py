@@ -143,8 +143,8 @@ def _nearest(miss: Miss, shown: Callable[[str], str]) -> Nearest | None:
     if entry is None:
         return None
     key = (entry.created_by or entry).key
-    if entry.answers is not None:
-        key = entry.answers.pending.key
+    if entry.answered_question is not None:
+        key = entry.answered_question.pending.key
     return Nearest(entry.interaction, entry.turn, shown(str(key)))
 
 
@@ -178,8 +178,9 @@ def _request_text(miss: Miss) -> str:
         text += f", answering {', '.join(sorted(answers.input_responses or {})) or 'nothing'}"
         if answers.request_state is not None:
             text += ", echoing a request state"
-    if miss.nearest is not None and miss.nearest.answers is not None:
-        text += f", answering {miss.nearest.answers.request.key}"
+    question = None if miss.nearest is None else miss.nearest.answered_question
+    if question is not None:
+        text += f", answering {question.request.key}"
     return text
 
 
@@ -292,7 +293,7 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
     interactions = []
     for number, entries in enumerate(player.interactions, start=1):
         # The client decides how often it polls a task.
-        plays = sum(entry.played for entry in entries if entry.created_by is None)
+        plays = sum(player.times[entry] for entry in entries if entry.created_by is None)
         outcome: Outcome = "played"
         if number in unplayed:
             outcome = "played in part" if plays else "never played"

@@ -15,13 +15,12 @@ from urllib.parse import quote, urlsplit
 
 from mrtr_cassette.core.cassette.loader import damaged
 from mrtr_cassette.core.cassette.recorded import Cassette, PushedAsk, RecordedExchange, pushed_asks
+from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.cassette.transports import origin_of, over_http
 from mrtr_cassette.core.replay.diagnosis import Miss
-from mrtr_cassette.core.replay.history import united
-from mrtr_cassette.core.replay.order import Repeat
+from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.replay.reply import Delivery, Refusal
-from mrtr_cassette.core.replay.worlds import History
 from mrtr_cassette.core.report.events import (
     asked_by_push_event,
     harmless_event,
@@ -80,7 +79,7 @@ async def replaying(
         origin = origin_of(cassette)
         for entry in player.entries:
             if entry.exchange.response is not None:
-                origin.learn(entry.request, entry.exchange.response)
+                origin.learn(entry.matched.request, entry.exchange.response)
         own = OwnOrigin(server.handle, origin, listener.url(""))
         async with admin.serving(own.handle, listener, announcer, drain_s=drain_s) as admin_url:
             shown = player.redacted(url)
@@ -104,7 +103,7 @@ def load_server(
     paced = options.pace == "recorded"
     with cassettes.without_collection():
         paths = [path, *map(location, options.beside)]
-        cassette = over(united([*map(cassettes.load_cassette, paths)]))
+        cassette = over(combine_cassettes([*map(cassettes.load_cassette, paths)]))
         player = player_of(cassette, options, paced=paced, stateless=options.stateless)
         player.poll_interval = options.poll_interval
         player.adds_to = str(path)
@@ -310,7 +309,9 @@ class ReplayServer:
         self, message: bytes, delivery: Delivery, downstream: Downstream, *, is_last: bool
     ) -> None:
         """Send a message of our own on a stream of events or lines."""
-        framing = b"%b\n" if delivery.entry.request.is_line else b"event: message\ndata: %b\n\n"
+        framing = (
+            b"%b\n" if delivery.entry.matched.request.is_line else b"event: message\ndata: %b\n\n"
+        )
         await downstream.send(framing % message, is_last=is_last)
 
     async def _arrival(self, delivery: Delivery) -> None:
@@ -332,6 +333,6 @@ class ReplayServer:
             else:
                 delivery.go_first()
             self._wake()
-        if is_behind and not delivery.entry.request.is_line:
+        if is_behind and not delivery.entry.matched.request.is_line:
             # What came first comes by another connection.
             await self.clock.sleep(_APART_S)

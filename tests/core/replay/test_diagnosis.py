@@ -278,7 +278,7 @@ def posted_miss(request: Request, *answered: Cassette, played: int = 0) -> Miss:
     numbered = [replace(each, number=at) for at, each in enumerate(interactions, start=1)]
     player = Player(replace(answered[0], interactions=tuple(numbered)))
     for own in player.interactions[:played]:
-        own[-1].played = 1
+        player.times[own[-1]] += 1
     return missed(player, in_sealed_session(request))
 
 
@@ -293,8 +293,9 @@ def test_wrong_answer_to_a_pushed_question_is_told_by_its_field() -> None:
         "the question was answered in another way",
     )
     assert miss.nearest is not None
-    assert miss.nearest.answers is not None
-    assert (str(miss.nearest.answers.pending.key), miss.nearest.answers.request.key) == (
+    question = miss.nearest.answered_question
+    assert question is not None
+    assert (str(question.pending.key), question.request.key) == (
         'tools/call "deploy"',
         "elicitation-1",
     )

@@ -29,11 +29,10 @@ from builders import (
 from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedBy, RecorderFacts
+from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.replay.diagnosis import Reason
-from mrtr_cassette.core.replay.history import united
-from mrtr_cassette.core.replay.order import Repeat
+from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.replay.worlds import History
 
 GET, SET, SET_2, LOG = tool("get"), tool("set", to=1), tool("set", to=2), tool("log")
 LIST = rpc("tools/list")
@@ -199,8 +198,13 @@ def test_each_cassette_has_a_world_of_its_own() -> None:
         loaded(cassette_of(HINTED, (GET, text("0")), (write, text("set")), (GET, text(value))), "f")
         for write, value in ((SET, "1"), (SET_2, "2"))
     )
-    assert told(Player(united([one, other])), GET, SET_2, GET) == ["0", "set", "2"]
-    assert told(Player(united([one, other])), SET, GET, SET_2, GET) == ["set", "1", "set", OTHER]
+    assert told(Player(combine_cassettes([one, other])), GET, SET_2, GET) == ["0", "set", "2"]
+    assert told(Player(combine_cassettes([one, other])), SET, GET, SET_2, GET) == [
+        "set",
+        "1",
+        "set",
+        OTHER,
+    ]
 
 
 def test_sessions_of_several_cassettes_stay_apart() -> None:
@@ -208,7 +212,7 @@ def test_sessions_of_several_cassettes_stay_apart() -> None:
     one, other = (
         loaded(cassette_of(*session_steps("1" * 32, (GET, text(value)))), "f") for value in "12"
     )
-    player = Player(united([one, other]))
+    player = Player(combine_cassettes([one, other]))
     sessions = [open_session(player) for _ in range(2)]
     assert sessions == ["mrtr-session:1", "mrtr-session:100001"]
     got = [player.request_received(within(each, GET)) for each in sessions]

@@ -26,11 +26,10 @@ from messages import Json, compact, message, text
 from tasking import cancel, created, get, state, update
 
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.history import united
-from mrtr_cassette.core.replay.order import Repeat
+from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.replay.worlds import History
 from mrtr_cassette.core.report.runs import miss_report
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import CassetteError
@@ -318,7 +317,7 @@ def test_two_cassettes_have_tasks_of_their_own() -> None:
     task = "786512e2-9e0d-44bd-8f29-789f320fe840"
     script = ((CALL, created(task)), (get(task), state(task, "completed")))
     one, other = (loaded(cassette_of(*script)) for _ in "12")
-    player = Player(united([one, other]))
+    player = Player(combine_cassettes([one, other]))
     tasks = [json.loads(play(player, CALL))["result"]["taskId"] for _ in range(2)]
     assert [each.rpartition(":")[2] for each in tasks] == ["1", "100001"]
     assert [does(player, get(each)) for each in tasks] == ["completed", "completed"]
@@ -328,7 +327,7 @@ def test_two_cassettes_may_name_their_tasks_alike() -> None:
     """Where ids are kept, the task is that of the call that was played last."""
     scripts = [(CREATED, (POLL, state(TASK, end))) for end in ("completed", "failed")]
     cassettes = [loaded(cassette_of(*each, seals=False)) for each in scripts]
-    player = Player(united(cassettes), history=History.ORDER)
+    player = Player(combine_cassettes(cassettes), history=History.ORDER)
     for end in ("completed", "failed"):
         play(player, CALL)
         assert does(player, POLL) == end

@@ -1,0 +1,616 @@
+"""Recorded exchanges in the form in which requests are matched with them, as values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from mrtr_cassette.core.cassette.lookup import LookupKey
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    PushedRequest,
+    RecordedExchange,
+    RecordedInteraction,
+    TaskTurn,
+)
+from mrtr_cassette.core.cassette.sessions import (
+    PingIds,
+    Streams,
+    issued_session,
+    listens,
+    opened_session,
+    ping_ids,
+)
+from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey, Traits, session_of
+from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, InputRequest
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
+from mrtr_cassette.core.protocol.methods import PING
+from mrtr_cassette.core.protocol.tasks import TaskState
+from mrtr_cassette.core.secrets.names import ANSWER, HASH, Ref, sha256_of, with_refs
+from mrtr_cassette.core.secrets.sealed import is_searched
+from mrtr_cassette.core.wire.http import ABOUT_COPIES, ANSWERED_BY_HEADER, REFUSED, Request
+from mrtr_cassette.core.wire.jsonbytes import canonical
+
+RECEIVED: Final = "received."
+"""Begins the token of a secret that a client sent; a cassette's tokens are numbers."""
+
+
+def is_received(secret: Ref) -> bool:
+    """Tell whether a client sent the secret itself that a placeholder stands for."""
+    return secret.token.startswith(RECEIVED)
+
+
+def kind_alone(ref: Ref) -> bytes | None:
+    """Return a name or a placeholder without what tells it from others of its kind."""
+    return None if ref.kind in (HASH, ANSWER) else ref.kind.encode()
+
+
+class MatchedRequest(NamedTuple):
+    """A request in the form in which it is matched: all secrets of a rule are the same one.
+
+    Attributes:
+        digest: of a recorded one without the caller's values, if equal digests are matched alike.
+    """
+
+    request: Request
+    key: CallKey
+    lookup: LookupKey
+    traits: Traits
+    caller: str
+    secrets: tuple[Ref, ...]
+    digest: bytes | None = None
+
+
+class EntryPlace(NamedTuple):
+    """Where a cassette has an exchange.
+
+    Attributes:
+        turn: the turn that its request answers, from 1; 0 for a first request.
+        asking_turn: the turn that its response asks, if it does.
+    """
+
+    interaction: int
+    turn: int
+    asking_turn: int
+
+
+class Numbers(NamedTuple):
+    """Numbers that equal exchanges share, and one that tells them apart.
+
+    Attributes:
+        lookup: the same for all exchanges of one lookup key.
+        path: the same for all equal calls that were answered alike, whichever known states they
+            carried.
+        occurrence: how many exchanges of its lookup key its session had, up to and with it.
+    """
+
+    lookup: int
+    path: int
+    occurrence: int
+
+
+class Lifetime(NamedTuple):
+    """When a request arrived, and when it had its response, as requests arrive."""
+
+    start: tuple[float, ...]
+    end: tuple[float, ...]
+
+
+class AnsweredQuestion(NamedTuple):
+    """The request that a posted answer answers, and what was pending when the server sent it."""
+
+    pending: ReplayEntry
+    request: PushedRequest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplayEntry:
+    """A recorded exchange, with everything by which a replay finds it.
+
+    Attributes:
+        asker: its message, as far as responses repeat it.
+        session: the session in which it was sent, or which its response opens.
+        issued_sha256: hash of the request state that its ask issues on replay, or None.
+        question: what its ask is known by: the hash of the state that it issues, or what it asks;
+            equal ones of a call stand for each other.
+        parent: the exchange whose ask it answers; None for a first request and an orphan.
+        answered_question: the pushed request that it answers, if it was posted.
+        created_by: the call that created the task of which it is a step; None for anything else.
+        state: the state of the task that it polled.
+        resumed: the exchange that began the stream that it goes on with, or None.
+        is_listening: its response is a stream that tells what other requests caused.
+        is_pong: it answers a ping.
+    """
+
+    exchange: RecordedExchange
+    place: EntryPlace
+    matched: MatchedRequest
+    asker: Message | None
+    numbers: Numbers
+    session: str
+    issued_sha256: str | None
+    question: str | None
+    parent: ReplayEntry | None
+    answered_question: AnsweredQuestion | None
+    created_by: ReplayEntry | None
+    state: TaskState | None
+    resumed: ReplayEntry | None
+    is_listening: bool
+    is_pong: bool
+
+    @property
+    def kind(self) -> Kind | None:
+        """The kind of its message; None where its request is none."""
+        return None if self.asker is None else self.asker.kind
+
+    @property
+    def key(self) -> CallKey:
+        """The key of its call."""
+        return self.matched.key
+
+    @property
+    def interaction(self) -> int:
+        """The number of the interaction to which it belongs."""
+        return self.place.interaction
+
+    @property
+    def turn(self) -> int:
+        """The turn that its request answers, from 1; 0 for a first request."""
+        return self.place.turn
+
+    @property
+    def stream(self) -> ReplayEntry:
+        """The exchange that began the stream of its response."""
+        return self.resumed or self
+
+    @property
+    def opens_session(self) -> bool:
+        """Whether its response gave the id of its session to its client."""
+        return self.session != NO_SESSION and not session_of(self.exchange.request)
+
+    @property
+    def answered_call(self) -> ReplayEntry | None:
+        """The call during which the server asked what it answers, if it is a posted answer."""
+        if self.answered_question is None:
+            return None
+        pending = self.answered_question.pending
+        return pending if pending.kind is Kind.REQUEST else None
+
+    @property
+    def proves_its_ask(self) -> bool:
+        """Whether the server knows what it answers: by its state, or by its session."""
+        return self.matched.lookup.state is not None or self.session != NO_SESSION
+
+    @property
+    def asked(self) -> Mapping[str, InputRequest]:
+        """What its response asks for, by key."""
+        if self.state is not None:
+            return self.state.input_requests
+        ask = self.exchange.ask
+        return {} if ask is None else ask.input_requests
+
+    @property
+    def asks(self) -> bool:
+        """Whether its response asks for input, instead of ending the call."""
+        return self.question is not None
+
+    @property
+    def is_about_a_copy(self) -> bool:
+        """Whether its response says nothing to a client without a copy of an earlier one."""
+        return is_about_a_copy(self.exchange)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the server refused its request, by the HTTP status or by a JSON-RPC error."""
+        response = self.exchange.response
+        if response is not None and response.status >= REFUSED:
+            return True
+        return "error" in self.exchange.rpc_members
+
+    def issued(self, sha256: str) -> bool:
+        """Tell whether its ask issued a state with this hash, on replay or while recorded."""
+        return self.asks and sha256 in (self.issued_sha256, self.exchange.issued_sha256)
+
+    @property
+    def arrival(self) -> tuple[float, int, int]:
+        """Orders exchanges as their requests arrived, or as the file has them."""
+        number = self.exchange.number
+        return float("inf") if number is None else number, self.interaction, self.turn
+
+
+def is_about_a_copy(exchange: RecordedExchange) -> bool:
+    """Tell whether a response says nothing to a client without a copy of an earlier one."""
+    response = exchange.response
+    return response is not None and response.status in ABOUT_COPIES
+
+
+def is_answer_to(entry: ReplayEntry, answer: Message) -> bool:
+    """Tell whether a posted answer was recorded under the id of another one."""
+    question = entry.answered_question
+    return question is not None and question.request.message.same_id == answer.same_id
+
+
+class MadeWrite(NamedTuple):
+    """A write that a play has made: its recording, or its key if a live server got it.
+
+    Attributes:
+        beside: how many equal calls were in flight besides it.
+    """
+
+    entry: ReplayEntry | None = None
+    beside: int = 0
+    live: CallKey | None = None
+
+    @property
+    def key(self) -> CallKey | None:
+        """The call."""
+        return self.live if self.entry is None else self.entry.key
+
+    @property
+    def told(self) -> str:
+        """The write in words: the call, and how its user answered."""
+        answers: list[str] = []
+        step = self.entry
+        while step is not None:
+            answer = step.matched.lookup.answers
+            if answer is not None:
+                answers.insert(0, answer)
+            step = step.parent
+        call = "" if self.key is None else f"{self.key} {self.key.arguments}"
+        return " answered ".join([call, *answers])
+
+    @property
+    def told_by_number(self) -> str:
+        """The same with the number of its interaction."""
+        return self.told_plainly if self.entry is None else f"#{self.entry.interaction} {self.told}"
+
+    @property
+    def told_plainly(self) -> str:
+        """The same, and whether nothing is recorded of it."""
+        return f"unrecorded {self.told}" if self.entry is None else self.told
+
+
+def answer_digest(entry: ReplayEntry, steps: Iterable[ReplayEntry]) -> bytes:
+    """Return the digest of the response to a request, without names and the caller's values.
+
+    Of a call that created a task it is what was answered, and the last state.
+    """
+    exchange = entry.exchange
+    response = exchange.response
+    message = exchange.rpc_response
+    task = exchange.created_task
+    if task is not None:
+        texts = []
+        for step in steps:
+            if step.state is None:
+                texts.append(str(step.matched.lookup.answers))
+            else:
+                task = step.state
+        text = "\n".join([*texts, task.digest])
+    elif message is not None:
+        text = canonical([message.tree.get("result"), message.tree.get("error")])
+    elif response is not None:
+        text = f"{response.status} {response.body.decode('latin-1')}"
+    else:
+        text = ""
+    state = None if exchange.ask is None else exchange.ask.request_state
+    if state is not None:
+        spelled = canonical(state)
+        text = text.replace(spelled[1:-1] if is_searched(state) else spelled, "")
+    text = with_refs(text, kind_alone)
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+# Reading a cassette
+
+
+class Entries(NamedTuple):
+    """The exchanges of a cassette as they are matched.
+
+    Attributes:
+        by_interaction: for each interaction, those that no earlier one has.
+        by_arrival: all in the order in which their requests arrived.
+        steps: what was recorded of the task that a call created.
+        answered_by_proxy: the retries with which the proxy answered asks while recording
+            (`answers`), and which are played instead of these.
+    """
+
+    by_interaction: list[list[ReplayEntry]]
+    by_arrival: list[ReplayEntry]
+    steps: dict[ReplayEntry, list[ReplayEntry]]
+    answered_by_proxy: dict[ReplayEntry, ReplayEntry]
+
+
+ReadRequest = Callable[[Request], tuple[Call, MatchedRequest]]
+"""Brings a recorded request into the form in which it is matched."""
+
+
+def entries_of(cassette: Cassette, read: ReadRequest) -> Entries:
+    """Return the exchanges of a cassette as they are matched."""
+    drafts = _drafts_of(cassette)
+    writer = _EntryWriter(read, ping_ids([draft.exchange for draft in drafts]))
+    for draft in sorted(drafts, key=lambda draft: draft.due):
+        writer.write(draft)
+    by_interaction: list[list[ReplayEntry]] = [[] for _ in cassette.interactions]
+    by_arrival: list[ReplayEntry] = []
+    steps: dict[ReplayEntry, list[ReplayEntry]] = {}
+    answered_by_proxy: dict[ReplayEntry, ReplayEntry] = {}
+    for draft in drafts:
+        entry = writer.written[draft.exchange]
+        by_interaction[draft.index].append(entry)
+        by_arrival.append(entry)
+        if entry.created_by is not None:
+            steps.setdefault(entry.created_by, []).append(entry)
+        if entry.parent is not None and entry.matched.request.header(ANSWERED_BY_HEADER):
+            answered_by_proxy[entry.parent] = entry
+    by_arrival.sort(key=lambda entry: entry.arrival)
+    return Entries(by_interaction, by_arrival, steps, answered_by_proxy)
+
+
+@dataclass(slots=True)
+class _Draft:
+    """An exchange that becomes an entry, and the exchanges to whose entries it refers.
+
+    Attributes:
+        index: of its interaction.
+        due: orders drafts as their requests arrived, after those to which they refer.
+    """
+
+    exchange: RecordedExchange
+    index: int
+    place: EntryPlace
+    parent: RecordedExchange | None = None
+    pending: RecordedExchange | None = None
+    question: PushedRequest | None = None
+    created_by: RecordedExchange | None = None
+    state: TaskState | None = None
+    due: tuple[float, int, int] = (0.0, 0, 0)
+
+
+def _drafts_of(cassette: Cassette) -> list[_Draft]:
+    drafts: list[_Draft] = []
+    due: dict[RecordedExchange, tuple[float, int, int]] = {}
+    for index, interaction in enumerate(cassette.interactions):
+        drafted = [*_calls_of(interaction), *_posted_of(interaction)]
+        drafted += _steps_of(interaction)
+        for draft in drafted:
+            draft.index = index
+            number = draft.exchange.number
+            arrived = float("inf") if number is None else number
+            draft.due = (arrived, draft.place.interaction, draft.place.turn)
+            for before in (draft.parent, draft.pending, draft.created_by):
+                if before is not None:
+                    draft.due = max(draft.due, due[before])
+            due[draft.exchange] = draft.due
+        drafts += drafted
+    return drafts
+
+
+def _calls_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
+    exchanges = interaction.exchanges
+    for position in range(interaction.shared, len(exchanges)):
+        parent = None
+        answered = 0
+        if position:
+            parent = exchanges[position - 1]
+            answered = interaction.asking_turn(position - 1)
+        place = EntryPlace(interaction.number, answered, interaction.asking_turn(position))
+        yield _Draft(exchanges[position], 0, place, parent)
+
+
+def _posted_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
+    for number, turn in interaction.numbered_turns.items():
+        if turn.position < interaction.shared:
+            continue
+        questions = {question.key: question for question in turn.asked}
+        pending = interaction.exchanges[turn.position]
+        for answer in turn.answers:
+            place = EntryPlace(interaction.number, number, 0)
+            question = questions[answer.key]
+            yield _Draft(answer.exchange, 0, place, pending=pending, question=question)
+
+
+def _steps_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
+    asking: dict[int, int] = {}
+    answering: dict[int, tuple[int, int]] = {}
+    turns = interaction.turns if interaction.steps else ()
+    for number, turn in enumerate(turns, start=1):
+        if isinstance(turn, TaskTurn):
+            asking[turn.asked] = number
+            for answered in turn.answered:
+                answering[answered] = (number, turn.asked)
+    for at, step in enumerate(interaction.steps):
+        parent = None
+        number = 0
+        if at in answering:
+            number, asked = answering[at]
+            parent = interaction.steps[asked].exchange
+        place = EntryPlace(interaction.number, number, asking.get(at, 0))
+        created_by = interaction.exchanges[-1]
+        draft = _Draft(step.exchange, 0, place, parent, created_by=created_by)
+        draft.state = step.state
+        yield draft
+
+
+class _EntryWriter:
+    """Writes entries of exchanges as these arrived, and numbers those that are alike.
+
+    Equal answers to what was asked during other calls are numbered apart. What resumes a stream has
+    the number of that stream in the place of a key, as each session has other ids of events.
+    """
+
+    def __init__(self, read: ReadRequest, pings: PingIds) -> None:
+        self.written: dict[RecordedExchange, ReplayEntry] = {}
+        self._read = read
+        self._pings = pings
+        self._streams = Streams[ReplayEntry]()
+        self._lookups: dict[object, int] = {}
+        self._paths: dict[object, int] = {}
+        self._occurrences: Counter[tuple[str, int]] = Counter()
+
+    def write(self, draft: _Draft) -> None:
+        """Write the entry of the next exchange."""
+        exchange = draft.exchange
+        call, matched = self._read(exchange.request)
+        if is_about_a_copy(exchange):
+            # An older cassette doesn't have the condition.
+            matched = matched._replace(traits=matched.traits._replace(is_conditional=True))
+        asker = _asker_of(call.message)
+        session = session_of(exchange.request) or opened_session(exchange.response)
+        parent = None if draft.parent is None else self.written[draft.parent]
+        answered = self._answered(draft)
+        resumed = self._streams.resumed_by(exchange)
+        issued, question = _asked_by(exchange, matched)
+        entry = ReplayEntry(
+            exchange=exchange,
+            place=draft.place,
+            matched=matched,
+            asker=asker,
+            numbers=self._numbers(matched, session, parent, answered, resumed),
+            session=session,
+            issued_sha256=issued,
+            question=question,
+            parent=parent,
+            answered_question=answered,
+            created_by=None if draft.created_by is None else self.written[draft.created_by],
+            state=draft.state,
+            resumed=resumed,
+            is_listening=_is_listening(call, exchange, resumed),
+            is_pong=self._is_pong(session, asker, answered),
+        )
+        self.written[exchange] = entry
+        self._streams.add(exchange, entry)
+
+    def _answered(self, draft: _Draft) -> AnsweredQuestion | None:
+        if draft.pending is None or draft.question is None:
+            return None
+        return AnsweredQuestion(self.written[draft.pending], draft.question)
+
+    def _is_pong(
+        self, session: str, answer: Message | None, answered: AnsweredQuestion | None
+    ) -> bool:
+        if answered is not None and answered.request.message.method != PING:
+            return False
+        return is_pong(session, answer, self._pings)
+
+    def _numbers(
+        self,
+        matched: MatchedRequest,
+        session: str,
+        parent: ReplayEntry | None,
+        answered: AnsweredQuestion | None,
+        resumed: ReplayEntry | None,
+    ) -> Numbers:
+        state = matched.lookup.state
+        # The answer to a retry with an unknown state tells nothing of calls without one.
+        asked_by: object = state if parent is None else None
+        if parent is not None and (state is not None or session != NO_SESSION):
+            asked_by = parent.numbers.path
+        path_key = (matched.key, matched.lookup.answers, matched.secrets, asked_by)
+        path = self._paths.setdefault(path_key, len(self._paths))
+        pending = None if answered is None else answered.pending.numbers.lookup
+        key: object = (matched.lookup, pending)
+        if resumed is not None:
+            key = (resumed.numbers.lookup, resumed.numbers.occurrence)
+        lookup = self._lookups.setdefault(key, len(self._lookups))
+        self._occurrences[session, lookup] += 1
+        return Numbers(lookup, path, self._occurrences[session, lookup])
+
+
+def _asker_of(message: Message | None) -> Message | None:
+    """Return a message as far as responses repeat it, without what takes memory."""
+    if message is None:
+        return None
+    meta = {}
+    if "progressToken" in message.meta:
+        meta["progressToken"] = message.meta["progressToken"]
+    return message._replace(raw=b"", tree={}, params={}, meta=meta)
+
+
+def is_pong(session: str, answer: Message | None, pings: PingIds) -> bool:
+    """Tell whether a message answers a ping, however it does so."""
+    if answer is None or answer.kind is not Kind.RESPONSE:
+        return False
+    return answer.id is not None and (session, answer.id) in pings
+
+
+def _is_listening(call: Call, exchange: RecordedExchange, resumed: ReplayEntry | None) -> bool:
+    if resumed is not None and not resumed.is_listening:
+        return False
+    return listens(call, exchange.response)
+
+
+def _asked_by(exchange: RecordedExchange, matched: MatchedRequest) -> tuple[str | None, str | None]:
+    """Return the hash of the state that a response issues, and what its ask is known by."""
+    ask = exchange.ask
+    if ask is None:
+        return None, None
+    if ask.request_state is not None:
+        issued = sha256_of(ask.request_state)
+        return issued, issued
+    requests = ask.message.tree["result"].get(INPUT_REQUESTS)
+    return None, canonical([*matched.key, requests])
+
+
+# Sessions that a recording opened
+
+
+class Standing(Enum):
+    """How a request names a session; the value says why it doesn't get what others got."""
+
+    NONE = "this was recorded in a session, and the request names none"
+    UNKNOWN = "the request names a session that no recorded response opened"
+    OPENED = "this was recorded only outside the session, and refused there"
+
+
+class OpenedSessions:
+    """The sessions that responses of a recording opened.
+
+    They count at the paths where clients named a session. Where nothing was opened, the server
+    keeps no sessions, whatever its clients name.
+    """
+
+    def __init__(self, entries: Sequence[ReplayEntry]) -> None:
+        self._ids = {issued_session(entry.exchange) for entry in entries} - {NO_SESSION}
+        self._paths: set[str] = set()
+        for entry in entries if self._ids else ():
+            if entry.kind is not None and entry.matched.traits.session != NO_SESSION:
+                self._paths.add(_path(entry.key.endpoint))
+
+    def standing_of(self, session: str) -> Standing:
+        """Return the standing of a request that names a session as the recording names it."""
+        if session == NO_SESSION:
+            return Standing.NONE
+        return Standing.OPENED if session in self._ids else Standing.UNKNOWN
+
+    def is_outside(self, session: str, endpoint: str) -> bool:
+        """Tell whether a request lacks an open session where the server wants one."""
+        if _path(endpoint) not in self._paths:
+            return False
+        return self.standing_of(session) is not Standing.OPENED
+
+    def keep(self, entries: Sequence[ReplayEntry], session: str) -> Sequence[ReplayEntry]:
+        """Keep those of some equal requests that a request gets which names a session.
+
+        What the server said without a session it may say in one too, unless it refused.
+        """
+        if _path(entries[0].key.endpoint) not in self._paths:
+            return entries
+        standing = self.standing_of(session)
+        alike = []
+        outside = []
+        for entry in entries:
+            named = entry.matched.traits.session
+            if self.standing_of(named) is standing:
+                alike.append(entry)
+            if named == NO_SESSION and not entry.is_refused:
+                outside.append(entry)
+        return outside if standing is Standing.OPENED and not alike else alike
+
+
+def _path(endpoint: str) -> str:
+    return endpoint.partition(" ")[2]

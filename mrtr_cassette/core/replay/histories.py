@@ -1,0 +1,617 @@
+"""Histories of writes: those of a recording, and which of them a play can be in.
+
+A call belongs to a history of writes (docs/matching.md, "Reads belong to the history of writes").
+A recording has one or several histories, and a play follows all of them at once, until it makes a
+write that a history does not have next.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, Literal, NamedTuple
+
+from mrtr_cassette.core.cassette.entries import (
+    Entries,
+    Lifetime,
+    MadeWrite,
+    ReplayEntry,
+    answer_digest,
+    kind_alone,
+)
+from mrtr_cassette.core.cassette.recorded import RecorderFacts, runs_of
+from mrtr_cassette.core.protocol.calls import CallKey, Traits
+from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.protocol.methods import CALL_TOOL, INITIALIZE, LIST_TOOLS, method_of
+from mrtr_cassette.core.secrets.names import with_refs
+from mrtr_cassette.core.wire.http import REFUSED
+
+_NEVER: Final = (float("inf"), float("inf"))
+
+WriteKey = tuple[int, tuple[str, ...]]
+"""What equal writes share: the path of the call and its answers, and what was posted meanwhile."""
+HistoryKey = tuple[str, int]
+"""A session, and the run of the recorder."""
+
+
+class Write(NamedTuple):
+    """A call that may have changed something, in one recorded history.
+
+    Attributes:
+        lifetime: from the first request of the call to its last response.
+        family: the same for all calls with equal first requests, however they were answered.
+    """
+
+    lifetime: Lifetime
+    key: WriteKey
+    family: int
+    entry: ReplayEntry
+
+
+class Point(NamedTuple):
+    """Where in a history a recorded request belongs: all of its call is in flight together.
+
+    Attributes:
+        write: what it shares with equal writes, if it ends one.
+    """
+
+    lifetime: Lifetime
+    history: HistoryKey
+    family: int
+    write: WriteKey | None
+
+
+class _EqualWrites:
+    """The equal writes of a history, which are counted.
+
+    The first that is made is the first that began and the first that ended, though these may have
+    been two.
+    """
+
+    def __init__(self, writes: Sequence[Write]) -> None:
+        self._writes = writes
+        self._starts = sorted([write.lifetime.start for write in writes])
+        self._unmade = dict.fromkeys([write.entry for write in writes])
+        self._made = 0
+
+    @property
+    def ending(self) -> Write | None:
+        """The one that ends next; None when all are made."""
+        return self._writes[self._made] if self._unmade else None
+
+    @property
+    def start(self) -> tuple[float, ...]:
+        """When the next one may begin."""
+        return self._starts[self._made]
+
+    def make(self, entry: ReplayEntry) -> ReplayEntry:
+        """Make the next one; return the recording that is used up by a play of `entry`."""
+        self._made += 1
+        made = entry if entry in self._unmade else next(iter(self._unmade))
+        del self._unmade[made]
+        return made
+
+
+class _WriteHistory:
+    """One recorded history, and which of its writes a play has made.
+
+    Calls of one family that a play has in flight together may end in any order, whether or not
+    they were in flight together when they were recorded: `beside` counts them.
+    """
+
+    def __init__(self, writes: Iterable[Write]) -> None:
+        self._writes = sorted(writes, key=lambda write: write.lifetime[::-1])
+        alike: dict[WriteKey, list[Write]] = {}
+        for write in self._writes:
+            alike.setdefault(write.key, []).append(write)
+        self._equal = {key: _EqualWrites(writes) for key, writes in alike.items()}
+        self._ended: set[ReplayEntry] = set()
+        """The writes, in the order of their ends, that equal ones were made for."""
+        self._first = 0
+        """The place of the first write that has not ended."""
+        self._made: set[ReplayEntry] = set()
+        self._latest: list[tuple[tuple[float, ...], int]] = []
+        """When the latest write of a family began that was made, for the latest two families."""
+
+    def _equal_to(self, point: Point) -> _EqualWrites | None:
+        return None if point.write is None else self._equal.get(point.write)
+
+    def make(self, point: Point, entry: ReplayEntry, beside: int) -> bool:
+        """Make a write, if the history has it next."""
+        equal = self._equal_to(point)
+        ending = None if equal is None else equal.ending
+        if equal is None or ending is None:
+            return False
+        start = equal.start
+        if start > self.until(point.family, beside):
+            return False
+        self._made.add(equal.make(entry))
+        self._ended.add(ending.entry)
+        while self._first < len(self._writes) and self._writes[self._first].entry in self._ended:
+            self._first += 1
+        latest = {family: began for began, family in self._latest}
+        latest[point.family] = max(latest.get(point.family, start), start)
+        self._latest = sorted([(began, family) for family, began in latest.items()])[-2:]
+        return True
+
+    def until(self, family: int, beside: int) -> tuple[float, ...]:
+        """Return when the first write ended that was not made, but for some of a family."""
+        for place in range(self._first, len(self._writes)):
+            write = self._writes[place]
+            if write.entry in self._ended:
+                continue
+            if write.family != family or beside <= 0:
+                return write.lifetime.end
+            beside -= 1
+        return _NEVER
+
+    def is_made(self, entry: ReplayEntry) -> bool:
+        """Tell whether a write has been made, or an equal one in its place."""
+        return entry in self._made
+
+    def is_over(self, point: Point, entry: ReplayEntry) -> bool:
+        """Tell whether a call has been made, or a write that came after it."""
+        if entry in self._made:
+            return True
+        end = point.lifetime.end
+        equal = self._equal_to(point)
+        if equal is not None and equal.ending is not None:
+            end = equal.ending.lifetime.end
+        for began, family in self._latest:
+            if began > end and family != point.family:
+                return True
+        return False
+
+
+@dataclass(slots=True)
+class PlayedWrites:
+    """The writes of one play, and the histories that they keep alive; None before the first.
+
+    Attributes:
+        in_flight: how many calls of each family have been asked something and have not ended.
+    """
+
+    made: list[MadeWrite] = field(default_factory=list)
+    living: dict[HistoryKey, _WriteHistory] | None = None
+    in_flight: Counter[int] = field(default_factory=Counter)
+
+    def beside(self, entry: ReplayEntry, family: int) -> int:
+        """Return how many calls of the family of a request are in flight besides its own."""
+        in_flight = self.in_flight[family]
+        if entry.parent is not None and in_flight:
+            in_flight -= 1
+        return in_flight
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EqualCalls:
+    """Equal calls of one caller at points of one history, in the order in which they began.
+
+    Attributes:
+        point: the point of one of them; None where these calls are not held to a history.
+        starts: when their calls began, where they are held.
+    """
+
+    caller: str
+    point: Point | None
+    entries: list[ReplayEntry]
+    starts: list[tuple[float, ...]]
+
+
+class WriteHistories:
+    """The histories of a recording, and which of its calls are held to them.
+
+    All but `reads` is found out when the first call comes that may be held.
+    """
+
+    def __init__(
+        self,
+        entries: Entries,
+        recorders: Sequence[RecorderFacts],
+        mode: Literal["auto", "strict", "order"],
+        reads: Collection[str],
+        lifetime_of: Callable[[ReplayEntry], Lifetime],
+        answers_during: Callable[[ReplayEntry], Sequence[ReplayEntry]],
+    ) -> None:
+        """Read a recording.
+
+        Args:
+            mode: holds calls to histories that were recorded with several answers, all or none.
+            reads: what changes nothing, whatever the recording says of it.
+            answers_during: gives what was posted while a call was in flight.
+        """
+        # A task goes on by itself, whatever is written.
+        self._by_arrival = [entry for entry in entries.by_arrival if entry.created_by is None]
+        self._steps = entries.steps
+        self._recorders = recorders
+        self._lifetime_of = lifetime_of
+        self._answers_during = answers_during
+        self._reads = frozenset(reads)
+        self._went_live: set[str] = set()
+        """What a live server was called for: names of tools, and methods."""
+        self._mode = mode
+        paths = Counter([entry.numbers.path for entry in self._by_arrival])
+        self._repeated = {path for path, count in paths.items() if count > 1}
+        self._holds_any = mode == "strict" or (mode == "auto" and bool(self._repeated))
+        self.strayed: Counter[int] = Counter()
+        """How often a read was played after other writes than recorded, by its interaction."""
+
+    # Reads and writes
+
+    def only_reads(self, key: CallKey) -> bool:
+        """Tell whether a call is known to change nothing."""
+        if key.called in self._reads:
+            return True
+        if key.method == CALL_TOOL:
+            return self._hints.get(key.name, False)
+        return method_of(key.method).reads
+
+    def unused_reads(self) -> list[str]:
+        """Return the names said to only read that neither a call nor a list of tools has."""
+        if not self._reads:
+            return []
+        known = {entry.key.called for entry in self._by_arrival}
+        return sorted(self._reads - known - self._went_live - self._hints.keys())
+
+    @cached_property
+    def _hints(self) -> dict[str, bool]:
+        """Whether every recorded list that has a tool says that it only reads."""
+        says: dict[str, bool] = {}
+        for entry in self._by_arrival:
+            if entry.key.method != LIST_TOOLS:
+                continue
+            for name, is_hinted in _hints_in(entry):
+                says[name] = says.get(name, True) and is_hinted
+        return says
+
+    def repeats_with_time(self, entry: ReplayEntry) -> bool:
+        """Tell whether clients repeat a request as time goes by: a poll, or what a cache held."""
+        if entry.kind is not Kind.REQUEST or not self.only_reads(entry.key):
+            return False
+        response = entry.exchange.response
+        is_cached = response is not None and b'"ttlMs"' in response.body
+        return is_cached or method_of(entry.key.method).repeats
+
+    def is_write(self, entry: ReplayEntry) -> bool:
+        """Tell whether the response to a request ends a call that may have changed something."""
+        if entry.kind is not Kind.REQUEST or entry.created_by is not None:
+            return False
+        if entry.asks or entry.is_listening or self.only_reads(entry.key):
+            return False
+        return not _came_to_nothing(entry)
+
+    def _write_key(self, entry: ReplayEntry) -> WriteKey:
+        """Return what an entry shares with equal writes, in whichever history."""
+        posted = [answer.key.arguments for answer in self._answers_during(entry)]
+        return entry.numbers.path, (*posted, *self._task_answers(entry))
+
+    def _task_answers(self, entry: ReplayEntry) -> list[str]:
+        """Return how the questions of the task that a call created were answered."""
+        answers = []
+        for step in self._steps.get(entry, ()):
+            if step.state is None:
+                text = str(step.matched.lookup.answers)
+                answers.append(with_refs(text, kind_alone))
+        return answers
+
+    # Histories
+
+    @cached_property
+    def _writes(self) -> dict[HistoryKey, list[Write]]:
+        """The writes of each history."""
+        writes: dict[HistoryKey, list[Write]] = {}
+        numbered = {entry.exchange.number: entry for entry in self._by_arrival}
+        for entry in self._by_arrival:
+            point = self._points[entry]
+            history = writes.setdefault(point.history, [])
+            # A run that appended had played these one after the other, before the request came.
+            follows = [numbered[number] for number in entry.exchange.follows if number in numbered]
+            for at, played in enumerate(follows, start=1):
+                came = ((entry.exchange.number or 0) - 1 + at / (len(follows) + 1),)
+                family = self._points[played].family
+                key = self._write_key(played)
+                history.append(Write(Lifetime(came, came), key, family, played))
+            if point.write is not None:
+                history.append(Write(point.lifetime, point.write, point.family, entry))
+        return writes
+
+    @cached_property
+    def _points(self) -> dict[ReplayEntry, Point]:
+        calls: dict[tuple[int, HistoryKey], Lifetime] = {}
+        families: dict[ReplayEntry, int] = {}
+        for entry in self._by_arrival:
+            call = (entry.interaction, self._history_of(entry))
+            start, end = self._lifetime_of(entry)
+            for step in self._steps.get(entry, ()):
+                end = max(end, self._lifetime_of(step).end)
+            begun = calls.setdefault(call, Lifetime(start, end))
+            calls[call] = Lifetime(begun.start, max(begun.end, end))
+        points: dict[ReplayEntry, Point] = {}
+        for entry in self._by_arrival:
+            first = entry
+            while first.parent is not None and first not in families:
+                first = first.parent
+            families[entry] = families.get(first, first.numbers.path)
+            history = self._history_of(entry)
+            write = self._write_key(entry) if self.is_write(entry) else None
+            lifetime = calls[entry.interaction, history]
+            points[entry] = Point(lifetime, history, families[entry], write)
+        return points
+
+    def _history_of(self, entry: ReplayEntry) -> HistoryKey:
+        by = entry.exchange.recorded_by
+        return entry.session, 0 if by is None else self._runs.get(by.recorder, 0)
+
+    @cached_property
+    def _runs(self) -> dict[str, int]:
+        exchanges = [entry.exchange for entry in self._by_arrival]
+        return runs_of(exchanges, self._recorders)
+
+    # What a play has made
+
+    def _living(self, played: PlayedWrites) -> dict[HistoryKey, _WriteHistory]:
+        """Return the histories that a play keeps alive."""
+        if played.living is None:
+            played.living = {key: _WriteHistory(writes) for key, writes in self._writes.items()}
+        return played.living
+
+    def went_live(self, key: CallKey, played: PlayedWrites) -> bool:
+        """Take note of a call that a live server answers; tell whether it writes.
+
+        No history has a write that was not recorded.
+        """
+        self._went_live.add(key.called)
+        if self.only_reads(key):
+            return False
+        played.made.append(MadeWrite(live=key))
+        played.living = {}
+        return True
+
+    def played(self, entry: ReplayEntry, played: PlayedWrites) -> None:
+        """Take note that a call begins or ends; histories end that don't have its write next."""
+        if not (self._holds_any or self._watches):
+            return
+        if entry.created_by is not None:
+            self._went_on(entry, entry.created_by, played)
+            return
+        family = self._points[entry].family
+        if entry.asks:
+            if entry.parent is None:
+                played.in_flight[family] += 1
+        elif self.is_write(entry):
+            beside = played.beside(entry, family)
+            self._make(entry, played, beside)
+            played.in_flight[family] = beside + (entry in self._steps)
+        elif self._watches and self._is_watched(entry) and not self._is_in_place(entry, played):
+            self.strayed[entry.interaction] += 1
+
+    def _went_on(self, step: ReplayEntry, call: ReplayEntry, played: PlayedWrites) -> None:
+        """Take note of a step of the task that a call created, which may be its last."""
+        family = self._points[call].family
+        if step.state is not None and step.state.is_over and played.in_flight[family]:
+            played.in_flight[family] -= 1
+
+    def exchange(self, first: ReplayEntry, second: ReplayEntry, played: PlayedWrites) -> None:
+        """Take a write that was made as one equal call for another, to which it turns out now."""
+        if not (self._holds_any or self._watches):
+            return
+        beside = max(played.in_flight[self._points[first].family] - 1, 0)
+        made = played.made
+        played.made = []
+        played.living = None
+        for write in made:
+            if write.entry is None:
+                played.made.append(write)
+                played.living = {}
+            elif write.entry not in (first, second):
+                self._make(write.entry, played, write.beside)
+        was_made = {write.entry for write in made}
+        for entry, taken_for in ((first, second), (second, first)):
+            if entry in was_made:
+                self._make(taken_for, played, beside)
+
+    def _make(self, entry: ReplayEntry, played: PlayedWrites, beside: int) -> None:
+        played.made.append(MadeWrite(entry, beside))
+        point = self._points[entry]
+        living = self._living(played)
+        for key, history in list(living.items()):
+            # Clients without a session have nothing in common with those that have one.
+            is_apart = bool(key[0]) != bool(entry.session)
+            if not is_apart and not history.make(point, entry, beside):
+                del living[key]
+
+    # What is held
+
+    def lines(self, entries: Sequence[ReplayEntry]) -> list[EqualCalls]:
+        """Return some equal calls by their callers, and by history where they are held to one."""
+        return self._lines(entries, is_held=self._holds_any and self._are_held(entries))
+
+    def _lines(self, entries: Sequence[ReplayEntry], *, is_held: bool) -> list[EqualCalls]:
+        lines: dict[object, EqualCalls] = {}
+        for entry in entries:
+            caller = entry.matched.caller
+            point = None if not is_held or _is_free(entry) else self._points[entry]
+            key: tuple[object, ...] = (caller,)
+            if point is not None:
+                key = (caller, point.history, point.family, entry.parent is None)
+            line = lines.setdefault(key, EqualCalls(caller, point, [], []))
+            line.entries.append(entry)
+        for line in lines.values():
+            if line.point is not None:
+                line.entries.sort(key=self._start_of)
+                line.starts.extend(map(self._start_of, line.entries))
+        return list(lines.values())
+
+    def _start_of(self, entry: ReplayEntry) -> tuple[float, ...]:
+        return self._points[entry].lifetime.start
+
+    def come(self, line: EqualCalls, played: PlayedWrites) -> int:
+        """Return how many calls of a line have all writes behind them that ended before they came.
+
+        That is, of a play that has made these writes.
+        """
+        if line.point is None:
+            return len(line.entries)
+        history = self._living(played).get(line.point.history)
+        if history is None:
+            return 0
+        family = line.point.family
+        until = history.until(family, played.beside(line.entries[0], family))
+        return bisect_right(line.starts, until)
+
+    def is_over(self, line: EqualCalls, entry: ReplayEntry, played: PlayedWrites) -> bool:
+        """Tell whether a play has gone past a call, or has made it."""
+        if line.point is None:
+            return False
+        history = self._living(played)[line.point.history]
+        return history.is_over(self._points[entry], entry)
+
+    def is_over_for_good(self, line: EqualCalls, entry: ReplayEntry, played: PlayedWrites) -> bool:
+        """Tell whether a play can't get back to a call, whatever it writes."""
+        if line.point is None:
+            return False
+        history = self._living(played)[line.point.history]
+        point = self._points[entry]
+        return history.is_made(entry) or (point.write is None and history.is_over(point, entry))
+
+    def in_place(self, line: EqualCalls, played: PlayedWrites) -> Iterator[ReplayEntry]:
+        """Yield the calls of a line at the point that a play has reached, the latest first."""
+        for index in reversed(range(self.come(line, played))):
+            entry = line.entries[index]
+            if not self.is_over(line, entry, played):
+                yield entry
+
+    def _are_held(self, entries: Sequence[ReplayEntry]) -> bool:
+        first = entries[0]
+        last = entries[-1]
+        if self._mode == "strict":
+            return True
+        if (first.numbers.path, first.matched.traits) in self._answered_otherwise:
+            return True
+        # A caller that is like none of the recorded ones may get what was recorded of several.
+        if first.matched.traits == last.matched.traits:
+            return False
+        return len({self._digests.get(entry) for entry in entries}) > 1
+
+    @cached_property
+    def _digests(self) -> dict[ReplayEntry, bytes]:
+        """Digests of the answers to calls that were recorded repeatedly."""
+        digests: dict[ReplayEntry, bytes] = {}
+        for entry in self._by_arrival:
+            if entry.numbers.path in self._repeated:
+                digests[entry] = answer_digest(entry, self._steps.get(entry, ()))
+        return digests
+
+    @cached_property
+    def _answered_otherwise(self) -> set[tuple[int, Traits]]:
+        """Equal calls that got several answers, themselves or after equal retries."""
+        latest: dict[object, bytes] = {}
+        several: set[tuple[int, Traits]] = set()
+        for entry, digest in self._digests.items():
+            path = entry.numbers.path
+            traits = entry.matched.traits
+            # Tasks that were answered differently are branches.
+            key = (path, tuple(self._task_answers(entry)), traits)
+            if latest.setdefault(key, digest) != digest:
+                several.add((path, traits))
+        # A retry came after the call that it answers.
+        for entry in reversed(self._by_arrival):
+            parent = entry.parent
+            if parent is not None and (entry.numbers.path, entry.matched.traits) in several:
+                several.add((parent.numbers.path, parent.matched.traits))
+        return several
+
+    # What is told
+
+    @cached_property
+    def _watches(self) -> bool:
+        """Whether reads that the default history lets through are told: there are also writes."""
+        if self._mode != "auto" or not any(map(self._is_watched, self._by_arrival)):
+            return False
+        return any(map(self.is_write, self._by_arrival))
+
+    def _is_watched(self, entry: ReplayEntry) -> bool:
+        """Tell whether a call is known to read what writes may change."""
+        if _is_free(entry) or not self.only_reads(entry.key):
+            return False
+        method = method_of(entry.key.method)
+        return not (method.steady or method.describes_server)
+
+    def _is_in_place(self, entry: ReplayEntry, played: PlayedWrites) -> bool:
+        """Tell whether a read, or one with the same answer, came after the writes of a play."""
+        point = self._points[entry]
+        single = EqualCalls("", point, [entry], [point.lifetime.start])
+        for line in (single, *self._equal_reads.get(entry.numbers.path, ())):
+            if any(True for _ in self.in_place(line, played)):
+                return True
+        return False
+
+    @cached_property
+    def _equal_reads(self) -> dict[int, list[EqualCalls]]:
+        """The reads that were recorded repeatedly, by what equal ones share."""
+        equal: dict[int, list[ReplayEntry]] = {}
+        for entry in self._by_arrival:
+            path = entry.numbers.path
+            if path in self._repeated and self._is_watched(entry):
+                equal.setdefault(path, []).append(entry)
+        return {path: self._lines(reads, is_held=True) for path, reads in equal.items()}
+
+    def nearest(
+        self, entries: Sequence[ReplayEntry], played: PlayedWrites, times: Mapping[ReplayEntry, int]
+    ) -> tuple[ReplayEntry, list[MadeWrite]]:
+        """Return the nearest of some calls, and the writes after which it came.
+
+        `times` counts plays.
+        """
+        living = self._living(played)
+        here: set[ReplayEntry] = set()
+        for line in self.lines(entries):
+            here.update(self.in_place(line, played))
+        elsewhere = [entry for entry in entries if entry not in here] or entries
+        unplayed = [entry for entry in elsewhere if not times.get(entry)] or elsewhere
+        following = [entry for entry in unplayed if self._points[entry].history in living]
+        ahead = []
+        for entry in following:
+            point = self._points[entry]
+            if not living[point.history].is_over(point, entry):
+                ahead.append(entry)
+        nearest = (ahead or following or unplayed[-1:])[0]
+        point = self._points[nearest]
+        before = []
+        for write in self._writes[point.history]:
+            if write.lifetime.end < point.lifetime.start:
+                before.append(MadeWrite(write.entry))
+        return nearest, before
+
+
+def _hints_in(entry: ReplayEntry) -> Iterator[tuple[str, bool]]:
+    """Yield the tools in a list, and whether it says that they only read."""
+    result = entry.exchange.rpc_members.get("result")
+    tools = result.get("tools") if isinstance(result, dict) else None
+    for tool in tools if isinstance(tools, list) else ():
+        if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
+            continue
+        hints = tool.get("annotations")
+        yield tool["name"], isinstance(hints, dict) and hints.get("readOnlyHint") is True
+
+
+def _is_free(entry: ReplayEntry) -> bool:
+    """Tell whether a request belongs to no point of a history: it opens, listens or posts."""
+    if entry.kind is not Kind.REQUEST or entry.is_listening:
+        return True
+    return entry.opens_session or entry.key.method == INITIALIZE
+
+
+def _came_to_nothing(entry: ReplayEntry) -> bool:
+    """Tell whether a server refused a request, so that nothing came of it."""
+    response = entry.exchange.response
+    if response is None:
+        return False
+    if response.status >= REFUSED:
+        return True
+    if b'"error"' not in response.body:
+        return False
+    return entry.exchange.rpc_members.get("error") is not None

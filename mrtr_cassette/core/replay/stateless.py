@@ -1,0 +1,196 @@
+"""Which recorded requests are equal where a replay remembers nothing, and what it can't play then.
+
+A request state, or a session, stands for any that an equal request got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Final
+
+from mrtr_cassette.core.cassette.entries import Entries, MatchedRequest, ReplayEntry, answer_digest
+from mrtr_cassette.core.cassette.lookup import LookupKey
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.secrets.names import Ref
+from mrtr_cassette.errors import CassetteError, shorten
+
+_MOST_LISTED: Final = 10
+_REMEDY: Final = "serve it without, from one process"
+
+
+class StatelessGroups:
+    """Lets the first of equal requests stand for all of them.
+
+    Attributes:
+        stand_ins: the equal exchanges that are played in the place of others.
+
+    Raises:
+        CassetteError: some reply depends on more than its request; the error names which.
+    """
+
+    def __init__(
+        self,
+        cassette: Cassette,
+        entries: Entries,
+        issued: Collection[str],
+        changing: Iterable[ReplayEntry],
+        depends_on_later: Callable[[ReplayEntry], bool],
+    ) -> None:
+        """Compare requests.
+
+        Args:
+            issued: the hashes and placeholders that a client can have from a response.
+            changing: the calls whose tasks depend on what was answered or cancelled.
+            depends_on_later: tells whether a stream says what other requests caused.
+        """
+        self.stand_ins: dict[ReplayEntry, ReplayEntry] = {}
+        self._issued = issued
+        self._entries = entries
+        self._roots: dict[str, str] = {}
+        self._matched: dict[ReplayEntry, MatchedRequest] = {}
+        self._refuse_memory(cassette, changing, depends_on_later)
+        self._group(cassette)
+
+    def _refuse_memory(
+        self,
+        cassette: Cassette,
+        changing: Iterable[ReplayEntry],
+        depends_on_later: Callable[[ReplayEntry], bool],
+    ) -> None:
+        """Refuse what depends on more than the request that gets it."""
+        pushing = _pushing(cassette)
+        depending = []
+        for call in changing:
+            depends = "which state of its task is played depends on what was answered or cancelled"
+            depending.append(f"(#{call.interaction}): {depends}")
+        for entry in self._entries.by_arrival:
+            depends = "" if entry.created_by is not None else _depends(entry, pushing)
+            if not depends and entry.is_listening and depends_on_later(entry):
+                depends = "a stream says what other requests caused"
+            if depends:
+                session = f"{entry.session} " if entry.session else ""
+                depending.append(f"{session}(#{entry.interaction}): {depends}")
+        reason = f"<<stateless>> can't play what one process has to remember; {_REMEDY}, "
+        reason += "or from several to which a load balancer routes each session"
+        _refuse(cassette, reason, depending)
+
+    def _group(self, cassette: Cassette) -> None:
+        """Find equal requests, and refuse those that were answered in several ways."""
+        groups: dict[object, list[ReplayEntry]] = {}
+        # Whatever a request carries was issued before it arrived.
+        for entry in self._entries.by_arrival:
+            if entry.created_by is None:
+                group = groups.setdefault(self._identify(entry), [])
+                group.append(entry)
+                self._unite_names(group[0], entry)
+        ambiguous = list(filter(None, map(self._choose_first, groups.values())))
+        reason = "with <<stateless>> nothing tells which of several recorded answers these "
+        reason += f"requests get; {_REMEDY}, or record one answer to each, or a header by "
+        reason += "<<match_headers>> that tells them apart"
+        _refuse(cassette, reason, ambiguous)
+
+    def root(self, name: str) -> str:
+        """Return the first of the sessions, or hashes of states, that stand for the same as one."""
+        while name in self._roots:
+            name = self._roots[name]
+        return name
+
+    def known_as(self, lookup: LookupKey) -> LookupKey:
+        """Return a lookup key with the first of the states that stand for the same."""
+        if lookup.state is None:
+            return lookup
+        return lookup._replace(state=self.root(lookup.state))
+
+    def matched(self, entry: ReplayEntry) -> MatchedRequest:
+        """Return a recorded request with the first of equal names, as it is found."""
+        return self._matched.get(entry, entry.matched)
+
+    def _identify(self, entry: ReplayEntry) -> object:
+        """Put the first of equal names into what an entry is found by, and return all of this."""
+        matched = entry.matched
+        session = matched.traits.session
+        root = self.root(session)
+        matched = matched._replace(
+            caller=f"{root}{matched.caller[len(session) :]}",
+            traits=matched.traits._replace(session=root),
+            lookup=self.known_as(matched.lookup),
+        )
+        self._matched[entry] = matched
+        known = tuple(map(self._secret_known_as, matched.secrets))
+        return matched.lookup, matched.traits, matched.caller, known
+
+    def _unite_names(self, first: ReplayEntry, equal: ReplayEntry) -> None:
+        """Let the names that one request got stand for those that an equal one got."""
+        self._unite(first.issued_sha256, equal.issued_sha256)
+        self._unite(first.issued_sha256, equal.exchange.issued_sha256)
+        if equal.opens_session:
+            self._unite(first.session, equal.session)
+
+    def _unite(self, name: str | None, equal: str | None) -> None:
+        if name and equal and self.root(name) != self.root(equal):
+            self._roots[self.root(equal)] = self.root(name)
+
+    def _choose_first(self, group: Sequence[ReplayEntry]) -> str:
+        """Choose the exchange that is played for a group; name the group if its answers differ."""
+        first = next((entry for entry in group if entry.exchange.response), group[0])
+        for entry in group:
+            if entry is not first:
+                self.stand_ins[entry] = first
+        if len(group) == 1 or len(set(self._digests(group))) <= 1:
+            return ""
+        numbers = sorted({entry.interaction for entry in group})
+        listed = shorten(", ".join([f"#{number}" for number in numbers]))
+        return f"{listed}: {first.key}"
+
+    def _digests(self, group: Iterable[ReplayEntry]) -> Iterator[bytes]:
+        retries = self._entries.answered_by_proxy
+        for entry in group:
+            last = entry
+            # The client gets the end of what the proxy answered.
+            while last in retries:
+                last = retries[last]
+            # A notification may have got no response.
+            is_silent = last.kind is Kind.NOTIFICATION and last.exchange.response is None
+            # What listening streams say is compared apart.
+            if not is_silent and not last.is_listening:
+                yield answer_digest(last, self._entries.steps.get(last, ()))
+
+    def _secret_known_as(self, secret: Ref) -> str:
+        """Return what a secret is known by; those that clients know by themselves are all alike."""
+        text = secret.name
+        return text if text in self._issued else secret.kind
+
+    def fitting(
+        self, entries: Sequence[ReplayEntry], received: tuple[Ref, ...]
+    ) -> Sequence[ReplayEntry]:
+        """Return the exchanges whose secrets can be those of a request."""
+        known = [self._secret_known_as(secret) for secret in received]
+        same = []
+        for entry in entries:
+            if [self._secret_known_as(secret) for secret in entry.matched.secrets] == known:
+                same.append(entry)
+        return same or (entries if len(entries) == 1 else [])
+
+
+def _pushing(cassette: Cassette) -> set[int]:
+    """Return the numbers of the interactions in which the server asks by requests of its own."""
+    return {interaction.number for interaction in cassette.interactions if interaction.pushed_turns}
+
+
+def _depends(entry: ReplayEntry, pushing: Collection[int]) -> str:
+    """Say why what a request gets depends on other requests; nothing where it doesn't."""
+    if entry.interaction in pushing and not entry.turn:
+        return "the server asks by requests of its own, which are answered by other requests"
+    if entry.resumed is not None and entry.resumed.kind is Kind.REQUEST:
+        return "a request gets the rest of what was said to another one"
+    return ""
+
+
+def _refuse(cassette: Cassette, reason: str, items: Sequence[str]) -> None:
+    if not items:
+        return
+    lines = [f"{reason}:", *items[:_MOST_LISTED]]
+    if len(items) > _MOST_LISTED:
+        lines.append(f"and {len(items) - _MOST_LISTED} more")
+    raise CassetteError(cassette.path, "\n  ".join(lines))

@@ -1,0 +1,304 @@
+"""Order constraints of a recording: what the server says waits for what its client said before."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import cached_property
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from mrtr_cassette.core.cassette.entries import Lifetime, ReplayEntry
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.cassette.sessions import ends_session, is_answered
+from mrtr_cassette.core.protocol.calls import NO_SESSION
+from mrtr_cassette.core.protocol.jsonrpc import (
+    Kind,
+    Message,
+    messages_in,
+    repeated_token,
+    same_name,
+)
+from mrtr_cassette.core.protocol.methods import method_of
+from mrtr_cassette.core.wire.http import End, Response
+
+_ACKNOWLEDGED: Final = (Kind.RESPONSE, Kind.NOTIFICATION)
+_NEVER: Final = (float("inf"), float("inf"))
+
+
+def _number_of(entry: ReplayEntry) -> int:
+    return entry.exchange.number or 0
+
+
+def _arrived(arrivals: Sequence[ReplayEntry], after: int) -> int:
+    """Return how many of some entries had arrived when `after` requests had arrived in all."""
+    return bisect_right(arrivals, after, key=_number_of)
+
+
+class Gate(NamedTuple):
+    """What a part of a response waits for, besides all that is sent before it.
+
+    Attributes:
+        causes: what clients must have sent, in the order of arrival.
+        request: the request that a message on a listening stream is about, or None.
+        responds: whether the message is the response to that request.
+        follows: the call whose response came before a line that is no message, or None.
+    """
+
+    causes: tuple[ReplayEntry, ...] = ()
+    request: ReplayEntry | None = None
+    responds: bool = False
+    follows: ReplayEntry | None = None
+
+    def depends_on_later(self, entry: ReplayEntry) -> bool:
+        """Tell whether it depends on another request than the one of its stream, or a later one."""
+        if self.request not in (None, entry):
+            return True
+        for cause in self.causes:
+            if cause.kind is not Kind.NOTIFICATION and _number_of(cause) > _number_of(entry):
+                return True
+        return False
+
+
+OPEN: Final = Gate()
+"""Waits for nothing."""
+
+
+class Waits(NamedTuple):
+    """What the pieces of one response wait for, and its end; no pieces where nothing waits."""
+
+    pieces: tuple[Gate, ...] = ()
+    end: Gate = OPEN
+
+
+NO_WAITS: Final = Waits()
+
+
+class _Passage:
+    """Splits what a response waits for among its pieces, by what had arrived before each."""
+
+    def __init__(self, causes: Sequence[ReplayEntry]) -> None:
+        self._causes = causes
+        self._passed = 0
+
+    def gate(self, after: int) -> Gate:
+        """Return the gate of the next piece, which came after this many requests in all."""
+        before = self._passed
+        self._passed = max(before, _arrived(self._causes, after))
+        return Gate(tuple(self._causes[before : self._passed]))
+
+
+class Timelines:
+    """What the clients of each recorded session sent; no session waits for another one."""
+
+    def __init__(self, by_arrival: Sequence[ReplayEntry]) -> None:
+        self._by_arrival = by_arrival
+        # By session, the requests that may change something, and all else that may cause something.
+        self._changes: dict[str, list[ReplayEntry]] = {}
+        self._messages: dict[str, list[ReplayEntry]] = {}
+        # The requests by their ids (True) and their progress tokens.
+        self._named: dict[tuple[str, bool, str | None], list[ReplayEntry]] = {}
+        self._during: dict[ReplayEntry, list[ReplayEntry]] = {}
+        self._asking: dict[tuple[RecordedExchange, int], ReplayEntry] = {}
+        for entry in by_arrival:
+            # Nothing waits for the answer to a ping.
+            if entry.exchange.number is not None and not entry.is_pong:
+                self._add(entry)
+
+    def _add(self, entry: ReplayEntry) -> None:
+        session = entry.session
+        question = entry.answered_question
+        if question is not None and entry.answered_call is not None:
+            self._during.setdefault(question.pending, []).append(entry)
+            pushed = question.request
+            self._asking[pushed.exchange, pushed.piece] = question.pending
+        if entry.kind is Kind.REQUEST and entry.asker is not None:
+            by_id = (session, True, entry.asker.same_id)
+            by_token = (session, False, same_name(entry.asker.progress_token))
+            self._named.setdefault(by_id, []).append(entry)
+            self._named.setdefault(by_token, []).append(entry)
+            if not method_of(entry.key.method).reads:
+                self._changes.setdefault(session, []).append(entry)
+        # Clients without a session have nothing in common but what they change.
+        elif session != NO_SESSION and _is_cause(entry):
+            self._messages.setdefault(session, []).append(entry)
+
+    # When calls ended
+
+    def lifetime_of(self, entry: ReplayEntry) -> Lifetime:
+        """Return when a request arrived, and when it had its response, wherever that came."""
+        if entry.exchange.number is None:
+            # Without the recording block there is only the order of the file.
+            return Lifetime(entry.arrival, entry.arrival)
+        ended = _end_of(entry) or self._ended_elsewhere.get(entry)
+        if ended is None:
+            return Lifetime(entry.arrival, _NEVER)
+        return Lifetime(entry.arrival, (ended, *_NEVER))
+
+    def has_response(self, call: ReplayEntry) -> bool:
+        """Tell whether the response to a call was recorded, on whichever stream it came."""
+        return call.exchange.rpc_response is not None or call in self._ended_elsewhere
+
+    @cached_property
+    def _ended_elsewhere(self) -> dict[ReplayEntry, int]:
+        """How many requests had arrived with responses on a stream that another request began."""
+        ended: dict[ReplayEntry, int] = {}
+        for entry in self._by_arrival:
+            response = entry.exchange.response
+            if entry.is_listening and response is not None:
+                gates = self.waits_of(entry).pieces
+                for piece, gate in zip(response.pieces, gates, strict=False):
+                    if gate.responds and gate.request is not None:
+                        ended[gate.request] = piece.after
+            elif entry.resumed is not None:
+                end = _end_of(entry)
+                if end is not None:
+                    ended[entry.resumed] = end
+        return ended
+
+    # What waits
+
+    def waits_of(self, entry: ReplayEntry) -> Waits:
+        """Return what the response to a request waits for.
+
+        It waits for the notifications and the posted answers that had arrived before it. That the
+        server has taken one of these, or a request whose response comes on a listening stream,
+        waits for nothing: a client that posts one after the other would wait for ever.
+        """
+        exchange = entry.exchange
+        response = exchange.response
+        if response is None or exchange.number is None or response.only_accepts:
+            return NO_WAITS
+        if entry.kind in _ACKNOWLEDGED and not response.is_framed:
+            return NO_WAITS
+        causes = self._causes_of(entry, response)
+        if not causes and not entry.is_listening:
+            return NO_WAITS
+        # Of a whole body only its end is known.
+        ended = exchange.ended_after
+        if ended is None:
+            ended = response.pieces[-1].after if response.pieces else 0
+        passage = _Passage(causes)
+        gates = [passage.gate(piece.after or ended) for piece in response.pieces]
+        if entry.is_listening:
+            gates = self._about_requests(entry, response, gates)
+            if response.is_lines:
+                gates = self._after_responses(entry, response, gates)
+        return Waits(tuple(gates), passage.gate(ended))
+
+    def depends_on_later(self, entry: ReplayEntry) -> bool:
+        """Tell whether a message of a listening stream depends on other requests."""
+        response = entry.exchange.response
+        if response is None:
+            return False
+        gates = self.waits_of(entry).pieces
+        messages = messages_in(response)
+        told = gates[: messages[-1].piece + 1] if messages else ()
+        return any(gate.depends_on_later(entry) for gate in told)
+
+    def _about_requests(
+        self, entry: ReplayEntry, response: Response, gates: Sequence[Gate]
+    ) -> list[Gate]:
+        """Let each message of a listening stream wait for the request that it is about."""
+        waiting = list(gates)
+        for located in messages_in(response):
+            piece = located.piece
+            message = located.message
+            after = response.pieces[piece].after
+            request = self._request_of(entry.session, message, after)
+            if request is None:
+                request = self._asking.get((entry.exchange, piece))
+            responds = message.kind is Kind.RESPONSE
+            waiting[piece] = waiting[piece]._replace(request=request, responds=responds)
+        return waiting
+
+    def _after_responses(
+        self, entry: ReplayEntry, response: Response, gates: Sequence[Gate]
+    ) -> list[Gate]:
+        """Let each line that is no message, such as a log, wait for the response before it."""
+        responses = self._responses.get(entry.session, [])
+        spoken = {located.piece for located in messages_in(response)}
+        waiting = list(gates)
+        for index, piece in enumerate(response.pieces):
+            came = (piece.after, piece.at_ms)
+            before = bisect_right(responses, came, key=itemgetter(0))
+            if before and index not in spoken:
+                _, call = responses[before - 1]
+                waiting[index] = gates[index]._replace(follows=call)
+        return waiting
+
+    @cached_property
+    def _responses(self) -> dict[str, list[tuple[tuple[int, float], ReplayEntry]]]:
+        """The calls of each session whose responses came in lines, by when these came."""
+        found: dict[str, list[tuple[tuple[int, float], ReplayEntry]]] = {}
+        for entry in self._by_arrival:
+            response = entry.exchange.response
+            located = entry.exchange.located_response
+            if response is not None and response.is_lines and located is not None:
+                piece = response.pieces[located.piece]
+                came = (piece.after, piece.at_ms)
+                found.setdefault(entry.session, []).append((came, entry))
+        for responses in found.values():
+            responses.sort(key=itemgetter(0))
+        return found
+
+    def _request_of(self, session: str, message: Message, after: int) -> ReplayEntry | None:
+        """Return the latest request that a message of the server is about, or None."""
+        responds = message.kind is Kind.RESPONSE
+        name = message.same_id if responds else same_name(repeated_token(message))
+        if name is None:
+            return None
+        named = self._named.get((session, responds, name), [])
+        arrived = _arrived(named, after)
+        return named[arrived - 1] if arrived else None
+
+    def answers_during(self, pending: ReplayEntry) -> Sequence[ReplayEntry]:
+        """Return the answers to what the server asked during a call, as they arrived."""
+        return self._during.get(pending, ())
+
+    def _causes_of(self, entry: ReplayEntry, response: Response) -> list[ReplayEntry]:
+        """Return what clients sent for which a response waits.
+
+        Calls do not wait for each other, nor for answers to what was asked during other calls. A
+        listening stream tells what all of them caused, so it waits for every answer, and for all
+        requests that can have changed something since it began.
+        """
+        messages = self._messages.get(entry.session, [])
+        begun = entry.stream
+        if entry.is_listening:
+            changes = self._changes.get(entry.session, [])
+            since = _arrived(changes, _number_of(begun))
+            return sorted([*messages, *changes[since:]], key=_number_of)
+        # What left a call without its response may be the end of the session.
+        is_cut = response.is_event_stream and not is_answered(response)
+        causes = []
+        for message in messages or self.answers_during(begun):
+            if message.kind is None:
+                waits = is_cut
+            else:
+                waits = message.answered_call in (None, begun)
+            if waits:
+                causes.append(message)
+        return causes
+
+
+def _is_cause(entry: ReplayEntry) -> bool:
+    """Tell whether something else than a request may have caused what the server said."""
+    return entry.kind is not None or ends_session(entry.matched.request, entry.exchange.response)
+
+
+def _end_of(entry: ReplayEntry) -> int | None:
+    """Return how many requests had arrived when a request had its response on its own stream."""
+    exchange = entry.exchange
+    response = exchange.response
+    if entry.kind is not Kind.REQUEST:
+        return exchange.ended_after
+    if response is None or response.only_accepts:
+        return None
+    if not response.is_framed:
+        return exchange.ended_after if response.end is End.COMPLETE else None
+    located = exchange.located_response
+    after = None if located is None else response.pieces[located.piece].after
+    if not after and is_answered(response):
+        return exchange.ended_after
+    return after
