@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from types import ModuleType
 from typing import Final
 
 import click
@@ -11,25 +10,36 @@ import click
 from mrtr_cassette import __version__
 from mrtr_cassette.cli.common import Group
 
-_MODULES: Final = ("proxies", "live", "files")
-"""Where the commands are defined, as names of the module; it is imported when one runs."""
+_COMMANDS: Final = {
+    "answers": "files",
+    "call": "live",
+    "check": "files",
+    "demo": "live",
+    "diff": "files",
+    "inspect": "files",
+    "merge": "files",
+    "prune": "files",
+    "record": "proxies",
+    "recover": "files",
+    "replay": "proxies",
+    "schema": "files",
+    "unwrap": "files",
+    "verify": "live",
+    "view": "files",
+    "wrap": "files",
+}
+"""The module in which each command is defined; it is imported when the command runs."""
 
 
 class _Program(Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        names = {name for module in map(_module, _MODULES) for name in vars(module)}
-        return sorted(name for name in names if self.get_command(ctx, name))
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
-        for module in _MODULES:
-            command = getattr(_module(module), name, None)
-            if isinstance(command, click.Command):
-                return command
-        return None
-
-
-def _module(name: str) -> ModuleType:
-    return import_module(f"{__name__}.{name}")
+        if name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"{__name__}.{_COMMANDS[name]}"), name)
+        return command
 
 
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})

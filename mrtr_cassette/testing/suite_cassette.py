@@ -397,6 +397,7 @@ class CassetteUse:
             options,
             existing=existing,
             ignore=options.ignore if is_over else (),
+            ignore_from=self._settings.verify.ignore_from if is_over else None,
             repeat="auto",
             history="auto",
             reads=(),

@@ -95,12 +95,15 @@ def test_each_journal_of_a_folder_is_recovered() -> None:
     journal("new/a/too.json.journal", "2")
     done = run("recover", "new")
     assert done.stderr.splitlines() == [
-        "wrote new/a/too.json: 1 interaction",
-        "wrote new/killed.json: 1 interaction",
+        "wrote new/a/too.json: 1 interaction, 1 exchange recorded",
+        "wrote new/killed.json: 1 interaction, 1 exchange recorded",
     ]
     assert run("recover", "new").stderr == "error: there is no journal in new\n"
     journal("new/again.json.journal", "3")
-    assert run("recover", "new/*.journal").stderr == "wrote new/again.json: 1 interaction\n"
+    assert (
+        run("recover", "new/*.journal").stderr
+        == "wrote new/again.json: 1 interaction, 1 exchange recorded\n"
+    )
 
 
 def test_a_folder_and_its_files_are_checked_alike(project: Path) -> None:

@@ -98,7 +98,7 @@ def _check_readable(read: CassetteModel, player: Player) -> None:
     inspection_text(shown).encode()
     for own in player.interactions:
         for each in own:
-            _ask(player, read, each.request)
+            _ask(player, read, each.exchange.request)
     summary_text(report_of_replay(player)).encode()
     with suppress(CassetteError):
         Player(loaded(read, PATH), stateless=True)
@@ -180,9 +180,9 @@ def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
             assert b'"id":%b,' % (message.spelled(ID_PATH) or b"") in body
         return
     orjson.dumps([*played_events(decision)])
-    theirs = decision.entry.call.request
+    theirs = decision.entry.exchange.request
     assert (request.method, request.target) == (theirs.method, theirs.target)
-    asked, known = read_call(request).message, decision.entry.call.message
+    asked, known = read_call(request).message, decision.entry.exchange.call.message
     assert (asked is None) == (known is None)
     if asked is None or known is None:
         return

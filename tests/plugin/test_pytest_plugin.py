@@ -312,7 +312,7 @@ def test_a_swallowed_miss_fails_the_test_at_teardown(suite, recorded):
             '  question: confirm (form) "Deploy to test?"',
             f'  nearest:  #3 (tools/call "deploy", answer of turn 1) in {recorded}',
             "  /inputResponses/confirm/content/confirm: recorded true, received false",
-            "*answer too with pytest test_miss.py::test_declines --mrtr-mode=append",
+            "*answer too with * pytest test_miss.py::test_declines --mrtr-mode=append",
             f"1 request had no recorded answer on {recorded}",
             "*short test summary info*",
             "FAILED test_miss.py::test_declines - Failed: miss: answers-differ: tools/call*",

@@ -157,7 +157,10 @@ async def test_a_cassette_that_can_t_be_put_is_recovered(
     with pytest.raises(CassetteError, match=f"recover {URL}"):
         cassettes.read_file(place)
     done = invoke("recover", URL)
-    assert (done.exit_code, done.output) == (0, f"wrote {URL}: 1 interaction\n")
+    assert (done.exit_code, done.output) == (
+        0,
+        f"wrote {URL}: 1 interaction, 1 exchange recorded\n",
+    )
     assert len(cassettes.load_cassette(place).interactions) == 1
     assert invoke("recover", URL).exit_code == 3
 

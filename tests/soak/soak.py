@@ -491,7 +491,7 @@ async def killed(this: Round) -> Tally:
             load.is_ending = True
             process.kill(signal.SIGKILL)
         await asyncio.wait_for(asyncio.gather(*tasks), HANGS_S)
-        await process.process.wait()
+        await process.ended()
     was_torn = is_torn(journal)
     _, lost = recover_journal(this.cassette) or (None, None)
     if ("is not whole" in (lost or "")) != was_torn:
@@ -542,7 +542,7 @@ async def killed_publishing(this: Round) -> Tally:
         )
         process.kill(signal.SIGTERM)
         await asyncio.wait_for(asyncio.gather(*tasks, watching), HANGS_S)
-        await process.process.wait()
+        await process.ended()
     has_journal = journal.exists()
     before = this.cassette.read_bytes() if this.cassette.exists() else None
     if has_journal:
