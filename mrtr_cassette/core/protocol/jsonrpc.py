@@ -51,6 +51,8 @@ _LIKE_JSON = re.compile(rb"[\xef\xbb\xbf\xfe\xff\0\s]*(?:\[[\0\s]*)?\{")
 """How an object begins, or an array of them, in any encoding of Unicode."""
 _SMALL: Final = 1 << 14
 """Bytes up to which a message is a small one, of which many are remembered."""
+_LARGEST_REMEMBERED: Final = 1 << 20
+"""Bytes up to which a few larger ones are, so that no memory goes to what passes once."""
 
 
 class Kind(Enum):
@@ -92,7 +94,11 @@ def classify(raw: bytes) -> Message | None:
 
     What was read lately is not read again: its tree is for all who ask, and nobody changes it.
     """
-    return _read(raw) if len(raw) <= _SMALL else _read_large(raw)
+    if len(raw) <= _SMALL:
+        return _read(raw)
+    if len(raw) <= _LARGEST_REMEMBERED:
+        return _read_large(raw)
+    return _classified(raw)
 
 
 def _classified(raw: bytes) -> Message | None:
