@@ -34,7 +34,7 @@ from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.secrets.names import STATE, TASK, has_kind, is_session_name
+from mrtr_cassette.core.secrets.names import SESSION, STATE, TASK, has_kind, is_of_kind
 from mrtr_cassette.core.secrets.sealed import SHORTEST_SEARCHED
 from mrtr_cassette.core.wire.http import (
     SESSION_HEADER,
@@ -104,7 +104,7 @@ class Sessions:
     def opening_for(self, call: Call) -> SessionOpening | Miss | None:
         """Return how a live session is opened for a request; None where it needs none."""
         session = call.request.header(SESSION_HEADER)
-        if not is_session_name(session) or session in self._live:
+        if not is_of_kind(session, SESSION) or session in self._live:
             return None
         if call.request.is_line and (session not in self._opening or call.method == INITIALIZE):
             # What the client says to it opens it, or it needs no opening (from 2026-07-28 on).

@@ -309,11 +309,6 @@ def session_number(session: str) -> int:
     return 0 if ref is None else int(ref.token)
 
 
-def is_session_name(text: str) -> bool:
-    """Return whether a text is our name of a recorded session."""
-    return ref_of(text, SESSION) is not None
-
-
 def renaming(names: Mapping[str, str]) -> Callable[[bytes], bytes]:
     """Return what puts ids of sessions and tasks in the places of others, of all at once.
 
